@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketlens import limits
-from rocketlens.formats import kernels
+from rocketlens.formats.compiled import kernels
 
 RECORD_BYTES = 200
 ENTRIES_PER_RECORD = 3

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bench.broker import TOPIC, Client
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.index_state import read_index_state, safe_offset_of
+from rocketlens.store.read.index.index_state import read_index_state, safe_offset_of
 from rocketlens.store.read.state import read_synced_offset
 
 PROGRAM = Path(__file__).parent / "java" / "PacedLoad.java"

@@ -435,7 +435,7 @@ def source_options() -> str:
 
 def metrics() -> str:
     """Return the table of values of a broker."""
-    from rocketlens.broker.metrics import markdown_rows
+    from rocketlens.broker.life.metrics import markdown_rows
 
     return "\n".join(markdown_rows())
 

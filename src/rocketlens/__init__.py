@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketlens.bulk.messages import read_batches
-    from rocketlens.client.admin import MQAdmin
-    from rocketlens.client.consume_directly import ConsumedDirectly
-    from rocketlens.client.consumer.listener import (
+    from rocketlens.client.admin.consume_directly import ConsumedDirectly
+    from rocketlens.client.admin.track import MessageTrack, TrackType
+    from rocketlens.client.blocking.sync import SyncMQAdmin, SyncProducer, SyncTransactionProducer
+    from rocketlens.client.blocking.sync_consumer import SyncLitePullConsumer, SyncPushConsumer
+    from rocketlens.client.connect.route import MessageQueue
+    from rocketlens.client.consume.listener import (
         ConsumeConcurrentlyStatus,
         ConsumeContext,
         ConsumeOrderlyStatus,
     )
-    from rocketlens.client.consumer.lite_pull import LitePullConsumer
-    from rocketlens.client.consumer.push import PushConsumer
-    from rocketlens.client.consumer.subscription import MessageSelector
-    from rocketlens.client.find import find, find_async
-    from rocketlens.client.message import Message
-    from rocketlens.client.producer import Producer
-    from rocketlens.client.request_reply import ReplyMessage, reply_to
-    from rocketlens.client.route import MessageQueue
-    from rocketlens.client.send_result import SendResult, SendStatus
-    from rocketlens.client.story import story, story_async
-    from rocketlens.client.sync import SyncMQAdmin, SyncProducer, SyncTransactionProducer
-    from rocketlens.client.sync_consumer import SyncLitePullConsumer, SyncPushConsumer
-    from rocketlens.client.track import MessageTrack, TrackType
-    from rocketlens.client.transaction import (
+    from rocketlens.client.consume.lite_pull import LitePullConsumer
+    from rocketlens.client.consume.push import PushConsumer
+    from rocketlens.client.consume.subscription import MessageSelector
+    from rocketlens.client.mq_admin import MQAdmin
+    from rocketlens.client.search.find import find, find_async
+    from rocketlens.client.search.story import story, story_async
+    from rocketlens.client.send.message import Message
+    from rocketlens.client.send.producer import Producer
+    from rocketlens.client.send.request_reply import ReplyMessage, reply_to
+    from rocketlens.client.send.send_result import SendResult, SendStatus
+    from rocketlens.client.send.transaction import (
         LocalTransactionState,
         TransactionProducer,
         TransactionSendResult,
@@ -82,11 +82,11 @@ if TYPE_CHECKING:
     from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
     from rocketlens.model.message import Host, MessageExt
     from rocketlens.pipeline.session import spark
-    from rocketlens.query.by_time import Scan
-    from rocketlens.query.group_state import GroupState
+    from rocketlens.query.facts.group_state import GroupState
+    from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store, open_store
-    from rocketlens.query.story import GroupStory, Story, Unlearnt
-    from rocketlens.query.story_events import StoryEvent
+    from rocketlens.query.story.story import GroupStory, Story, Unlearnt
+    from rocketlens.query.story.story_events import StoryEvent
 
 __version__ = "0.1.0"
 
@@ -180,33 +180,33 @@ __all__ = [
 # package for other parts of it.
 _HOMES = {
     "read_batches": "rocketlens.bulk.messages",
-    "MQAdmin": "rocketlens.client.admin",
-    "ConsumeConcurrentlyStatus": "rocketlens.client.consumer.listener",
-    "ConsumeContext": "rocketlens.client.consumer.listener",
-    "ConsumeOrderlyStatus": "rocketlens.client.consumer.listener",
-    "LitePullConsumer": "rocketlens.client.consumer.lite_pull",
-    "MessageSelector": "rocketlens.client.consumer.subscription",
-    "PushConsumer": "rocketlens.client.consumer.push",
-    "SyncLitePullConsumer": "rocketlens.client.sync_consumer",
-    "SyncPushConsumer": "rocketlens.client.sync_consumer",
-    "ConsumedDirectly": "rocketlens.client.consume_directly",
-    "MessageTrack": "rocketlens.client.track",
-    "TrackType": "rocketlens.client.track",
-    "find": "rocketlens.client.find",
-    "find_async": "rocketlens.client.find",
-    "Message": "rocketlens.client.message",
-    "MessageQueue": "rocketlens.client.route",
-    "Producer": "rocketlens.client.producer",
-    "ReplyMessage": "rocketlens.client.request_reply",
-    "reply_to": "rocketlens.client.request_reply",
-    "SendResult": "rocketlens.client.send_result",
-    "SendStatus": "rocketlens.client.send_result",
-    "SyncMQAdmin": "rocketlens.client.sync",
-    "SyncProducer": "rocketlens.client.sync",
-    "SyncTransactionProducer": "rocketlens.client.sync",
-    "LocalTransactionState": "rocketlens.client.transaction",
-    "TransactionProducer": "rocketlens.client.transaction",
-    "TransactionSendResult": "rocketlens.client.transaction",
+    "MQAdmin": "rocketlens.client.mq_admin",
+    "ConsumeConcurrentlyStatus": "rocketlens.client.consume.listener",
+    "ConsumeContext": "rocketlens.client.consume.listener",
+    "ConsumeOrderlyStatus": "rocketlens.client.consume.listener",
+    "LitePullConsumer": "rocketlens.client.consume.lite_pull",
+    "MessageSelector": "rocketlens.client.consume.subscription",
+    "PushConsumer": "rocketlens.client.consume.push",
+    "SyncLitePullConsumer": "rocketlens.client.blocking.sync_consumer",
+    "SyncPushConsumer": "rocketlens.client.blocking.sync_consumer",
+    "ConsumedDirectly": "rocketlens.client.admin.consume_directly",
+    "MessageTrack": "rocketlens.client.admin.track",
+    "TrackType": "rocketlens.client.admin.track",
+    "find": "rocketlens.client.search.find",
+    "find_async": "rocketlens.client.search.find",
+    "Message": "rocketlens.client.send.message",
+    "MessageQueue": "rocketlens.client.connect.route",
+    "Producer": "rocketlens.client.send.producer",
+    "ReplyMessage": "rocketlens.client.send.request_reply",
+    "reply_to": "rocketlens.client.send.request_reply",
+    "SendResult": "rocketlens.client.send.send_result",
+    "SendStatus": "rocketlens.client.send.send_result",
+    "SyncMQAdmin": "rocketlens.client.blocking.sync",
+    "SyncProducer": "rocketlens.client.blocking.sync",
+    "SyncTransactionProducer": "rocketlens.client.blocking.sync",
+    "LocalTransactionState": "rocketlens.client.send.transaction",
+    "TransactionProducer": "rocketlens.client.send.transaction",
+    "TransactionSendResult": "rocketlens.client.send.transaction",
     "AddressNotAllowed": "rocketlens.errors",
     "AnswerIncomplete": "rocketlens.errors",
     "BadAnswer": "rocketlens.errors",
@@ -252,14 +252,14 @@ _HOMES = {
     "Host": "rocketlens.model.message",
     "MessageExt": "rocketlens.model.message",
     "spark": "rocketlens.pipeline.session",
-    "Scan": "rocketlens.query.by_time",
-    "GroupState": "rocketlens.query.group_state",
-    "GroupStory": "rocketlens.query.story",
-    "Story": "rocketlens.query.story",
-    "StoryEvent": "rocketlens.query.story_events",
-    "Unlearnt": "rocketlens.query.story",
-    "story": "rocketlens.client.story",
-    "story_async": "rocketlens.client.story",
+    "Scan": "rocketlens.query.lookup.by_time",
+    "GroupState": "rocketlens.query.facts.group_state",
+    "GroupStory": "rocketlens.query.story.story",
+    "Story": "rocketlens.query.story.story",
+    "StoryEvent": "rocketlens.query.story.story_events",
+    "Unlearnt": "rocketlens.query.story.story",
+    "story": "rocketlens.client.search.story",
+    "story_async": "rocketlens.client.search.story",
     "Store": "rocketlens.query.offline",
     "open_store": "rocketlens.query.offline",
 }

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rocketlens import testing
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from tests.support.console_users import HASH
 from tests.support.patience import PATIENCE_S
 

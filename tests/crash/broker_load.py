@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from rocketlens.client.admin import MQAdmin
-from rocketlens.client.message import Message
-from rocketlens.client.producer import Producer
-from rocketlens.client.pull import pull
-from rocketlens.client.route import MessageQueue
-from rocketlens.client.send_result import SendStatus
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.search.pull import pull
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.send_result import SendStatus
 from rocketlens.errors import (
     AnswerIncomplete,
     BrokerError,
@@ -22,7 +22,7 @@ from rocketlens.errors import (
 )
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.verify import MessageFilter
+from rocketlens.query.lookup.verify import MessageFilter
 
 TOPIC = "Orders"
 WHOLE_BATCH = 5

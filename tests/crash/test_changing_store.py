@@ -9,7 +9,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.store import fs
-from rocketlens.store.read import scan, tail
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log import scan
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
 from tests.support import made_stores
 from tests.support.made_stores import Sent, make_store, overwrite, some_messages

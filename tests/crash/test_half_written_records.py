@@ -7,7 +7,8 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import RocketLensError
-from rocketlens.store.read import scan, tail
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log import scan
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
 from tests.support import made_stores
 from tests.support.made_stores import overwrite, record_of

@@ -8,8 +8,8 @@ import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.formats import kernels
-from rocketlens.store.read import index_files
+from rocketlens.formats.compiled import kernels
+from rocketlens.store.read.index import index_files
 from tests.crash.asking import assert_key, assert_right
 from tests.support import made_stores
 from tests.support.effort import sized

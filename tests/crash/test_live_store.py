@@ -174,7 +174,10 @@ def test_a_record_seen_half_written_is_found_when_it_is_whole(tmp_path):
 
 @pytest.mark.parametrize(
     "looks_at",
-    ["rocketlens.store.read.scan.next_record", "rocketlens.store.read.tail.Tail._has_grown"],
+    [
+        "rocketlens.store.read.log.scan.next_record",
+        "rocketlens.store.read.index.tail.Tail._has_grown",
+    ],
 )
 def test_what_is_stored_between_two_looks_at_the_logs_end_is_no_damage_and_not_missed(
     tmp_path, monkeypatch, looks_at

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import rocketlens
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import ConsumeQueues

@@ -12,7 +12,7 @@ from rocketlens.store.write import cleaner
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.deleted_topics import DeletedTopics
 from rocketlens.store.write.durability import Durability
-from rocketlens.store.write.index_writer import IndexWriter
+from rocketlens.store.write.index.index_writer import IndexWriter
 from tests.support.power_runs import RUNS
 from tests.support.simulated_disk import SimDisk
 

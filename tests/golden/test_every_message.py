@@ -12,8 +12,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import MessageNotFound
 from rocketlens.formats.commitlog_record import message_of
-from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import LogWalk
 from tests.conftest import fingerprint
 from tests.support.effort import sized
 from tests.support.patience import PATIENCE_S

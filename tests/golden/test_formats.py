@@ -12,10 +12,10 @@ from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import checkpoint, consumequeue_entry, index_file
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.index_file import Geometry, infer_geometry
-from rocketlens.model import json_dialect
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey
+from rocketlens.model.text import json_dialect
+from rocketlens.model.text.java import decode_utf8, string_hash
 
 VERSIONS = ("4.9.7", "5.5.0")
 TABLE_SIZES = {"4.9.7": 16, "5.5.0": 128}

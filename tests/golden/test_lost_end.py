@@ -8,8 +8,8 @@ import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, StoreError
 from rocketlens.formats.commitlog_record import message_of
-from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import LogWalk
 
 VERSIONS = ("4.9.7", "5.5.0")
 WAYS = ("zeroed", "cut", "zeroed in part")

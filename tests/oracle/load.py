@@ -9,8 +9,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from rocketlens.client.producer import Producer
-from rocketlens.client.send_result import SendResult, SendStatus
+from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import OffsetMessageId
 from tests.oracle.ledger import Acked, Ledger

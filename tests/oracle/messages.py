@@ -9,7 +9,7 @@ import functools
 import random
 from typing import NamedTuple
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 
 SENT_AS = "sent_as"
 """The property that names seed, number and topic."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rocketlens.client.admin import MQAdmin
+from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.wire.commands.namesrv import (
     DELETE_TOPIC_IN_NAMESRV,
     DeleteTopicFromNamesrvRequest,

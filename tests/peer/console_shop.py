@@ -1,7 +1,7 @@
 """Orders on a real broker, and groups in this process that remember what they consumed."""
 
 from rocketlens import Message, SyncMQAdmin, SyncProducer, SyncPushConsumer
-from rocketlens.client.resend_job import MARKER
+from rocketlens.client.resend.resend_job import MARKER
 from tests.support.patience import PATIENCE_S
 
 

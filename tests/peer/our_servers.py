@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rocketlens.broker.config import parse_settings
-from rocketlens.broker.service import run as run_broker
+from rocketlens.broker.life.service import run as run_broker
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.event_loop import run

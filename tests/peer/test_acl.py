@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.broker.auth.needs import BY_FIELDS, ON_THE_CLUSTER
+from rocketlens.broker.access.needs import BY_FIELDS, ON_THE_CLUSTER
 from tests.peer.acl_requests import (
     AUTH_SETTINGS,
     PLAIN_ACL,
@@ -24,7 +24,7 @@ from tests.peer.acl_requests import (
 )
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import RocketMQPeer
-from tests.unit.broker.auth.address_vectors import ADDRESSES, PATTERNS, SOURCES, VECTORS, vectors
+from tests.unit.broker.access.address_vectors import ADDRESSES, PATTERNS, SOURCES, VECTORS, vectors
 
 JUDGE = Path(__file__).parent / "java" / "AccessJudge.java"
 CLIENT = Path(__file__).parent / "java" / "AclClient.java"

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.model import json_dialect
+from rocketlens.model.text import json_dialect
 from tests.peer.our_servers import BROKER_NAME, OurBroker, OurNameServer, broker_conf
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import pytest
 
 from rocketlens.client import Compression, Message, MessageQueue, MQAdmin, Producer
-from rocketlens.client.cluster import Credentials
-from rocketlens.client.message import encoded_properties
-from rocketlens.client.send_result import SendResult, SendStatus
-from rocketlens.client.unique_key import own_address
+from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.send.message import encoded_properties
+from rocketlens.client.send.send_result import SendResult, SendStatus
+from rocketlens.client.send.unique_key import own_address
 from rocketlens.errors import MessageNotFound, SendFailed
 from rocketlens.model import properties as props
-from rocketlens.model.java import string_hash
 from rocketlens.model.message_id import UniqueKey, pack_address
+from rocketlens.model.text.java import string_hash
 from rocketlens.net.tls import client_context
 from tests.peer.rocketmq_peer import POLL_SECONDS
 from tests.support.patience import PATIENCE_S

@@ -4,8 +4,8 @@ import pytest
 
 from rocketlens import Message
 from rocketlens.bulk.options import known_options
-from rocketlens.client.cluster import Credentials
-from rocketlens.client.sync import SyncProducer
+from rocketlens.client.blocking.sync import SyncProducer
+from rocketlens.client.connect.cluster import Credentials
 from rocketlens.errors import RocketLensError
 from rocketlens.net.tls import client_context
 from rocketlens.pipeline.cluster_scan import ClusterScan

@@ -14,7 +14,7 @@ from tests.peer.rocketmq_peer import POLL_SECONDS, VERSIONS, wait_until
 from tests.peer.test_python_consumers import JavaMember
 from tests.support.console_client import cluster_at, console_client, post_form
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer.behaviour import until
+from tests.unit.client.consume.behaviour import until
 
 TOPIC = "ConsoleShop"
 GONE, PYTHON, JAVA = "g_console_gone", "g_console_python", "g_console_java"

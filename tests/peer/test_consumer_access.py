@@ -12,13 +12,13 @@ from rocketlens import (
     MQAdmin,
     TransactionProducer,
 )
-from rocketlens.client.cluster import Credentials
+from rocketlens.client.connect.cluster import Credentials
 from rocketlens.errors import BrokerError
 from rocketlens.net.tls import client_context
 from tests.peer.rocketmq_peer import VERSIONS
 from tests.peer.test_client import WHO_ASKS, guard
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer.behaviour import Collecting, push, until
+from tests.unit.client.consume.behaviour import Collecting, push, until
 
 pytestmark = pytest.mark.slow
 

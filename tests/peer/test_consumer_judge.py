@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.client.consumer.offsets import decode_local_offsets, encode_local_offsets
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume.offsets import decode_local_offsets, encode_local_offsets
 from tests.peer.rocketmq_peer import RocketMQPeer
-from tests.unit.client.consumer import consumer_vectors
+from tests.unit.client.consume import consumer_vectors
 
 PROGRAM = Path(__file__).parent / "java" / "ConsumerJudge.java"
 OFFSETS = {

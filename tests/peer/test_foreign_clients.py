@@ -9,8 +9,8 @@ from rocketlens.errors import TopicNotFound
 from rocketlens.testing import embedded
 from tests.peer.foreign_client import BUILDERS
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer import behaviour
-from tests.unit.client.consumer.behaviour import Collecting, push, until
+from tests.unit.client.consume import behaviour
+from tests.unit.client.consume.behaviour import Collecting, push, until
 
 pytestmark = pytest.mark.slow
 

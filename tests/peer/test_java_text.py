@@ -1,4 +1,4 @@
-"""A real JDK judges :mod:`rocketlens.model.java`: every malformed byte string, the same text.
+"""A real JDK judges :mod:`rocketlens.model.text.java`: every malformed byte string, the same text.
 
 `python -m tests.peer.test_java_text JAVA` writes the fixed vectors of the unit tests anew.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.model import java
+from rocketlens.model.text import java
 from tests.support.effort import sized
 
 PROGRAM = Path(__file__).parent / "java" / "JavaText.java"

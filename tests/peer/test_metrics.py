@@ -6,7 +6,7 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketlens import Message, Producer
-from rocketlens.broker import metrics
+from rocketlens.broker.life import metrics
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.broker_world import in_broker
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer, PushConsumer
-from rocketlens.client.resend_job import MARKER
+from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.errors import RocketLensError, TopicNotFound
 from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
@@ -22,8 +22,8 @@ from tests.peer.rocketmq_peer import (
     wait_until,
 )
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer import behaviour
-from tests.unit.client.consumer.behaviour import Collecting, push, until
+from tests.unit.client.consume import behaviour
+from tests.unit.client.consume.behaviour import Collecting, push, until
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rocketlens.broker import registration
+from rocketlens.broker.life import registration
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode

@@ -10,7 +10,7 @@ from rocketlens import Message, MQAdmin, Producer, reply_to
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import VERSIONS, reap
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer.behaviour import push
+from tests.unit.client.consume.behaviour import push
 
 PROGRAM = Path(__file__).parent / "java" / "RequestReply.java"
 

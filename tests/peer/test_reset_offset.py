@@ -9,7 +9,7 @@ from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import VERSIONS
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.consumer.behaviour import until
+from tests.unit.client.consume.behaviour import until
 
 pytestmark = pytest.mark.slow
 

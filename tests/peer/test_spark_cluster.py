@@ -3,9 +3,9 @@
 import pytest
 
 from rocketlens import Message
-from rocketlens.client.sync import SyncProducer
-from rocketlens.model import json_dialect
+from rocketlens.client.blocking.sync import SyncProducer
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, TOOLS_GROUP
+from rocketlens.model.text import json_dialect
 from tests.support.patience import PATIENCE_S
 
 BODY = b"a body that is worth compressing " * 300

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from rocketlens.client import Producer
-from rocketlens.client.admin import MQAdmin
-from rocketlens.client.message import Message
-from rocketlens.model import json_dialect
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.message import Message
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, TOOLS_GROUP
+from rocketlens.model.text import json_dialect
 from tests.support.patience import PATIENCE_S
 
 

@@ -21,7 +21,7 @@ from tests.peer.rocketmq_peer import (
     registered_brokers,
     wait_until,
 )
-from tests.unit.client.consumer.behaviour import PATIENCE_S, Collecting, push, until
+from tests.unit.client.consume.behaviour import PATIENCE_S, Collecting, push, until
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.bulk.options import OPTIONS, known_options
-from rocketlens.client.cluster import Credentials
-from rocketlens.client.queue_stretch import QueueStretch
-from rocketlens.client.route import MessageQueue
-from rocketlens.client.survey import Survey
+from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.survey import Survey
+from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.formats.commitlog_record import encode
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
 from rocketlens.model.message import Host
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.synthetic import START_MS, record, write_busy_log, write_log
 
 

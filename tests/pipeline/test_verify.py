@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rocketlens.errors import NotAStore, StoreError
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.conftest import fingerprint
 
 

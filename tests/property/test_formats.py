@@ -20,11 +20,11 @@ from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
-from rocketlens.model import json_dialect
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey, address_text
+from rocketlens.model.text import json_dialect
+from rocketlens.model.text.java import decode_utf8
 from tests.support.effort import sized
 
 i32 = st.integers(-(2**31), 2**31 - 1)

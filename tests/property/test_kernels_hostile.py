@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketlens.formats import kernels, kernels_device
+from rocketlens.formats.compiled import kernels, kernels_device
 from tests.support.effort import sized
 from tests.unit.formats import kernel_logs as logs
 

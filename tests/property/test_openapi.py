@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 from tests.support.console_client import cluster_at, console_client, store_at
 from tests.support.effort import sized

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import rocketlens
 from rocketlens import limits
 from rocketlens.errors import MessageNotFound, TopicNotFound
-from rocketlens.model.java import index_hash
 from rocketlens.model.message_id import UniqueKey
+from rocketlens.model.text.java import index_hash
 from tests.support import made_stores
 from tests.support.effort import sized
 from tests.support.made_stores import NOW_MS, Sent, make_store, texts_of

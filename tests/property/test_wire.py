@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.errors import CommandBodyError, FieldError, ProtocolError
-from rocketlens.model.json_dialect import dumps, loads
+from rocketlens.model.text.json_dialect import dumps, loads
 from rocketlens.wire import codec, frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand

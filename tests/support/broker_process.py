@@ -31,7 +31,7 @@ WITH_KERNELS = (
     *PROGRAM[:-2],
     "-c",
     (
-        "import sys; from rocketlens.store.read.tail import load_kernels; load_kernels(); "
+        "import sys; from rocketlens.store.read.index.tail import load_kernels; load_kernels(); "
         "from rocketlens.main import main; sys.exit(main())"
     ),
 )

@@ -5,7 +5,7 @@ import random
 from contextlib import asynccontextmanager
 
 from rocketlens.broker.config import parse_settings
-from rocketlens.broker.service import BrokerService
+from rocketlens.broker.life.service import BrokerService
 from rocketlens.errors import RecordError
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.net.pool import ClientPool

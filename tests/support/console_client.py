@@ -11,7 +11,7 @@ import httpx
 from fastapi.dependencies import models, utils
 
 from rocketlens.console.app import Console
-from rocketlens.console.sources import open_sources
+from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.terminal.contexts import Context
 from tests.support.console_users import PASSWORD

@@ -1,8 +1,8 @@
 """Users of a console whose passwords are cheap to check."""
 
-from rocketlens.console.passwords import PasswordHash
-from rocketlens.console.users import LocalUser, LocalUsers
-from rocketlens.console.viewer import Grant, Role, Viewer
+from rocketlens.console.login.passwords import PasswordHash
+from rocketlens.console.login.users import LocalUser, LocalUsers
+from rocketlens.console.login.viewer import Grant, Role, Viewer
 
 CHEAP = (16, 1, 1)
 PASSWORD = "correct horse"

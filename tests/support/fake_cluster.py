@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from rocketlens import limits
 from rocketlens.client import Producer
-from rocketlens.client.admin import MQAdmin
+from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.formats import batch_body
 from rocketlens.formats import commitlog_record as records
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, index_hash
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.text.java import decode_utf8, index_hash
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer

@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from rocketlens.formats.index_file import ENTRY_BYTES
-from rocketlens.store.read.index import IndexFile
+from rocketlens.store.read.index.index import IndexFile
 
 READS_OF_AN_ENTRY = 20
 """At most, of one question: a walk reads an entry and its neighbours; there are several walks."""

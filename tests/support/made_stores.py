@@ -13,8 +13,8 @@ from pathlib import Path
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.model import properties as props
-from rocketlens.model.java import index_hash, string_hash
 from rocketlens.model.message import Host
+from rocketlens.model.text.java import index_hash, string_hash
 from tests.support.index_writer import IndexWriter
 
 BROKER = Host("10.0.0.9", 10911)

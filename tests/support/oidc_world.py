@@ -16,7 +16,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from rocketlens.console.oidc_settings import oidc_settings
+from rocketlens.console.login.oidc_settings import oidc_settings
 
 CLIENT_ID = "rocket lens"
 """With a space: it is encoded in a form, and once more in Basic authentication."""

@@ -12,8 +12,8 @@ SPARK: Final = (
     "tests/peer/test_spark_cluster.py",
     "tests/pipeline/",
     "tests/unit/cli/test_demo.py",
-    "tests/unit/cli/test_index_build.py",
-    "tests/unit/cli/test_index_verify.py",
+    "tests/unit/cli/index/test_index_build.py",
+    "tests/unit/cli/index/test_index_verify.py",
     "tests/unit/test_docs.py::test_the_python_for_spark_runs",
 )
 """Files, and single tests of others, that use the fixture ``spark``."""

@@ -3,9 +3,9 @@
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model.properties import format_properties
-from rocketlens.query.group_state import GroupFacts
-from rocketlens.query.story import StoryEvidence, tell
-from rocketlens.query.story_events import TraceEntry
+from rocketlens.query.facts.group_state import GroupFacts
+from rocketlens.query.story.story import StoryEvidence, tell
+from rocketlens.query.story.story_events import TraceEntry
 from tests.unit.conftest import NOON_MS, record
 
 KEY = "7F000001000100000000000000000001"

@@ -8,9 +8,9 @@ from pathlib import Path
 from rocketlens.formats import commitlog_record, consumequeue_entry
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.formats.index_file import Geometry
-from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
+from rocketlens.model.text import java
 from tests.support.index_writer import IndexWriter
 
 HOST = Host("127.0.0.1", 10911)

@@ -20,7 +20,7 @@ from docs import generate
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.bulk.options import OPTIONS
 from rocketlens.cli.table import cells
-from rocketlens.console.oidc_settings import OIDC_KEYS, oidc_settings
+from rocketlens.console.login.oidc_settings import OIDC_KEYS, oidc_settings
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.formats.columns import COLUMNS

@@ -51,8 +51,8 @@ BOUNDS_ELSEWHERE = {
     ("formats/batch_body.py", "MIN_MEMBER_BYTES"),
     ("wire/frame.py", "MIN_LENGTH"),
     # Compiled code takes its constants from its own module.
-    ("formats/kernels_scan.py", "MIN_RECORD_BYTES"),
-    ("formats/kernels_scan.py", "LARGEST_RECORD"),
+    ("formats/compiled/kernels_scan.py", "MIN_RECORD_BYTES"),
+    ("formats/compiled/kernels_scan.py", "LARGEST_RECORD"),
     # The name of a property.
     ("model/properties.py", "MAX_RECONSUME_TIMES"),
 }
@@ -67,27 +67,27 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/unit/test_main.py",
-    "cli/console_process.py": "tests/unit/cli/test_serve.py",
-    "client/consumer/base.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/concurrent.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/member.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/rebalance.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/send_back.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/service.py": "tests/unit/client/consumer/test_serving.py",
-    "client/consumer/timing.py": "tests/unit/client/consumer/test_push.py",
-    "client/dead_letters.py": "tests/unit/cli/test_dlq_redrive.py",
-    "client/groups.py": "tests/unit/cli/test_groups.py",
-    "console/act_batch.py": "tests/unit/console/test_batch.py",
-    "console/act_values.py": "tests/unit/console/test_act_api.py",
-    "console/acting.py": "tests/unit/console/test_act_pages.py",
-    "console/acts.py": "tests/unit/console/test_single_acts.py",
-    "console/asked.py": "tests/unit/console/test_api.py",
+    "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",
+    "client/consume/base.py": "tests/unit/client/consume/test_push.py",
+    "client/consume/concurrent.py": "tests/unit/client/consume/test_push.py",
+    "client/consume/member.py": "tests/unit/client/consume/test_push.py",
+    "client/consume/rebalance.py": "tests/unit/client/consume/test_push.py",
+    "client/consume/send_back.py": "tests/unit/client/consume/test_push.py",
+    "client/consume/service.py": "tests/unit/client/consume/test_serving.py",
+    "client/consume/timing.py": "tests/unit/client/consume/test_push.py",
+    "client/resend/dead_letters.py": "tests/unit/cli/dlq/test_dlq_redrive.py",
+    "client/admin/groups.py": "tests/unit/cli/test_groups.py",
+    "console/act/act_batch.py": "tests/unit/console/test_batch.py",
+    "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",
+    "console/act/acting.py": "tests/unit/console/act/test_act_pages.py",
+    "console/act/acts.py": "tests/unit/console/act/test_single_acts.py",
+    "console/search/parameters.py": "tests/unit/console/test_api.py",
     "console/failures.py": "tests/unit/console/test_api.py",
-    "console/look_up.py": "tests/unit/console/test_api.py",
+    "console/message/look_up.py": "tests/unit/console/test_api.py",
     "console/metrics.py": "tests/unit/console/test_app.py",
-    "console/permission.py": "tests/unit/console/test_act_pages.py",
-    "console/reasons.py": "tests/unit/console/test_pages.py",
-    "console/resend_plan.py": "tests/unit/console/test_act_pages.py",
+    "console/act/permission.py": "tests/unit/console/act/test_act_pages.py",
+    "console/search/reasons.py": "tests/unit/console/test_pages.py",
+    "console/act/resend_plan.py": "tests/unit/console/act/test_act_pages.py",
     "console/values.py": "tests/unit/console/test_api.py",
     "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",
     "pipeline/partition.py": "tests/pipeline/test_source.py",
@@ -328,8 +328,8 @@ def test_architecture_names_every_module():
         pytest.skip("ARCHITECTURE.md is not written yet")
     text = ARCHITECTURE.read_text(encoding="utf-8")
     modules = [path for path in FILES if path.name != "__init__.py"]
-    # A module is named as room/module: `store/read/tail`, with or without .py; one without a room
-    # by its file: `errors.py`.
+    # A module is named as room/module: `store/read/index/tail`, with or without .py; one without a
+    # room by its file: `errors.py`.
     names = ["/".join(path.relative_to(SOURCE / "rocketlens").parts) for path in modules]
     missing = [
         name for name in names if name not in text and ("/" not in name or name[:-3] not in text)
@@ -411,7 +411,7 @@ def imports_of(path, modules):
 def test_modules_import_each_other_in_no_circle_but_the_producer_that_sends_traces():
     modules = {module_of(path) for path in FILES}
     arrows = {module_of(path): imports_of(path, modules) for path in FILES}
-    producer, admin = "rocketlens.client.producer", "rocketlens.client.admin"
+    producer, admin = "rocketlens.client.send.producer", "rocketlens.client.mq_admin"
     # Traces of every client, a producer's among them, are sent by a producer.
     assert {producer} & arrows[admin]
     assert {admin} & arrows[producer]

@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.broker.clients import ClientTable
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.broker.durable import GroupCommitReplies
-from rocketlens.broker.held_pulls import HeldPulls
-from rocketlens.broker.large_answers import LargeAnswers
-from rocketlens.broker.queue_locks import QueueLocks
-from rocketlens.broker.registry import GroupRegistry, TopicRegistry
-from rocketlens.broker.remembered import fit_to_store
-from rocketlens.broker.saving import Table, TableSaver
-from rocketlens.broker.search import LiveSearch
-from rocketlens.broker.stats import BrokerStats
+from rocketlens.broker.delivery.held_pulls import HeldPulls
+from rocketlens.broker.delivery.queue_locks import QueueLocks
+from rocketlens.broker.delivery.timers import Timers
+from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.broker.requests.durable import GroupCommitReplies
+from rocketlens.broker.requests.large_answers import LargeAnswers
+from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.log_identity import LogIdentity
+from rocketlens.broker.tables.offset_corrections import fit_to_store
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
+from rocketlens.broker.tables.saving import Table, TableSaver
+from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.broker.tables.timer_progress import TimerProgress
 from rocketlens.broker.tables.topics import GroupTable, TopicTable
-from rocketlens.broker.timers import Timers
 from rocketlens.errors import StoreBusy
 from rocketlens.formats.commitlog_record import Record, pack_host
 from rocketlens.model import properties as props
@@ -32,8 +32,8 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from rocketlens.broker.auth.access import AccessControl
-    from rocketlens.broker.index_process import IndexProcess
+    from rocketlens.broker.access.control import AccessControl
+    from rocketlens.broker.life.index_process import IndexProcess
     from rocketlens.net.group import ChannelGroup
 
 

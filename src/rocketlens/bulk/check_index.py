@@ -55,7 +55,7 @@ class IndexFileChecked:
 
 def check_file(task: IndexFileTask) -> IndexFileChecked:
     """Check header, slots and chains of one file; runs in an executor."""
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     checked = IndexFileChecked()
 

@@ -11,9 +11,9 @@ from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile
 from rocketlens.store.read.former_topics import Run
+from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,8 +22,8 @@ from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.formats.commitlog_record import is_indexed
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.former_topics import TopicEvidence
+from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     from rocketlens.bulk.ranges import Bytes, Rows
@@ -53,7 +53,7 @@ class RangeChecked:
 
 def check_range(task: RangeTask) -> RangeChecked:
     """Read one range and compare; runs in an executor."""
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     mapped, content = open_range(task.log_range)
     with mapped:
@@ -85,7 +85,7 @@ def check_range(task: RangeTask) -> RangeChecked:
 
 
 def _check_records(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
         offset = int(row["physical_offset"])

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens.bulk.ranges import LogRange, RangeReader, open_range
 from rocketlens.formats import commitlog_record
-from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import DELAY_LEVELS, SCHEDULE_TOPIC, parse_delay_levels
+from rocketlens.model.text import java
 
 ARGUMENT: Final = "argument"
 QUEUES: Final = "consume queues"

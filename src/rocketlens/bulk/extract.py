@@ -109,7 +109,7 @@ class Extracted:
 
 def extract(task: ExtractTask) -> Extracted:
     """Read one range and write its parts; runs in an executor."""
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     mapped, content = open_range(task.log_range)
     with mapped:
@@ -164,7 +164,7 @@ class QueueRows:
         """Keep the columns of the records that have an entry."""
         import numpy as np
 
-        from rocketlens.formats import kernels
+        from rocketlens.formats.compiled import kernels
 
         is_queued = commitlog_record.has_queue_entry(rows["sys_flag"])
         if not is_queued.all():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
 _TASKS_PER_CORE: Final = 4
 
@@ -127,7 +127,7 @@ def _build(unit: BuildUnit, disk: Disk) -> int:
 
 
 def _fill(unit: BuildUnit, content: "npt.NDArray[np.uint8]") -> int:
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     entries_start = HEADER_BYTES + unit.slot_count * SLOT_BYTES
     slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
@@ -168,7 +168,7 @@ def _read(piece: IndexSlice) -> "EntryArrays":
     """Map the entries of a slice; nothing is copied until it is used."""
     import numpy as np
 
-    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
     def column(suffix: str, kind: Any) -> Any:
         # Copy on write: the kernels need writable arrays, and do not write.

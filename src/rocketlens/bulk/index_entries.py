@@ -21,7 +21,7 @@ from rocketlens import limits
 
 if TYPE_CHECKING:
     from rocketlens.bulk.ranges import Bytes, LogRange
-    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
@@ -39,7 +39,7 @@ def batches(
     import pyarrow as pa
 
     from rocketlens.bulk.ranges import RangeReader
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     if first is not None:
         room = max(_ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
@@ -85,7 +85,7 @@ def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
     """
     import numpy as np
 
-    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
     is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
     ends = table.filter(is_end)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
-    from rocketlens.store.read.commitlog import CommitLog
-    from rocketlens.store.read.log_evidence import LostEnd
-    from rocketlens.store.read.scan import Damage
+    from rocketlens.store.read.log.commitlog import CommitLog
+    from rocketlens.store.read.log.log_evidence import LostEnd
+    from rocketlens.store.read.log.scan import Damage
 
 _log = logging.getLogger(__name__)
 
@@ -166,8 +166,8 @@ class BatchScan:
         """
         from rocketlens.bulk.ranges import cut
         from rocketlens.store.layout import StoreLayout
-        from rocketlens.store.read.commitlog import CommitLog
-        from rocketlens.store.read.log_evidence import lost_end_of
+        from rocketlens.store.read.log.commitlog import CommitLog
+        from rocketlens.store.read.log.log_evidence import lost_end_of
 
         layout = StoreLayout.of(Path(self.store))
         log = CommitLog.of(layout)
@@ -229,7 +229,7 @@ class BatchScan:
         :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
         :raises OSError: when the segment cannot be opened for another reason.
         """
-        from rocketlens.store.read.scan import Damage
+        from rocketlens.store.read.log.scan import Damage
 
         if share.log_range is None:
             return
@@ -270,8 +270,9 @@ class BatchScan:
         placed_end: int,
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
-        from rocketlens.formats import columns, kernels
-        from rocketlens.store.read.scan import Damage
+        from rocketlens.formats import columns
+        from rocketlens.formats.compiled import kernels
+        from rocketlens.store.read.log.scan import Damage
 
         base_offset = reader.walked.log_range.base_offset
         for rows in reader:
@@ -289,7 +290,8 @@ class BatchScan:
         """Return the rows of the filter, by their own fields, before any column is built."""
         import numpy as np
 
-        from rocketlens.formats import commitlog_record, kernels
+        from rocketlens.formats import commitlog_record
+        from rocketlens.formats.compiled import kernels
 
         is_chosen = np.ones(len(rows), np.bool_)
         for column, (low, high) in self.row_filter.bounds.items():
@@ -340,7 +342,7 @@ def _whole_segments(log: "CommitLog", lost: "LostEnd | None") -> list[Share]:
     The last one has what is lost behind it.
     """
     from rocketlens.bulk.ranges import LogRange, is_unwritten
-    from rocketlens.store.read.scan import Damage
+    from rocketlens.store.read.log.scan import Damage
 
     shares: list[Share] = []
     ends_log = True
@@ -366,7 +368,7 @@ def _whole_segments(log: "CommitLog", lost: "LostEnd | None") -> list[Share]:
 def _unreadable(walked: "Walked", *, ends_log: bool) -> "list[Damage]":
     """Return the damage of a whole segment."""
     from rocketlens.bulk.ranges import NOTHING_WRITTEN, RangeEnding
-    from rocketlens.store.read.scan import Damage
+    from rocketlens.store.read.log.scan import Damage
 
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position

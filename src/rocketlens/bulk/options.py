@@ -16,8 +16,8 @@ from rocketlens.model.rocketmq import LMQ_PREFIX, is_system_topic
 from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.former_topics import configured_topics
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import queues_in
 
 _INT64: Final = (-(2**63), 2**63 - 1)

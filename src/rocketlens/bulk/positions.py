@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import queues_in
 
 EARLIEST: Final = -2

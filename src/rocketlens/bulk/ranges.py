@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, filler_bytes
 from rocketlens.store import fs
-from rocketlens.store.read import resync
-from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
-from rocketlens.store.read.scan import Damage, LogWalk, exhaust
+from rocketlens.store.read.log import resync
+from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost
+from rocketlens.store.read.log.scan import Damage, LogWalk, exhaust
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
     Bytes = npt.NDArray[np.uint8]
     Rows = npt.NDArray[np.void]
@@ -142,7 +142,7 @@ class RangeReader:
         """Return arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
         import numpy as np
 
-        from rocketlens.formats import kernels
+        from rocketlens.formats.compiled import kernels
 
         walked, content, stop = self.walked, self._content, self.walked.log_range.stop
         rows = np.empty(ROWS_AT_ONCE, kernels.RECORD_DTYPE)
@@ -267,7 +267,7 @@ def _reason(content: "Bytes", position: int, size: int, magic: int) -> str:
 
 
 def _find(content: "Bytes", base_offset: int, start: int, stop: int) -> int | None:
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     if start >= len(content):
         return None
@@ -387,7 +387,7 @@ def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> Log
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
     """
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     base, start = log_range.base_offset, log_range.start
     reader = RangeReader(log_range._replace(start=walk_from, stop=start, known=True), content)
@@ -416,7 +416,7 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
     Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
     written to. Only headers are read: about 50 ms a GiB once it is in memory.
     """
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     last_base = max((s.base_offset for s in log.segments if not is_unwritten(s)), default=0)
     position = max(begin, log.min_offset)

@@ -11,13 +11,13 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTES
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.formats.index_keys import tags_hash
-from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC
+from rocketlens.model.text import java
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import is_database
 
 NAME_DIGITS: Final = 17

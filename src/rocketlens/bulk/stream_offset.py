@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC
-from rocketlens.store.read.commitlog import SegmentLost
-from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.read.log.scan import LogWalk
 
 if TYPE_CHECKING:
     from rocketlens.formats.commitlog_record import Record
-    from rocketlens.store.read.commitlog import CommitLog
+    from rocketlens.store.read.log.commitlog import CommitLog
 
 _OFFSET: Final = "physical_offset"
 _ANCHORS: Final = "anchors"

@@ -120,7 +120,7 @@ def _kind_of(action: Action) -> str | None:
 
 def _words(kind: str, line: Sequence[str]) -> list[str]:
     """Return the words of a kind that can stand in a command line, sorted."""
-    from rocketlens.model.escape import printable
+    from rocketlens.model.text.escape import printable
 
     if kind == "contexts":
         from rocketlens.terminal.contexts import all_contexts
@@ -156,7 +156,7 @@ def _topics(line: Sequence[str]) -> list[str]:
             return [topic.name for topic in store.topics().topics]
     from asyncio import run, timeout
 
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
 
     async def ask() -> list[str]:
         async with (

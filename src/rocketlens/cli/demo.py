@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from rocketlens.cli import find, index_build, index_verify, show
+from rocketlens.cli import find, show
+from rocketlens.cli.index import index_build, index_verify
 from rocketlens.errors import SparkUnavailable
 from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.exit_code import ExitCode
@@ -52,7 +53,7 @@ def run(_arguments: Namespace) -> ExitCode:
     """Show everything; 0 if all went well, 3 if only Spark is missing, else 2."""
     import tempfile
 
-    from rocketlens.cli.spark import session
+    from rocketlens.cli.index.spark import session
 
     with (
         tempfile.TemporaryDirectory(prefix="rocketlens-demo-") as directory,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.cli.message_stream import add_selection, read_into, selection_of
 from rocketlens.errors import BadInput
-from rocketlens.model.counted import counted
+from rocketlens.model.text.counted import counted
 from rocketlens.terminal.body_view import BODY_FORMS
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.by_time import Scan
+    from rocketlens.query.lookup.by_time import Scan
 
 _TABLES: Final = ("parquet", "arrow")
 _FORMATS: Final = (*_TABLES, "csv", "jsonl")

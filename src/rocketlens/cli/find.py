@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.by_time import Scan
+    from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess
     from rocketlens.terminal.progress import SearchProgress

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.cli.source import find_keys
 from rocketlens.errors import RocketLensError
-from rocketlens.model.counted import counted
 from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
+from rocketlens.model.text.counted import counted
 from rocketlens.terminal.cluster_access import ClusterAccess
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_source, add_table_or_json, positive_number
-from rocketlens.model.counted import span_text
+from rocketlens.model.text.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _behind(group: "FoundGroup") -> str | None:
 
 def _print_group(group: "FoundGroup") -> None:
     from rocketlens.cli.table import print_rows
-    from rocketlens.model.escape import printable
+    from rocketlens.model.text.escape import printable
     from rocketlens.wire.codes import version_name
 
     print_rows(_TITLES, [_row(group)])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BODY_FORMS, BodyView
 from rocketlens.terminal.output import COLOUR_CHOICES, choose_colour
 

@@ -17,10 +17,10 @@ from rocketlens.terminal.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.by_time import Scan
+    from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
 
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
@@ -36,7 +36,7 @@ def add_table_or_json(parser: ArgumentParser, *, with_csv: bool = False) -> None
 
 
 def add_log_options(parser: ArgumentParser) -> None:
-    """Add the options that `rocketlens.cli.log_lines` reads."""
+    """Add the options that `rocketlens.cli.servers.log_lines` reads."""
     parser.add_argument(
         "--log-level",
         choices=LOG_LEVELS,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.cli.options import add_cluster, positive_number
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
-from rocketlens.model.counted import counted
-from rocketlens.model.escape import printable
+from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from rocketlens.client.admin import MQAdmin
-    from rocketlens.client.resend_job import Target
-    from rocketlens.client.resend_journal import JobHeader, PlannedMessage, ResendJournal
+    from rocketlens.client.mq_admin import MQAdmin
+    from rocketlens.client.resend.resend_job import Target
+    from rocketlens.client.resend.resend_journal import JobHeader, PlannedMessage, ResendJournal
     from rocketlens.terminal.cluster_access import ClusterAccess
 
     MakePlan = Callable[[MQAdmin, Target], Awaitable[list[PlannedMessage]]]
@@ -114,7 +114,7 @@ def add_job_options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Show what would be sent, or send it."""
-    from rocketlens.client.resend_job import Target
+    from rocketlens.client.resend.resend_job import Target
 
     if arguments.to_topic and arguments.to_group:
         raise BadInput("--to-topic and --to-group both say where to send: give only one")
@@ -173,8 +173,8 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
     access: "ClusterAccess",
 ) -> ExitCode:
     """Show a new job, or make its file and run it."""
-    from rocketlens.client.resend_job import check_targets
-    from rocketlens.client.resend_journal import ResendJournal
+    from rocketlens.client.resend.resend_job import check_targets
+    from rocketlens.client.resend.resend_journal import ResendJournal
     from rocketlens.terminal.cluster_access import jobs_directory
 
     await check_targets(admin, messages)
@@ -207,7 +207,7 @@ async def _resume(
 
     :raises BadInput: if it is the job of another request, or of another cluster.
     """
-    from rocketlens.client.resend_journal import ResendJournal
+    from rocketlens.client.resend.resend_journal import ResendJournal
 
     with ResendJournal.resume(Path(arguments.job)) as journal:
         header = journal.header
@@ -239,8 +239,8 @@ async def _run(
     arguments: Namespace, journal: "ResendJournal", admin: "MQAdmin", access: "ClusterAccess"
 ) -> ExitCode:
     """Run a job, and print what becomes of each message."""
-    from rocketlens.client.producer import Producer
-    from rocketlens.client.resend_job import ResendJob, producer_options
+    from rocketlens.client.resend.resend_job import ResendJob, producer_options
+    from rocketlens.client.send.producer import Producer
 
     # Topics of a plan have their namespaces.
     options = {**access.client_options, "namespace": ""}
@@ -278,7 +278,7 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
     :raises MessageNotFound: if one of the ids is not found.
     :raises AnswerIncomplete: if not everything could be searched.
     """
-    from rocketlens.client.resend_job import planned
+    from rocketlens.client.resend.resend_job import planned
 
     full_topic = admin.source.full_topic
     messages = []
@@ -308,7 +308,7 @@ def _header(
     from datetime import UTC, datetime
     from secrets import token_hex
 
-    from rocketlens.client.resend_journal import JobHeader
+    from rocketlens.client.resend.resend_journal import JobHeader
     from rocketlens.terminal.cluster_access import user_name
 
     now = datetime.now(UTC)

@@ -15,8 +15,8 @@ from rocketlens.cli.message_output import MessageOutput, add_colour
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.json_text import checked_json, indented, json_of

@@ -19,11 +19,11 @@ from rocketlens.terminal.output import note
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.offline import Store
     from rocketlens.query.store_reader import OnProgress
-    from rocketlens.query.story import Story
+    from rocketlens.query.story.story import Story
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -141,8 +141,8 @@ def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> 
 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
     """Forget a broker that is gone for good; False if it is not remembered."""
-    from rocketlens.client.name_servers import name_server_addresses
-    from rocketlens.client.seen_brokers import SeenBrokers
+    from rocketlens.client.connect.broker_history import SeenBrokers
+    from rocketlens.client.connect.name_servers import name_server_addresses
 
     addresses = name_server_addresses(access.name_servers)
     return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_source, add_table_or_json
-from rocketlens.model.counted import counted
+from rocketlens.model.text.counted import counted
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _group_row(group: "FoundGroup") -> Sequence[object]:
 
 def _print_line(label: str, text: str) -> None:
     """Print a labelled line: in columns on a terminal, else with a tab."""
-    from rocketlens.model.escape import printable
+    from rocketlens.model.text.escape import printable
     from rocketlens.terminal.output import BOLD, coloured
 
     if not sys.stdout.isatty():

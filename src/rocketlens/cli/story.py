@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_message
 from rocketlens.cli.table import cells
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import BOLD, DIM, GREEN, RED, YELLOW, coloured, note
 from rocketlens.terminal.times import iso_text, time_text, zone_text
 
 if TYPE_CHECKING:
-    from rocketlens.query.story import GroupStory, Story
-    from rocketlens.query.story_events import StoryEvent
+    from rocketlens.query.story.story import GroupStory, Story
+    from rocketlens.query.story.story_events import StoryEvent
 
 _PIPED_COLUMNS: Final = 100
 _MIN_COLUMNS: Final = 60

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.output import BOLD, DIM, MATCH, coloured, has_colour, size_text
 from rocketlens.terminal.times import iso_text, time_text, zone_text

@@ -21,7 +21,7 @@ from rocketlens.terminal.times import TIMES_HELP, parse_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.model.message import MessageExt
     from rocketlens.terminal.cluster_access import ClusterAccess
 

@@ -14,10 +14,10 @@ from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
     from rocketlens.cli.table import Moment
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+    from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.offline import Store
-    from rocketlens.query.waiting import WaitingMessages
 
 _TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size")
 _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
@@ -112,7 +112,7 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
 
 
 def _waiting_in_store(store: "Store", found: "TopicsAnswer") -> "WaitingMessages | None":
-    from rocketlens.query.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
+    from rocketlens.query.facts.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
 
     most = limits.MAX_WAITING_MESSAGES
     try:
@@ -124,8 +124,8 @@ def _waiting_in_store(store: "Store", found: "TopicsAnswer") -> "WaitingMessages
 
 
 async def _waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
-    from rocketlens.client.namespace import without_namespace
-    from rocketlens.query.waiting import KEPT_FOR_MS, waiting_messages
+    from rocketlens.client.connect.namespace import without_namespace
+    from rocketlens.query.facts.waiting import KEPT_FOR_MS, waiting_messages
 
     now_ms = time.time_ns() // 1_000_000
     answers = []

@@ -1,12 +1,12 @@
 """Clients of a running cluster: ``Producer`` and ``MQAdmin``, async first; ``sync`` has both."""
 
-from rocketlens.client.admin import MQAdmin
-from rocketlens.client.cluster import Credentials
-from rocketlens.client.message import Message
-from rocketlens.client.producer import Producer, SendContext, SendHook
-from rocketlens.client.route import MessageQueue
-from rocketlens.client.send_request import Compression
-from rocketlens.client.send_result import SendResult, SendStatus
+from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer, SendContext, SendHook
+from rocketlens.client.send.send_request import Compression
+from rocketlens.client.send.send_result import SendResult, SendStatus
 
 __all__ = [
     "Compression",

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from rocketlens import __version__, limits
-from rocketlens.console.asked import address_of, question_of
-from rocketlens.console.export import MEDIA_TYPES, ExportForm, export
 from rocketlens.console.failures import failure_of
-from rocketlens.console.look_up import LookUps, MessageAddress
-from rocketlens.console.message_view import BodyForm
-from rocketlens.console.question import NOTHING_ASKED, Question
-from rocketlens.console.search import FoundSoFar, Searches
+from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.message.message_view import BodyForm
+from rocketlens.console.search.export import MEDIA_TYPES, ExportForm, export
+from rocketlens.console.search.parameters import address_of, question_of
+from rocketlens.console.search.question import NOTHING_ASKED, Question
+from rocketlens.console.search.search import FoundSoFar, Searches
 from rocketlens.console.values import (
     ErrorAnswer,
     GroupsValue,

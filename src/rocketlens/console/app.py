@@ -12,37 +12,37 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from rocketlens import __version__
-from rocketlens.console.access import Access
-from rocketlens.console.act_api import act_api_routes
-from rocketlens.console.act_batch import BatchPages, batch_routes
-from rocketlens.console.act_pages import ActPages, act_routes
-from rocketlens.console.acting import Acting
-from rocketlens.console.acts import Acts
+from rocketlens.console.act.act_api import act_api_routes
+from rocketlens.console.act.act_batch import BatchPages, batch_routes
+from rocketlens.console.act.act_pages import ActPages, act_routes
+from rocketlens.console.act.acting import Acting
+from rocketlens.console.act.acts import Acts
+from rocketlens.console.act.forms import BodyBounds
+from rocketlens.console.act.jobs import Jobs
+from rocketlens.console.act.single_acts import SingleActs
 from rocketlens.console.api import api_routes
-from rocketlens.console.audit import AuditLog
-from rocketlens.console.brokers import BrokerLookUps
-from rocketlens.console.clients import ClientLookUps
 from rocketlens.console.failures import Failure, failure_of
-from rocketlens.console.forms import BodyBounds
-from rocketlens.console.jobs import Jobs
-from rocketlens.console.login_pages import LoginPages, login_routes
-from rocketlens.console.logins import Logins
-from rocketlens.console.look_up import LookUps
+from rocketlens.console.login.access import Access
+from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.login_pages import LoginPages, login_routes
+from rocketlens.console.login.logins import Logins
+from rocketlens.console.login.oidc_settings import OidcSettings
+from rocketlens.console.login.users import LocalUsers
+from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.metrics import CountedRequests, console_metrics
-from rocketlens.console.oidc_settings import OidcSettings
-from rocketlens.console.overview import OverviewLookUps, overview_routes
 from rocketlens.console.pages import Pages, page_routes
-from rocketlens.console.pipeline_samples import PipelineSamples
 from rocketlens.console.preferences import Preferences
-from rocketlens.console.saved_pages import SavedPages, saved_api_routes, saved_page_routes
-from rocketlens.console.saved_searches import SavedSearches
-from rocketlens.console.search import ROW_THREADS, Searches
+from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
+from rocketlens.console.search.saved_searches import SavedSearches
+from rocketlens.console.search.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
-from rocketlens.console.single_acts import SingleActs
-from rocketlens.console.sources import ClusterOfConsole, Sources
-from rocketlens.console.status_pages import status_api_routes, status_page_routes
-from rocketlens.console.topic_page import TopicLookUps, topic_api_routes, topic_page_routes
-from rocketlens.console.users import LocalUsers
+from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.status.brokers import BrokerLookUps
+from rocketlens.console.status.clients import ClientLookUps
+from rocketlens.console.status.overview import OverviewLookUps, overview_routes
+from rocketlens.console.status.pipeline_samples import PipelineSamples
+from rocketlens.console.status.status_pages import status_api_routes, status_page_routes
+from rocketlens.console.status.topic_page import TopicLookUps, topic_api_routes, topic_page_routes
 from rocketlens.console.values import error_answer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import RocketLensError
@@ -143,8 +143,8 @@ class Console:
             self.api.include_router(login_routes(LoginPages(pages, logins)))
             return
         # Late: only such a login needs what asks a provider.
-        from rocketlens.console.oidc_logins import OidcLogins
-        from rocketlens.console.oidc_pages import oidc_routes
+        from rocketlens.console.login.oidc_logins import OidcLogins
+        from rocketlens.console.login.oidc_pages import oidc_routes
 
         oidc = OidcLogins(settings, logins.sessions, self.api.state.audit)
         login = LoginPages(pages, logins, oidc)

@@ -27,7 +27,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from rocketlens import limits
-from rocketlens.console.peers import ProxyNetwork, client_of, is_proxy
+from rocketlens.console.login.peers import ProxyNetwork, client_of, is_proxy
 
 if TYPE_CHECKING:
     import asyncio

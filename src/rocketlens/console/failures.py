@@ -16,9 +16,9 @@ any other of RocketLens      502     ``failed``
 
 from typing import Final, NamedTuple
 
-from rocketlens.console.permission import ActRefused
-from rocketlens.console.resend_plan import PlanChanged
-from rocketlens.console.search import ConsoleBusy
+from rocketlens.console.act.permission import ActRefused
+from rocketlens.console.act.resend_plan import PlanChanged
+from rocketlens.console.search.search import ConsoleBusy
 from rocketlens.console.values import ErrorAnswer, error_answer
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -27,8 +27,8 @@ from rocketlens.errors import (
     RocketLensError,
     TopicNotFound,
 )
-from rocketlens.model.escape import printable
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.escape import printable
+from rocketlens.model.text.sentences import Sentence
 
 
 class Failure(NamedTuple):

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.console.search import Searches
+from rocketlens.console.search.search import Searches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,14 +15,24 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rocketlens import __version__, limits
-from rocketlens.console import addresses
+from rocketlens.console.act.forms import form_of
+from rocketlens.console.act.permission import may_act_at_all, may_send
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
-from rocketlens.console.asked import address_of, preferences_of, question_of
-from rocketlens.console.facets import narrowed
 from rocketlens.console.failures import Failure, failure_of
-from rocketlens.console.form_token import form_token
-from rocketlens.console.forms import form_of
-from rocketlens.console.list_view import (
+from rocketlens.console.login.form_token import form_token
+from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
+from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
+from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
+from rocketlens.console.search import addresses
+from rocketlens.console.search.facets import narrowed
+from rocketlens.console.search.parameters import address_of, preferences_of, question_of
+from rocketlens.console.search.question import Question
+from rocketlens.console.search.reasons import reasons_for
+from rocketlens.console.search.saved_searches import SavedSearches
+from rocketlens.console.search.search import FoundSoFar, Searches
+from rocketlens.console.search.time_counts import within
+from rocketlens.console.status.list_view import (
     GROUP_COLUMNS,
     MESSAGE_COLUMNS,
     SORT,
@@ -30,23 +40,13 @@ from rocketlens.console.list_view import (
     ListView,
     listed_rows,
 )
-from rocketlens.console.look_up import LookUps, MessageAddress
-from rocketlens.console.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
-from rocketlens.console.permission import may_act_at_all, may_send
-from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
-from rocketlens.console.question import Question
-from rocketlens.console.reasons import reasons_for
-from rocketlens.console.saved_searches import SavedSearches
-from rocketlens.console.search import FoundSoFar, Searches
 from rocketlens.console.texts import LANGUAGES, Texts
-from rocketlens.console.time_counts import within
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer
-from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
 from rocketlens.errors import RocketLensError
-from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.text.escape import printable
 from rocketlens.query.topic_choice import is_pattern
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"

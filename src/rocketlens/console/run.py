@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, PackageMissing
-from rocketlens.model.escape import printable
 from rocketlens.model.installation import install_command
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.server_process import end_process, print_ready
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     # Late: `--help` must not pay for what a server needs.
-    from rocketlens.console.oidc_settings import OidcSettings
-    from rocketlens.console.peers import ProxyNetwork
+    from rocketlens.console.login.oidc_settings import OidcSettings
+    from rocketlens.console.login.peers import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -127,7 +127,7 @@ def _bind_address(text: str) -> tuple[str, int]:
 
 
 def _proxy(text: str) -> "ProxyNetwork":
-    from rocketlens.console.peers import parse_proxy
+    from rocketlens.console.login.peers import parse_proxy
 
     try:
         return parse_proxy(text)
@@ -174,7 +174,7 @@ def _hash_password() -> ExitCode:
     """Print the hash of a password; it is never an argument, which other users could see."""
     from getpass import getpass
 
-    from rocketlens.console.passwords import PasswordHash
+    from rocketlens.console.login.passwords import PasswordHash
 
     if sys.stdin.isatty():
         password = getpass("Password: ")
@@ -196,10 +196,10 @@ async def _serve(
     from pathlib import Path
 
     from rocketlens.console.app import Console
-    from rocketlens.console.audit import AuditLog, open_log
+    from rocketlens.console.login.audit import AuditLog, open_log
+    from rocketlens.console.login.users import read_users
     from rocketlens.console.server import listening, serve
-    from rocketlens.console.sources import open_sources
-    from rocketlens.console.users import read_users
+    from rocketlens.console.sources.sources import open_sources
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import end_on_signals
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from rocketlens import limits
 from rocketlens.console.connections import KEEP_ALIVE_S, ConnectionRules, ConsoleConnection
-from rocketlens.console.peers import ProxyNetwork
+from rocketlens.console.login.peers import ProxyNetwork
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest

@@ -2,7 +2,7 @@
 
 A table is a file of TOML in ``texts``. Names have a dot between a group and a word, and a text may
 have values in braces: ``{count}``. The English of the group ``sentence`` is in
-`rocketlens.model.sentences`, where the command line has it too.
+`rocketlens.model.text.sentences`, where the command line has it too.
 """
 
 import tomllib
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from rocketlens.model.sentences import SENTENCES, Sentence
+from rocketlens.model.text.sentences import SENTENCES, Sentence
 
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
 """Each language's code, and its own name for itself."""

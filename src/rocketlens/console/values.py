@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 from rocketlens.model.answer import Coverage
 
 SentenceText = Annotated[str, SkipValidation]
-"""Text that stays a `rocketlens.model.sentences.Sentence`, which pages have in other languages."""
+"""Text that stays a `rocketlens.model.text.sentences.Sentence`, which pages have in other
+languages."""
 
 
 class ConsoleValue(BaseModel):

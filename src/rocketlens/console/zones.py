@@ -7,7 +7,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rocketlens.errors import BadInput
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.terminal.times import parse_time
 
 ZONES: Final = (

@@ -34,21 +34,20 @@ from rocketlens.decode import (
     avro,
     canal,
     cbor,
-    hessian,
-    java_object,
     json_text,
     messagepack,
     protobuf_wire,
     thrift,
     xml_text,
 )
+from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.errors import BodyError, BodyTooLarge
 from rocketlens.formats import trace_body
 from rocketlens.formats.trace_body import TraceType
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.sentences import Sentence
 
 JSON: Final = "json"
 XML: Final = "xml"

@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.decode import avro, bodies, canal, cbor, hessian, java_object, messagepack, thrift
+from rocketlens.decode import avro, bodies, canal, cbor, messagepack, thrift
 from rocketlens.decode.bodies import DecodedBody, decode_body, read_text
+from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.protobuf import message_schema
 from rocketlens.decode.protobuf_wire import read_protobuf
@@ -40,7 +41,7 @@ from rocketlens.decode.tree import Tree
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import ORIGIN_TOPICS
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
     from rocketlens.decode.registry import SchemaRegistry

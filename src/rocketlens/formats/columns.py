@@ -153,7 +153,7 @@ def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     """Return the stored bodies."""
     import pyarrow as pa
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     starts, lengths = kernels.part_slices(rows, base_offset, "body")
     offsets, values = kernels.gather(content, starts, lengths, as_text=False)
@@ -165,7 +165,7 @@ def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:
     """Return one part of each record as text, null where it is absent."""
     import numpy as np
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     starts, lengths = kernels.part_slices(rows, base_offset, part)
     present = lengths >= 0
@@ -181,7 +181,7 @@ def _strings(
 ) -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     offsets, values = kernels.gather(content, starts, lengths, as_text=True)
     valid = None if bitmap is None else pa.py_buffer(bitmap)
@@ -192,7 +192,7 @@ def _strings(
 def _keys(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     offsets, starts, lengths = kernels.key_slices(content, base_offset, rows)
     return pa.Array.from_buffers(
@@ -206,7 +206,7 @@ def _keys(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
 def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     import pyarrow as pa
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     slices = kernels.property_slices(content, base_offset, rows)
     names = _strings(content, slices.name_starts, slices.name_lengths)
@@ -218,7 +218,7 @@ def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) ->
     """Return each row's stored host, 8 bytes for IPv4; those of IPv6 are cut off."""
     import numpy as np
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     lengths = np.full(len(rows), HOST_BYTES_V4, np.int32)
     starts = np.ascontiguousarray(_host_starts(base_offset, rows, which), np.int64)

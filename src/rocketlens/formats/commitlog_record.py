@@ -53,7 +53,6 @@ from rocketlens.formats.dledger import BLANK_MAGIC
 from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
 from rocketlens.model.integers import I32, I64
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId, address_text, pack_address
 from rocketlens.model.rocketmq import (
@@ -64,6 +63,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_STORE_HOST_V6,
     SYS_FLAG_TRANSACTION_MASK,
 )
+from rocketlens.model.text.java import decode_utf8
 
 if TYPE_CHECKING:
     import numpy as np

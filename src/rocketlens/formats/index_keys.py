@@ -1,13 +1,14 @@
 """The keys of a record in the index, and their hashes.
 
 An index file has one entry for each, in this order: the unique key, each of KEYS (repeated ones
-repeatedly), and with RocketMQ 5's tag index the tags. :mod:`rocketlens.formats.kernels_scan` has
-the same rule compiled; a test holds the two together. Source: ``IndexService.buildIndex``.
+repeatedly), and with RocketMQ 5's tag index the tags.
+:mod:`rocketlens.formats.compiled.kernels_scan` has the same rule compiled; a test holds the two
+together. Source: ``IndexService.buildIndex``.
 """
 
 from rocketlens.formats.commitlog_record import Record, is_indexed
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, index_hash
+from rocketlens.model.text.java import decode_utf8, index_hash
 
 
 def key_hash(topic: str, key: str) -> int:

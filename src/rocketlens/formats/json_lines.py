@@ -1,6 +1,7 @@
-"""Messages as lines of JSON, many at once, by the kernel of `rocketlens.formats.kernels_json`.
+"""Messages as lines of JSON, many at once, by the kernel of
+`rocketlens.formats.compiled.kernels_json`.
 
-Importing this module loads numba: see `rocketlens.formats.kernels`.
+Importing this module loads numba: see `rocketlens.formats.compiled.kernels`.
 """
 
 from collections.abc import Iterator
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketlens import limits
-from rocketlens.formats import kernels, kernels_json
-from rocketlens.formats.kernels_device import ByteArray
-from rocketlens.formats.kernels_scan import RowArray
+from rocketlens.formats.compiled import kernels, kernels_json
+from rocketlens.formats.compiled.kernels_device import ByteArray
+from rocketlens.formats.compiled.kernels_scan import RowArray
 
 
 class JsonLines(NamedTuple):
@@ -23,7 +24,7 @@ class JsonLines(NamedTuple):
 
 
 def json_lines(buffer: ByteArray, base_offset: int, rows: RowArray) -> Iterator[JsonLines]:
-    """Write usual messages as lines of JSON: see `rocketlens.formats.kernels_json`.
+    """Write usual messages as lines of JSON: see `rocketlens.formats.compiled.kernels_json`.
 
     Yields the lines of some rows after the other, each time up to 16 MiB or one row's. They hold
     until the next.

@@ -42,7 +42,7 @@ def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:
     """
     import numpy as np
 
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     content = np.frombuffer(b"".join(bodies), np.uint8)
     most = min(most, len(content) // MIN_RECORD_BYTES)

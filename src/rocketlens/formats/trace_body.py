@@ -29,8 +29,8 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BodyError
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.properties import split_keys
+from rocketlens.model.text.java import decode_utf8
 
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"

@@ -25,8 +25,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, overload
 
 from rocketlens.model.arrow import ArrowMessages, batches_of
-from rocketlens.model.counted import counted
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.counted import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,7 +166,7 @@ class Answer(ArrowMessages):
         """Return a table for notebooks: the first messages, and what the answer is worth."""
         from html import escape
 
-        from rocketlens.model.escape import printable
+        from rocketlens.model.text.escape import printable
 
         rows = []
         for message in self.messages[:_SHOWN_MESSAGES]:

@@ -14,7 +14,6 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.model import properties as props
-from rocketlens.model.counted import span_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     DELAY_LEVELS,
@@ -22,7 +21,8 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
     parse_delay_levels,
 )
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.counted import span_text
+from rocketlens.model.text.sentences import Sentence
 
 WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)

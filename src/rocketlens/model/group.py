@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)

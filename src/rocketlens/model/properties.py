@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.java import string_hash
+from rocketlens.model.text.java import string_hash
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from rocketlens.model.text.counted import counted
 
 
 class TopicKind(StrEnum):

@@ -5,9 +5,9 @@ RocketMQ 5.5's tool has none of them. Printed is what 4.9's tool prints.
 
 from typing import Final
 
-from rocketlens.client.group_calls import as_it_is
+from rocketlens.client.admin.group_calls import as_it_is
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.form import NULL, padded
+from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.times import time_text
 from rocketlens.wire.bodies.auth import AclVersions, PlainAccessConfig, PlainAccessTable

@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.accounts import brokers_of, masters_of
-from rocketlens.mqadmin.form import NULL, padded
+from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.tool import Call
 from rocketlens.wire.bodies.auth import (
     AclInfo,

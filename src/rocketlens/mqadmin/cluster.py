@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rocketlens.client.route import Broker
-from rocketlens.client.status import runtime_number, runtime_table
+from rocketlens.client.admin.status import runtime_number, runtime_table
+from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.model.java import concurrent_map_order
-from rocketlens.mqadmin.form import NULL, Form, padded, padded_left, rounded
+from rocketlens.model.text.java import concurrent_map_order
+from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded
 from rocketlens.mqadmin.tool import Call, incomplete
 
 _HOUR_MS: Final = 3_600_000

@@ -4,11 +4,11 @@ import time
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.consume_directly import ConsumedDirectly
-from rocketlens.client.route import MessageQueue, Route, set_order
+from rocketlens.client.admin.consume_directly import ConsumedDirectly
+from rocketlens.client.connect.route import MessageQueue, Route, set_order
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.mqadmin.form import NULL, body_pieces, flag_text, message_pieces
-from rocketlens.mqadmin.running_info import is_push
+from rocketlens.mqadmin.printing.form import NULL, body_pieces, flag_text, message_pieces
+from rocketlens.mqadmin.printing.running_info import is_push
 from rocketlens.mqadmin.tool import Call, PulledMessages
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import say

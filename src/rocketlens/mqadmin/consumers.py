@@ -4,13 +4,13 @@ import os
 import time
 from pathlib import Path
 
-from rocketlens.client.group_calls import as_it_is
+from rocketlens.client.admin.group_calls import as_it_is
 from rocketlens.errors import RocketLensError
-from rocketlens.model.java import concurrent_map_order
 from rocketlens.model.properties import java_order
-from rocketlens.mqadmin.bodies import safe_name
-from rocketlens.mqadmin.form import NULL, padded
-from rocketlens.mqadmin.running_info import (
+from rocketlens.model.text.java import concurrent_map_order
+from rocketlens.mqadmin.printing.bodies import safe_name
+from rocketlens.mqadmin.printing.form import NULL, padded
+from rocketlens.mqadmin.printing.running_info import (
     is_subscribed_alike,
     running_info_text,
     stuck_queues_text,

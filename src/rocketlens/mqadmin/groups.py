@@ -6,12 +6,12 @@ import time
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.offset_reset import TO_THE_END
-from rocketlens.client.route import MessageQueue, set_order
+from rocketlens.client.admin.offset_reset import TO_THE_END
+from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.errors import BadInput, BrokerError, CommandBodyError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rocketlens.mqadmin.form import NULL, Form, flag_text, map_text, padded
+from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.mqadmin.topic import delete_everywhere
 from rocketlens.terminal.times import parse_time

@@ -123,7 +123,7 @@ class Given:
         """Return the same with the full names of topic and consumer group."""
         if not namespace:
             return self
-        from rocketlens.client.namespace import with_namespace
+        from rocketlens.client.connect.namespace import with_namespace
 
         full = {
             letter: with_namespace(namespace, value.strip())

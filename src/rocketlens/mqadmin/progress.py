@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from rocketlens.client.group_calls import as_it_is
+from rocketlens.client.admin.group_calls import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import RETRY_PREFIX
-from rocketlens.mqadmin.form import padded, rounded, seconds_of
-from rocketlens.mqadmin.running_info import queue_order
+from rocketlens.mqadmin.printing.form import padded, rounded, seconds_of
+from rocketlens.mqadmin.printing.running_info import queue_order
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.wire.bodies.consumer import ConsumerConnection
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel

@@ -3,20 +3,20 @@
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.cluster import failures
-from rocketlens.client.route import MessageQueue, Route, set_order
-from rocketlens.client.view import offset_id_of
+from rocketlens.client.connect.cluster import failures
+from rocketlens.client.connect.route import MessageQueue, Route, set_order
+from rocketlens.client.search.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import LMQ_PREFIX
-from rocketlens.mqadmin.bodies import bodies_directory, write_body
 from rocketlens.mqadmin.consume import hand_over_by_id, hand_over_by_unique_key
-from rocketlens.mqadmin.form import body_pieces, message_pieces
-from rocketlens.mqadmin.layout import key_table, message_block, track_block
+from rocketlens.mqadmin.printing.bodies import bodies_directory, write_body
+from rocketlens.mqadmin.printing.form import body_pieces, message_pieces
+from rocketlens.mqadmin.printing.layout import key_table, message_block, track_block
 from rocketlens.mqadmin.send import resend
 from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
-from rocketlens.query.verify import MessageFilter
+from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
 from rocketlens.terminal.times import parse_time

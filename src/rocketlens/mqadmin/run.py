@@ -131,8 +131,8 @@ def _connection_options(arguments: Namespace, given: Given) -> Namespace:
 
 
 def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess") -> None:
-    from rocketlens.model.escape import printable
-    from rocketlens.mqadmin.form import Form, as_it_is
+    from rocketlens.model.text.escape import printable
+    from rocketlens.mqadmin.printing.form import Form, as_it_is
     from rocketlens.mqadmin.tool import Call, Tool
     from rocketlens.terminal.cluster_access import ask_cluster
 

@@ -4,14 +4,14 @@ import time
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.message import Message
-from rocketlens.client.producer import Producer
-from rocketlens.client.resend import message_again
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.resend.resend import message_again
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
 from rocketlens.errors import BadInput, RocketLensError, SendFailed
 from rocketlens.model.message import MessageExt
-from rocketlens.mqadmin.form import rounded
-from rocketlens.mqadmin.layout import send_row
+from rocketlens.mqadmin.printing.form import rounded
+from rocketlens.mqadmin.printing.layout import send_row
 from rocketlens.mqadmin.tool import Call
 
 GROUP: Final = "rocketlens_mqadmin"

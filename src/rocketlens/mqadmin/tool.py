@@ -6,24 +6,24 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.admin import MQAdmin
-from rocketlens.client.cluster import broker_error, failures, fields_of
-from rocketlens.client.group_calls import as_it_is
-from rocketlens.client.pull import pull_answer
-from rocketlens.client.records import records_in
-from rocketlens.client.route import Broker, MessageQueue, Route
+from rocketlens.client.admin.group_calls import as_it_is
+from rocketlens.client.connect.cluster import broker_error, failures, fields_of
+from rocketlens.client.connect.route import Broker, MessageQueue, Route
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.search.pull import pull_answer
+from rocketlens.client.search.records import records_in
 from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import UNIQUE_KEY, parse
-from rocketlens.mqadmin.form import Form
-from rocketlens.mqadmin.layout import KeyRow
+from rocketlens.model.text.java import decode_utf8
 from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.printing.form import Form
+from rocketlens.mqadmin.printing.layout import KeyRow
 from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import check_key
-from rocketlens.query.verify import MessageFilter
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode

@@ -3,9 +3,9 @@
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.group_calls import as_it_is, groups_of_topic
-from rocketlens.client.message import check_topic
-from rocketlens.client.route import Broker
+from rocketlens.client.admin.group_calls import as_it_is, groups_of_topic
+from rocketlens.client.connect.route import Broker
+from rocketlens.client.send.message import check_topic
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -14,8 +14,8 @@ from rocketlens.model.rocketmq import (
     RETRY_PREFIX,
     perm_text,
 )
-from rocketlens.mqadmin.form import NULL, map_text, padded
-from rocketlens.mqadmin.layout import route_json, route_table, status_table
+from rocketlens.mqadmin.printing.form import NULL, map_text, padded
+from rocketlens.mqadmin.printing.layout import route_json, route_table, status_table
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable

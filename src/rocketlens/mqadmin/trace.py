@@ -3,12 +3,12 @@
 import time
 
 from rocketlens import limits
-from rocketlens.client.cluster import failures
+from rocketlens.client.connect.cluster import failures
 from rocketlens.errors import MessageNotFound
 from rocketlens.formats.trace_body import TraceRecord, TraceType, decode
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import TRACE_TOPIC
-from rocketlens.mqadmin.form import padded, seconds_of
+from rocketlens.mqadmin.printing.form import padded, seconds_of
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.terminal.output import note
 

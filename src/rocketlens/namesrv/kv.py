@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, RocketLensError, StoreFailed
-from rocketlens.model import json_dialect
+from rocketlens.model.text import json_dialect
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes

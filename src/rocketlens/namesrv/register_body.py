@@ -24,7 +24,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.model.json_dialect import loads
+from rocketlens.model.text.json_dialect import loads
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,

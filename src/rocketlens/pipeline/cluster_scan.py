@@ -33,17 +33,17 @@ from rocketlens.bulk.positions import (
     check_range,
     positions_option,
 )
-from rocketlens.client.cluster import ClusterCalls, Credentials
-from rocketlens.client.name_servers import name_server_addresses
-from rocketlens.client.queue_offsets import unreadable_messages
-from rocketlens.client.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
-from rocketlens.client.route import MessageQueue, Route
-from rocketlens.client.survey import Survey
+from rocketlens.client.connect.cluster import ClusterCalls, Credentials
+from rocketlens.client.connect.name_servers import name_server_addresses
+from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.connect.survey import Survey
+from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.model import properties
 from rocketlens.model.answer import Coverage
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.secret_file import read_secret_file
 from rocketlens.net.sync import LoopThread
 from rocketlens.net.tls import client_context
@@ -322,7 +322,8 @@ class ClusterScan:
     def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
         import numpy as np
 
-        from rocketlens.formats import columns, kernels
+        from rocketlens.formats import columns
+        from rocketlens.formats.compiled import kernels
         from rocketlens.formats.pulled_records import scan_pulled
 
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)

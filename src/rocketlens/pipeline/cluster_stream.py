@@ -35,8 +35,8 @@ from rocketlens import limits
 from rocketlens.bulk.messages import INT64
 from rocketlens.bulk.options import flag_option, known_options, number_option
 from rocketlens.bulk.positions import EARLIEST, LATEST
-from rocketlens.client.queue_stretch import QueueStretch
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.pipeline.partition import SharePartition

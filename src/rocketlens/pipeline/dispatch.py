@@ -28,16 +28,16 @@ from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
-from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
+from rocketlens.model.text.counted import counted
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
-from rocketlens.store.read.scan import Damage
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 A Structured Streaming query reads index entries (:mod:`rocketlens.pipeline.stream`) in
 micro-batches; executors walk the log, and the driver, which holds the index lock, puts each batch
 into the index files, syncs them, and then moves the safe offset
-(:mod:`rocketlens.store.write.index_writer`).
+(:mod:`rocketlens.store.write.index.index_writer`).
 
 That safe offset says where the stream goes on, not Spark's checkpoint, which could know more than
 the files after a power cut, and less after a kill. So each start has a new checkpoint and begins
@@ -25,9 +25,9 @@ from rocketlens.errors import NotAStore, StoreError
 from rocketlens.pipeline import jobs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.state import read_synced_offset
-from rocketlens.store.write.index_writer import IndexWriter
+from rocketlens.store.write.index.index_writer import IndexWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

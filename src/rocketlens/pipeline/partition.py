@@ -6,7 +6,7 @@ from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
     from rocketlens.bulk.messages import Share
-    from rocketlens.client.queue_stretch import QueueStretch
+    from rocketlens.client.search.queue_stretch import QueueStretch
 
 TABLES: Final = ("messages", "damage", "index_entries")
 """The values of the option ``table``."""

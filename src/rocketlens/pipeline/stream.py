@@ -59,7 +59,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset
 
 if TYPE_CHECKING:
-    from rocketlens.store.read.commitlog import CommitLog
+    from rocketlens.store.read.log.commitlog import CommitLog
 
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
 _log = logging.getLogger(__name__)
@@ -270,7 +270,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             del content
 
     def _log(self) -> "CommitLog":
-        from rocketlens.store.read.commitlog import CommitLog
+        from rocketlens.store.read.log.commitlog import CommitLog
 
         return CommitLog.of(self._layout)
 

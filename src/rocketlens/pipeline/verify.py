@@ -26,7 +26,6 @@ from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import (
     WHOLE_LOG,
@@ -35,6 +34,7 @@ from rocketlens.store.read.former_topics import (
     ends_of_former,
     read_evidence,
 )
+from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

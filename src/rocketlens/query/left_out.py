@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import is_internal_topic
-from rocketlens.model.sentences import Sentence
+from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
     from rocketlens.formats.commitlog_record import Record, RecordView

@@ -13,13 +13,14 @@ from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.by_id import record_of_offset_id
-from rocketlens.query.by_key import find_by_key
-from rocketlens.query.by_queue_offset import find_by_queue_offset
-from rocketlens.query.by_time import Scan
 from rocketlens.query.find import find, run_without_waiting
-from rocketlens.query.log_part import WHOLE_LOG, part_in_time
-from rocketlens.query.newest import find_newest
+from rocketlens.query.lookup.by_id import record_of_offset_id
+from rocketlens.query.lookup.by_key import find_by_key
+from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
+from rocketlens.query.lookup.by_time import Scan
+from rocketlens.query.lookup.log_part import WHOLE_LOG, part_in_time
+from rocketlens.query.lookup.newest import find_newest
+from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import (
     FindRequest,
     Kind,
@@ -33,7 +34,6 @@ from rocketlens.query.request import (
 from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.topic_choice import asked_topics
-from rocketlens.query.verify import MessageFilter
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from rocketlens.model.group import GroupsAnswer
     from rocketlens.model.status import StoreStatus
     from rocketlens.model.topic import TopicsAnswer
-    from rocketlens.query.store_story import StoreStorySource
-    from rocketlens.query.story import Story
+    from rocketlens.query.story.store_story import StoreStorySource
+    from rocketlens.query.story.story import Story
 
 
 def open_store(
@@ -287,7 +287,7 @@ class Store:
         :raises BadInput: if a condition is not well-formed, or a number is negative.
         :raises TopicNotFound: if the store has no such topic.
         """
-        from rocketlens.query.tail_filter import tail_filter
+        from rocketlens.query.filters.tail_filter import tail_filter
 
         conditions = tail_filter(
             check_text(topic, "topic"),
@@ -320,7 +320,7 @@ class Store:
         :raises WrongType: if `topic` is of a type that cannot be used.
         :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
         """
-        from rocketlens.query.topic_list import topics_of_store
+        from rocketlens.query.facts.topic_list import topics_of_store
 
         return topics_of_store(self._reader, asked_topics(topic))
 
@@ -330,7 +330,7 @@ class Store:
         Members are not in files; offsets are those that the broker wrote last. Errors as
         `MQAdmin.groups`: a file that cannot be read makes the answer incomplete.
         """
-        from rocketlens.query.groups import groups_of_store
+        from rocketlens.query.facts.groups import groups_of_store
 
         return groups_of_store(self._reader, None if group is None else check_text(group, "group"))
 
@@ -341,7 +341,7 @@ class Store:
 
         :raises OSError: when its directory cannot be read.
         """
-        from rocketlens.query.store_status import status_of_store
+        from rocketlens.query.facts.store_status import status_of_store
         from rocketlens.store.disk import Disk
 
         return status_of_store(self._reader, Disk(), with_groups=with_groups)
@@ -379,11 +379,11 @@ class Store:
         ``yesterday``, ``2026-11-20``.
 
         ``where`` is a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the
-        decoded body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.where`). ``grep``
-        is a text or a regular expression (RE2) that the decoded text of the body has, or what
-        ``grep_in`` names: ``body``, ``keys``, ``properties``. ``body_rules`` say how bodies are
-        decoded: the path of a TOML file, or `BodyRules`. Messages whose bodies could not be looked
-        at make the answer incomplete, and its coverage says how many they are.
+        decoded body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).
+        ``grep`` is a text or a regular expression (RE2) that the decoded text of the body has, or
+        what ``grep_in`` names: ``body``, ``keys``, ``properties``. ``body_rules`` say how bodies
+        are decoded: the path of a TOML file, or `BodyRules`. Messages whose bodies could not be
+        looked at make the answer incomplete, and its coverage says how many they are.
 
         :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
             filter, a pattern or the rules are not well-formed.
@@ -422,7 +422,7 @@ class Store:
         Arguments and errors as `MQAdmin.story`. What groups did follows from offsets that the
         broker wrote last, and from the copies and traces in the log.
         """
-        from rocketlens.query.story_search import find_story
+        from rocketlens.query.story.story_search import find_story
 
         request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
         source = self.story_source
@@ -434,7 +434,7 @@ class Store:
     @property
     def story_source(self) -> "StoreStorySource":
         """The source for `rocketlens.story`."""
-        from rocketlens.query.store_story import StoreStorySource
+        from rocketlens.query.story.store_story import StoreStorySource
 
         return StoreStorySource(self._reader)
 

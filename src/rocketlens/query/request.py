@@ -25,10 +25,10 @@ from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
-from rocketlens.model.time_words import parse_time
+from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.left_out import LeftOutMessages, names_topics
+from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.topic_choice import asked_topics
-from rocketlens.query.verify import MessageFilter
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.answer import Coverage
-    from rocketlens.query.content_filter import ContentFilter
+    from rocketlens.query.filters.content_filter import ContentFilter
 
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -265,9 +265,9 @@ def content_filter(
     if where is None and grep is None:
         return None
     # Late: what asks for no content need not pay for its decoders.
-    from rocketlens.query.content_filter import ContentFilter, check_grep_in, rules_of
-    from rocketlens.query.pattern import TextPattern
-    from rocketlens.query.where import parse_where
+    from rocketlens.query.filters.content_filter import ContentFilter, check_grep_in, rules_of
+    from rocketlens.query.filters.pattern import TextPattern
+    from rocketlens.query.filters.where import parse_where
 
     return ContentFilter(
         None if where is None else parse_where(where),
@@ -296,8 +296,8 @@ def time_range(
 def moment_ms(value: "int | datetime | str", name: str, *, is_end: bool = False) -> int:
     """Return a time in epoch milliseconds: of an int, a datetime, or words such as ``2h``.
 
-    Words are those of `rocketlens.model.time_words`; a day alone is its begin, or with ``is_end``
-    its end.
+    Words are those of `rocketlens.model.text.time_words`; a day alone is its begin, or with
+    ``is_end`` its end.
 
     :raises WrongType: for anything else.
     :raises BadInput: for a text that is not a time, and a number that is meant as seconds.

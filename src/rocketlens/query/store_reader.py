@@ -10,12 +10,12 @@ from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.index_files import CorruptIndexFile, IndexFiles, IndexFileState
-from rocketlens.store.read.log_evidence import LogEvidence, LostEnd
+from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
+from rocketlens.store.read.index.tail import Tail
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.log_evidence import LogEvidence, LostEnd
+from rocketlens.store.read.log.starts import RecordStarts
 from rocketlens.store.read.rocks import queues_in
-from rocketlens.store.read.starts import RecordStarts
-from rocketlens.store.read.tail import Tail
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"

@@ -7,10 +7,10 @@ from typing import Final
 from rocketlens.model.answer import SourceKind
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.by_id import find_by_offset_id
-from rocketlens.query.by_key import find_by_key
-from rocketlens.query.by_queue_offset import find_by_queue_offset
-from rocketlens.query.newest import find_newest
+from rocketlens.query.lookup.by_id import find_by_offset_id
+from rocketlens.query.lookup.by_key import find_by_key
+from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
+from rocketlens.query.lookup.newest import find_newest
 from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.topic_choice import is_pattern

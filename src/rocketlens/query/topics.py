@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     LMQ_PREFIX,
@@ -21,6 +20,7 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
+from rocketlens.model.text.counted import counted
 from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
@@ -31,7 +31,7 @@ from rocketlens.store.read.config_tables import (
     TOPICS_MEMBER,
     read_table,
 )
-from rocketlens.store.read.scan import Damage, LogWalk
+from rocketlens.store.read.log.scan import Damage, LogWalk
 
 if TYPE_CHECKING:
     from rocketlens.query.store_reader import StoreReader

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.escape import safe_json
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.text.escape import safe_json
 from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.message_values import value_of
 
 if TYPE_CHECKING:
-    from rocketlens.store.read.scan import Chunk
+    from rocketlens.store.read.log.scan import Chunk
 
 AS_IT_IS: Final = BodyView()
 _BODY_STEP: Final = 3 << 18

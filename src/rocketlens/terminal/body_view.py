@@ -6,7 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
     from rocketlens.decode.bodies import DecodedBody

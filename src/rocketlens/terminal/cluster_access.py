@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from rocketlens.client.admin import MQAdmin
-    from rocketlens.client.cluster import Credentials
+    from rocketlens.client.connect.cluster import Credentials
+    from rocketlens.client.mq_admin import MQAdmin
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class ClusterAccess(NamedTuple):
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """The keyword arguments of a `rocketlens.client.admin.ClusterClient`."""
+        """The keyword arguments of a `rocketlens.client.mq_admin.ClusterClient`."""
         return {
             "namespace": self.namespace,
             "credentials": self.credentials,
@@ -124,7 +124,7 @@ def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]")
 
     Runs an event loop, and closes the client.
     """
-    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.net.event_loop import run
 
     async def asked() -> T:
@@ -203,7 +203,7 @@ def _credentials(context: Context) -> "Credentials | None":
     if context.access_key is None or secret is None:
         missing = "secret key" if secret is None else "access key"
         raise BadInput(f"an access key and a secret key go together: the {missing} is missing")
-    from rocketlens.client.cluster import Credentials
+    from rocketlens.client.connect.cluster import Credentials
 
     return Credentials(context.access_key, secret)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rocketlens import limits
 from rocketlens.decode.json_layout import TOKEN, JsonPart, laid_out
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
 
 

@@ -7,8 +7,8 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
 from rocketlens.model.message import MESSAGE_FIELDS
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BodyView, body_text
 from rocketlens.terminal.times import iso_text
 

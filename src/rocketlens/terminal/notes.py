@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.counted import counted
-from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.terminal.times import iso_text
 

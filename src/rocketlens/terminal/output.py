@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 
 BOLD: Final = "1"
 DIM: Final = "2"

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from rocketlens.model import time_words
+from rocketlens.model.text import time_words
 
 TIMES_HELP: Final = (
     "times: 2h, 30m, 1d12h (that long ago), now, today, yesterday, 10:31, 2026-11-20,\n"
@@ -13,7 +13,7 @@ TIMES_HELP: Final = (
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = None) -> int:
-    """Return the epoch milliseconds of a text, as `rocketlens.model.time_words` does.
+    """Return the epoch milliseconds of a text, as `rocketlens.model.text.time_words` does.
 
     ``now_ms`` is what the clock shows, unless it is given.
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.broker.config import BrokerSettings, settings_of
-from rocketlens.broker.service import BrokerService
-from rocketlens.client.sync import SyncMQAdmin, SyncProducer
+from rocketlens.broker.life.service import BrokerService
+from rocketlens.client.blocking.sync import SyncMQAdmin, SyncProducer
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.config import NameServerConfig

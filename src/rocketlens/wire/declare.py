@@ -22,7 +22,7 @@ several are declared so and never looked at, and clients that are not Java's lea
 Source: ``CommandCustomHeader``, ``RemotingCommand``.
 
 **As a JSON body** (:func:`read_body`, :func:`write_body`), in both dialects of
-:mod:`rocketlens.model.json_dialect`: nulls count as absent, and numbers and booleans may be in
+:mod:`rocketlens.model.text.json_dialect`: nulls count as absent, and numbers and booleans may be in
 quotes, as in RocketMQ's JSON library. Members are written sorted by name. Source:
 ``RemotingSerializable``.
 
@@ -37,7 +37,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, dataclass_tra
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError, FieldError
-from rocketlens.model.json_dialect import dumps, loads, quote
+from rocketlens.model.text.json_dialect import dumps, loads, quote
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError
-from rocketlens.model.java import decode_utf8
+from rocketlens.model.text.java import decode_utf8
 from rocketlens.wire.codes import LANGUAGE_OF_NUMBER, LanguageCode
 from rocketlens.wire.command import RemotingCommand
 

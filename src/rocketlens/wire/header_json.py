@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError
-from rocketlens.model.java import decode_utf8
-from rocketlens.model.json_dialect import (
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.model.text.json_dialect import (
     FAST_DECODER,
     LONE_SURROGATE,
     STRICT_DECODER,

@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from rocketlens.broker.look_up import LookUp
-from rocketlens.broker.search import LiveSearch
-from rocketlens.query.verify import MessageFilter
+from rocketlens.broker.lookup.look_up import LookUp
+from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.store.write.message_store import StoreOptions
 from tests.support.broker_world import records_of
 from tests.support.written_stores import SMALL, STORE_HOST, open_small, send_many

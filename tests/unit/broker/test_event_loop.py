@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rocketlens import limits
-from rocketlens.broker import registration
+from rocketlens.broker.life import registration
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.config import NameServerConfig

@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 
-from rocketlens.broker import live_index, search
-from rocketlens.client.admin import MQAdmin
-from rocketlens.client.message import Message
-from rocketlens.client.producer import Producer
+from rocketlens.broker.lookup import live_index, search
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
 from rocketlens.testing import cluster
 
 AT_ONCE = 8

@@ -1,7 +1,7 @@
 """A store with index and one consume queue, by the plainest possible builders."""
 
 from rocketlens.formats.index_file import Geometry
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.synthetic import record, reference_index, reference_queue, write_log
 
 GEOMETRY = Geometry(50, 40)

@@ -5,7 +5,7 @@ import pytest
 
 from rocketlens.bulk.extract import ExtractTask, extract
 from rocketlens.bulk.queue_build import read_entries, read_queue_offsets
-from rocketlens.model import java
+from rocketlens.model.text import java
 from rocketlens.store.disk import Disk
 from tests.support.synthetic import index_keys, record, reference_queue, write_log
 from tests.unit.bulk.built_stores import ranges_of

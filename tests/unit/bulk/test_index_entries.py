@@ -5,7 +5,7 @@ import pytest
 
 from rocketlens.bulk import index_entries
 from rocketlens.bulk.ranges import open_range, true_start
-from rocketlens.model import java
+from rocketlens.model.text import java
 from tests.support.synthetic import index_keys
 from tests.unit.bulk.built_stores import build, ranges_of
 

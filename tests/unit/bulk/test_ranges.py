@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketlens.formats import commitlog_record
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.effort import sized
 from tests.support.synthetic import record, write_log
 

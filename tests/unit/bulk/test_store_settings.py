@@ -5,7 +5,7 @@ import pytest
 from rocketlens.bulk import store_settings
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.synthetic import record, reference_index, write_log
 
 

@@ -16,7 +16,7 @@ from rocketlens.bulk.stream_offset import (
     missing,
     replacement,
 )
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.synthetic import record, write_log
 
 SEGMENT_BYTES = 1 << 12

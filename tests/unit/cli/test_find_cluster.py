@@ -9,9 +9,9 @@ import signal
 
 import pytest
 
-from rocketlens.client import cluster_source
-from rocketlens.client.message import Message
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.search import cluster_source
+from rocketlens.client.send.message import Message
 from rocketlens.terminal import progress
 from rocketlens.terminal.progress import SearchProgress
 from rocketlens.testing import cluster

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rocketlens import SyncPushConsumer
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 GROUP = "billing"

@@ -14,7 +14,7 @@ import struct
 import pytest
 
 from rocketlens.formats import commitlog_record
-from rocketlens.model.java import index_hash
+from rocketlens.model.text.java import index_hash
 from tests.conftest import fingerprint
 
 SLOTS, ENTRIES = 500, 1000

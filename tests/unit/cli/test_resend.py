@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.client.message import Message
-from rocketlens.client.resend_job import MARKER
+from rocketlens.client.resend.resend_job import MARKER
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 

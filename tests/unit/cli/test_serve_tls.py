@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.cli.test_serve import ANY_PORT, running
+from tests.unit.cli.servers.test_serve import ANY_PORT, running
 
 
 @pytest.fixture

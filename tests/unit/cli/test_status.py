@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 

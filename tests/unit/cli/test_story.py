@@ -8,9 +8,9 @@ import pytest
 from rocketlens import ConsumeConcurrentlyStatus, SyncPushConsumer
 from rocketlens.cli.story import story_lines
 from rocketlens.cli.table import cells
-from rocketlens.client.message import Message
-from rocketlens.query.group_state import GroupState
-from rocketlens.query.story import GroupStory
+from rocketlens.client.send.message import Message
+from rocketlens.query.facts.group_state import GroupState
+from rocketlens.query.story.story import GroupStory
 from rocketlens.testing import cluster
 from tests.support.story_world import copy, dead, known, retried, story, waiting
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.cli import table
-from rocketlens.model.escape import printable
+from rocketlens.model.text.escape import printable
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from rocketlens.client.message import Message
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 

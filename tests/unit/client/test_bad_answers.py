@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens import MQAdmin, Producer
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.errors import BadAnswer, CallTimeout, RocketLensError, SendFailed
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode

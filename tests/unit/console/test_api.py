@@ -8,8 +8,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.console.failures import failure_of
-from rocketlens.console.look_up import MessageAddress
-from rocketlens.console.sources import message_path
+from rocketlens.console.message.look_up import MessageAddress
+from rocketlens.console.sources.sources import message_path
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from tests.support.console_client import answer, answers, cluster_at, store_at

@@ -40,7 +40,7 @@ def test_a_mistake_of_the_program_is_an_answer_without_its_details(store, path, 
     def fail(*_, **__):
         raise KeyError("secret")
 
-    monkeypatch.setattr("rocketlens.console.search.row_of", fail)
+    monkeypatch.setattr("rocketlens.console.search.search.row_of", fail)
     found = answer(path, store)
     assert found.status_code == 500
     assert "secret" not in found.text

@@ -12,21 +12,21 @@ from urllib.parse import urlencode
 import pytest
 
 from rocketlens import limits
-from rocketlens.client.message import Message
-from rocketlens.client.resend_job import MARKER
-from rocketlens.console import search
-from rocketlens.console.act_values import JOB_ROWS
-from rocketlens.console.audit import AuditLog
-from rocketlens.console.forms import new_name
-from rocketlens.console.masks import MaskRule, Masks
-from rocketlens.console.question import Question
-from rocketlens.console.resend_plan import plan_of_search
-from rocketlens.console.search import Searches
-from rocketlens.console.sources import open_sources
-from rocketlens.console.users import LocalUsers
-from rocketlens.console.viewer import Grant, Role
+from rocketlens.client.resend.resend_job import MARKER
+from rocketlens.client.send.message import Message
+from rocketlens.console.act.act_values import JOB_ROWS
+from rocketlens.console.act.forms import new_name
+from rocketlens.console.act.resend_plan import plan_of_search
+from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.users import LocalUsers
+from rocketlens.console.login.viewer import Grant, Role
+from rocketlens.console.search import search
+from rocketlens.console.search.question import Question
+from rocketlens.console.search.search import Searches
+from rocketlens.console.sources.masks import MaskRule, Masks
+from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
-from rocketlens.query.pattern import TextPattern
+from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
 from tests.support.console_client import (
@@ -149,7 +149,7 @@ def test_a_job_is_paused_resumed_and_stopped_by_those_who_may_act_on_its_topic(r
 
 
 def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic, monkeypatch):
-    monkeypatch.setattr("rocketlens.console.resend_plan._PAGE_ROWS", 3)
+    monkeypatch.setattr("rocketlens.console.act.resend_plan._PAGE_ROWS", 3)
     shown, posted, _ = done(f"/resend?topic={topic}&most=100", live(rocketmq))
     assert f"Messages: {COUNT}." in shown.text
     assert posted.status_code == 303

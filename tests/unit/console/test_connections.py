@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 
 from rocketlens import limits
 from rocketlens.console.connections import ConnectionRules, ConsoleConnection
-from rocketlens.console.peers import parse_proxy
+from rocketlens.console.login.peers import parse_proxy
 
 UNFINISHED = b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nab"
 WHOLE = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"

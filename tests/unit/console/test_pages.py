@@ -12,7 +12,7 @@ import pytest
 from rocketlens import console
 from rocketlens.console.pages import Reader, capitalized
 from rocketlens.console.preferences import Preferences
-from rocketlens.console.search import FoundSoFar, ReadSoFar
+from rocketlens.console.search.search import FoundSoFar, ReadSoFar
 from tests.support.console_client import (
     FormReader,
     answer,

@@ -14,9 +14,9 @@ from rocketlens.console import pages
 from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
 from rocketlens.formats import trace_body
 from rocketlens.model.answer import SourceKind
-from rocketlens.model.sentences import SENTENCES, Sentence
-from rocketlens.query.group_state import GroupState
-from rocketlens.query.story_events import EventKind
+from rocketlens.model.text.sentences import SENTENCES, Sentence
+from rocketlens.query.facts.group_state import GroupState
+from rocketlens.query.story.story_events import EventKind
 from tests.support.console_client import answers, store_at
 from tests.support.made_stores import NOW_MS, make_store, some_messages
 from tests.support.story_world import KEY, consumed, pub

@@ -9,9 +9,10 @@ import pytest
 
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record as records
-from rocketlens.formats import kernels
-from rocketlens.model import java, properties
-from rocketlens.model.java import decode_utf8
+from rocketlens.formats.compiled import kernels
+from rocketlens.model import properties
+from rocketlens.model.text import java
+from rocketlens.model.text.java import decode_utf8
 from tests.support.index_writer import IndexWriter
 
 V1, V2 = records.MAGIC_V1, records.MAGIC_V2

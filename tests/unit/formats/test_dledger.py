@@ -5,8 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from rocketlens.formats import dledger, kernels
+from rocketlens.formats import dledger
 from rocketlens.formats.commitlog_record import encode
+from rocketlens.formats.compiled import kernels
 from tests.support.made_stores import record_of, some_messages
 
 

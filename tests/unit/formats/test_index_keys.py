@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rocketlens.formats import commitlog_record, kernels
+from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
+from rocketlens.formats.compiled import kernels
 from rocketlens.formats.index_keys import index_hashes, key_hash, tags_hash
-from rocketlens.model.java import index_hash
 from rocketlens.model.message import Host
+from rocketlens.model.text.java import index_hash
 
 HOST = Host("10.0.0.1", 10911)
 PROPERTIES = "KEYS\x01k1 k2  k1\x02UNIQ_KEY\x01u\x02TAGS\x01a\x02"

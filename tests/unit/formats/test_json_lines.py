@@ -6,7 +6,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.json_lines import json_lines
 from tests.support.made_stores import make_store, some_messages
-from tests.unit.formats.test_kernels_json import chunks_of
+from tests.unit.formats.compiled.test_kernels_json import chunks_of
 
 
 @pytest.fixture

@@ -10,18 +10,12 @@ import numpy as np
 import pytest
 
 from rocketlens import formats
-from rocketlens.formats import (
-    body_compression,
-    consumequeue_entry,
-    index_file,
-    java_properties,
-    kernels_index,
-    kernels_scan,
-)
+from rocketlens.formats import body_compression, consumequeue_entry, index_file, java_properties
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.compiled import kernels_index, kernels_scan
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.dledger import EntryHeader
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
@@ -76,7 +70,7 @@ VALUE_TABLES = {"body_compression", "java_properties"}
 # Rooms that declare formats, and the modules elsewhere that have one of their own.
 ROOMS_OF_FORMATS = {"decode", "formats", "wire"}
 OWN_STRUCTS = {
-    "client/unique_key.py": "netlink",
+    "client/send/unique_key.py": "netlink",
     "model/message_id.py": "ids in hex",
     "namesrv/register_body.py": "counted parts of a request",
     "store/lock.py": "flock",

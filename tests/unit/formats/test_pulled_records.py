@@ -7,8 +7,9 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.bulk.ranges import RangeReader, open_range
-from rocketlens.formats import columns, kernels
+from rocketlens.formats import columns
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V2, encode
+from rocketlens.formats.compiled import kernels
 from rocketlens.formats.pulled_records import scan_pulled
 from rocketlens.model.message import Host
 from tests.support.synthetic import record, write_log

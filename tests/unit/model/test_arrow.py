@@ -10,7 +10,7 @@ from rocketlens import PackageMissing, open_store
 from rocketlens.formats import columns
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
-from rocketlens.query import by_time
+from rocketlens.query.lookup import by_time
 
 
 @pytest.fixture

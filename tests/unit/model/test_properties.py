@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
-from rocketlens.model.java import string_hash
+from rocketlens.model.text.java import string_hash
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 

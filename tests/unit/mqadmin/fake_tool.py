@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from rocketlens.client.route import Broker
+from rocketlens.client.connect.route import Broker
 from rocketlens.errors import CallTimeout
-from rocketlens.mqadmin.form import Form
 from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.printing.form import Form
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.route import BrokerData, ClusterInfo

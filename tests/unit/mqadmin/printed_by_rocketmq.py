@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rocketlens.mqadmin.form import Form
+from rocketlens.mqadmin.printing.form import Form
 
 VERSIONS = ("4.9.7", "5.5.0")
 

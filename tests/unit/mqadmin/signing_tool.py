@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
-from rocketlens.client.cluster import broker_error
-from rocketlens.client.route import Broker
-from rocketlens.mqadmin.form import Form
+from rocketlens.client.connect.cluster import broker_error
+from rocketlens.client.connect.route import Broker
 from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.printing.form import Form
 from rocketlens.mqadmin.tool import Call
 from rocketlens.wire.declare import read_body
 from tests.unit.mqadmin.fake_tool import NOWHERE

@@ -3,7 +3,7 @@
 import asyncio
 
 from rocketlens.mqadmin import accounts
-from tests.unit.broker.auth.acl_world import SECRET, with_accounts
+from tests.unit.broker.access.acl_world import SECRET, with_accounts
 from tests.unit.mqadmin.signing_tool import CLUSTER, caller
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.errors import BadInput, BrokerError
 from rocketlens.mqadmin import auth
-from tests.unit.broker.auth.acl_world import Signer, with_users
+from tests.unit.broker.access.acl_world import Signer, with_users
 from tests.unit.mqadmin.signing_tool import CLUSTER, caller
 
 USER_HEAD = (

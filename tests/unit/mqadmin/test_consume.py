@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.client.consume_directly import ConsumedDirectly
+from rocketlens.client.admin.consume_directly import ConsumedDirectly
 from rocketlens.mqadmin.consume import result_text
 
 

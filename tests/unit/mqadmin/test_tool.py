@@ -2,7 +2,7 @@
 
 import re
 
-from rocketlens.client.route import MessageQueue, set_order
+from rocketlens.client.connect.route import MessageQueue, set_order
 from tests.unit.mqadmin.printed_by_rocketmq import both, printed
 
 

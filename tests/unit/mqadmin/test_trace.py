@@ -1,6 +1,6 @@
 """queryMsgTraceById prints what clients said of a message, and nothing of other messages."""
 
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from tests.unit.formats.test_trace_body import PUB, SUB_AFTER, SUB_BEFORE, body_of
 
 HEAD = (

@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 
 from rocketlens.broker.config import parse_settings
-from rocketlens.cli.namesrv import run as namesrv_run
+from rocketlens.cli.servers.namesrv import run as namesrv_run
 from rocketlens.errors import BadInput
 from rocketlens.testing import cluster
 

@@ -6,8 +6,8 @@ import pytest
 
 import rocketlens
 from rocketlens.model.rocketmq import is_internal_topic
-from rocketlens.query import by_time
 from rocketlens.query.left_out import LeftOutMessages, names_topics
+from rocketlens.query.lookup import by_time
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"

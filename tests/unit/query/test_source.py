@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.client.admin import MQAdmin
+from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.model.answer import SourceKind
 from rocketlens.query.source import Source
 from rocketlens.query.store_reader import StoreReader

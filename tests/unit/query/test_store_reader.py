@@ -5,7 +5,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import AnswerIncomplete
 from rocketlens.model.answer import SourceKind, SourceState
-from rocketlens.store.read.tail import Tail
+from rocketlens.store.read.index.tail import Tail
 from tests.support.made_stores import Sent, make_store, overwrite, record_of, some_messages
 
 LOG = SourceKind.COMMIT_LOG

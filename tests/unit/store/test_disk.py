@@ -10,7 +10,7 @@ import pytest
 
 import rocketlens
 from rocketlens.bulk.workspace import Workspace
-from rocketlens.cli import doctor_store
+from rocketlens.cli.doctor import doctor_store
 from rocketlens.store import disk, fs
 from tests.support.written_stores import content_of, open_small, send_many
 

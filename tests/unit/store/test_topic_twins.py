@@ -5,9 +5,10 @@ import shutil
 import pytest
 
 import rocketlens
-from rocketlens.store.read import scan, tail
-from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log import scan
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import LogWalk
 from tests.support import written_stores
 from tests.support.made_stores import Sent, make_store
 

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from rocketlens.client.cluster import Credentials
+from rocketlens.client.connect.cluster import Credentials
 from rocketlens.terminal.cluster_access import chosen_context, cluster_access
 from tests.unit.terminal.conftest import SECRET
 

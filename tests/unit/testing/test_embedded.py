@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.client.message import Message
+from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput, BrokerError, RemotingError, SendFailed, TopicNotFound
 from rocketlens.testing import cluster
 

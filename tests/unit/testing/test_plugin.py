@@ -27,10 +27,10 @@ def test_the_fixture_gives_each_test_a_cluster_of_its_own(tmp_path):
         import sys
 
         import pytest
-        from rocketlens.client.message import Message
+        from rocketlens.client.send.message import Message
 
         def test_without_it_no_server_is_loaded():
-            assert "rocketlens.broker.service" not in sys.modules
+            assert "rocketlens.broker.life.service" not in sys.modules
 
         @pytest.mark.parametrize("body", [b"one", b"two"])
         def test_with_it(rocketmq, body):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import ConfigError
-from rocketlens.model import json_dialect
+from rocketlens.model.text import json_dialect
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

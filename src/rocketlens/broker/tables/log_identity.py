@@ -13,7 +13,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.store import fs
-from rocketlens.store.read.commitlog import SEGMENT_NAME_DIGITS
+from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
 
 _MAX_BYTES: Final = 4096
 """Bytes of the first record of a segment that are read."""

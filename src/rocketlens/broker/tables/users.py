@@ -8,7 +8,7 @@ An entry that cannot be read is left out, and so allows nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from rocketlens.broker.auth.policy import (
+from rocketlens.broker.access.policy import (
     USER,
     Acl,
     User,

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import ConfigError
-from rocketlens.model import json_dialect
+from rocketlens.model.text import json_dialect
 from rocketlens.store import fs
 from rocketlens.store.read import rocks
 from rocketlens.store.read.table_changes import mark_of, read_changes

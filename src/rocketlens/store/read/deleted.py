@@ -18,7 +18,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import decode_note, opened_record
 
 NOTE_KIND: Final = "deleted"

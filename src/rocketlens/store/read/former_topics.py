@@ -31,9 +31,9 @@ from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.state import read_state
 
 WHOLE_LOG: Final = 2**63 - 1

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
-from rocketlens.store.read.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 
 if TYPE_CHECKING:
     from rocketlens.formats.commitlog_record import Record

@@ -39,7 +39,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import LogMark, Note, decode_note, encode_note
 
 _SLOT: Final = struct.Struct(">4sqqqq")

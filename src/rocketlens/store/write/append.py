@@ -35,7 +35,6 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import (
     CRC_MASK,
     SCHEDULE_TOPIC,
@@ -44,10 +43,11 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
     is_topic_name,
 )
+from rocketlens.model.text.java import decode_utf8
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.write.queue_append import OpenQueues, QueueWriter
+from rocketlens.store.write.queue.queue_append import OpenQueues, QueueWriter
 from rocketlens.store.write.refused_writes import RefusedWrites
 from rocketlens.store.write.tags_code import TagsCodes
 

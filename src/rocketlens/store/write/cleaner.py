@@ -28,10 +28,10 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.append import DISK_FULL, Appender
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
-from rocketlens.store.write.index_driver import IndexDriver
+from rocketlens.store.write.index.index_driver import IndexDriver
 from rocketlens.store.write.log_view import LogView
-from rocketlens.store.write.queue_append import QueueWriter
-from rocketlens.store.write.queue_view import QueueView
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_view import QueueView
 
 _log: Final = logging.getLogger(__name__)
 

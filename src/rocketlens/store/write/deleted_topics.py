@@ -9,8 +9,8 @@ from rocketlens import limits
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.deleted import NOTE_KIND, DeletionMark, decode_marks, is_of_log
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.append import Appender
 

@@ -21,7 +21,7 @@ from rocketlens.formats.checkpoint import CHECKPOINT_BYTES, Checkpoint
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.index_state import full_index_end
+from rocketlens.store.read.index.index_state import full_index_end
 from rocketlens.store.read.note import LogMark
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender, Snapshot

@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketlens.errors import NotAStore, StoreBusy
 from rocketlens.formats.commitlog_record import TOTAL_SIZE
-from rocketlens.store.read.commitlog import CommitLog, Segment
+from rocketlens.store.read.log.commitlog import CommitLog, Segment
 from rocketlens.store.write.append import Appender
 
 

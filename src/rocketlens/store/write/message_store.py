@@ -70,11 +70,11 @@ from rocketlens.store.write.append import Appended, Appender, Limits
 from rocketlens.store.write.cleaner import Cleaner
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
-from rocketlens.store.write.index_build import IndexBuilder
-from rocketlens.store.write.index_driver import STEP_BYTES, IndexDriver
+from rocketlens.store.write.index.index_build import IndexBuilder
+from rocketlens.store.write.index.index_driver import STEP_BYTES, IndexDriver
 from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.opening import Opening
-from rocketlens.store.write.queue_view import QueueView
+from rocketlens.store.write.queue.queue_view import QueueView
 
 _log: Final = logging.getLogger(__name__)
 
@@ -110,7 +110,8 @@ class MessageStore:
     :class:`rocketlens.store.write.durability.Durability`; ``record`` and ``log_from`` those of
     :class:`rocketlens.store.write.log_view.LogView`; ``clean`` and ``clean_queues`` those of
     :class:`rocketlens.store.write.cleaner.Cleaner`. ``queues`` is a
-    :class:`rocketlens.store.write.queue_view.QueueView`. ``recovered`` says what opening found.
+    :class:`rocketlens.store.write.queue.queue_view.QueueView`. ``recovered`` says what opening
+    found.
     """
 
     def __init__(

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput, NotAStore
-from rocketlens.model.counted import counted
+from rocketlens.model.text.counted import counted
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
-from rocketlens.store.read.commitlog import OpenLog
 from rocketlens.store.read.deleted import DeletionMark
-from rocketlens.store.read.replica import Replica
+from rocketlens.store.read.log.commitlog import OpenLog
+from rocketlens.store.read.log.replica import Replica
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.deleted_topics import DeletedTopics
-from rocketlens.store.write.queue_files import QueueFiles, check_file_sizes, list_queue_files
+from rocketlens.store.write.queue.queue_files import QueueFiles, check_file_sizes, list_queue_files
 from rocketlens.store.write.recovery import Recovered, Recovery
 
 _log: Final = logging.getLogger(__name__)

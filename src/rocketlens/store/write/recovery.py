@@ -3,9 +3,9 @@
 What is done, in this order, and why it may be ended anywhere and begun again:
 
 1. *where to begin*: the consume queues are compared with the state that was synced with them, and
-   looked through for holes (:mod:`rocketlens.store.write.queue_recovery`). The log is read from the
-   end of the last record whose entry is surely there; from its begin when there is no state, or it
-   is of another log.
+   looked through for holes (:mod:`rocketlens.store.write.queue.queue_recovery`). The log is read
+   from the end of the last record whose entry is surely there; from its begin when there is no
+   state, or it is of another log.
 2. *read*: each record from there on gets its queue entry, where that is not there already.
    Records of deleted topics get none, nor do those before the record that a queue begins with;
    and where queue offsets begin again at 0 the topic was deleted and made again: its queue then
@@ -39,19 +39,19 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
+from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.commitlog import OpenLog, Segment, SegmentLost
 from rocketlens.store.read.former_topics import begins_again
-from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.commitlog import OpenLog, Segment, SegmentLost
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender
-from rocketlens.store.write.queue_append import QueueWriter
-from rocketlens.store.write.queue_files import QueueFiles
-from rocketlens.store.write.queue_recovery import PreparedQueues, QueueEnding, QueueRecovery
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_files import QueueFiles
+from rocketlens.store.write.queue.queue_recovery import PreparedQueues, QueueEnding, QueueRecovery
 from rocketlens.store.write.torn import lacks_a_sector
 
 if TYPE_CHECKING:
@@ -552,7 +552,7 @@ def _row_of(record: Record, *, is_sound: bool) -> Row:
 
 
 def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
-    from rocketlens.formats import kernels
+    from rocketlens.formats.compiled import kernels
 
     rows, topics = chunk.rows, chunk.topics()
     number_of_row = topics.number_of_row.tolist()

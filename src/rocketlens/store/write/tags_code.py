@@ -3,7 +3,7 @@
 from typing import Final
 
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.model.text.java import decode_utf8, string_hash
 
 _TAGS_NAME: Final = b"TAGS\x01"
 _TAGS_KEPT: Final = 10_000

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.model.json_dialect import loads
+from rocketlens.model.text.json_dialect import loads
 from rocketlens.wire.bodies.topic import DataVersion
 from rocketlens.wire.codes import V5_0_0
 from rocketlens.wire.declare import (

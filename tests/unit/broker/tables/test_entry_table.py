@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketlens.broker.tables import entry_table
 from rocketlens.broker.tables.config_table import damaged_tables
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
-from rocketlens.model import json_dialect
+from rocketlens.model.text import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import table_changes

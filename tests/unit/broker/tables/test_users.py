@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rocketlens.broker.auth.policy import User, UserStatus, UserType, acl_of
+from rocketlens.broker.access.policy import User, UserStatus, UserType, acl_of
 from rocketlens.broker.tables.users import AclTable, UserTable
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.made_stores import make_store, some_messages
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
-from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import LogMark, Note, decode_note, encode_note, read_note
 from tests.support.written_stores import QUIET, Clock, open_small, records_of, send_many
 

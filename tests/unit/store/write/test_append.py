@@ -9,10 +9,10 @@ import rocketlens
 from rocketlens.errors import MessageIllegal
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
-from rocketlens.model.java import string_hash
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.text.java import string_hash
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.support.written_stores import (

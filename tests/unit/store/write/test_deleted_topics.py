@@ -10,7 +10,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.read.deleted import DeletionMark
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.deleted_topics import DeletedTopics
-from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_append import QueueWriter
 from tests.support.written_stores import (
     Clock,
     be_a_real_broker,

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.errors import StoreBusy
-from rocketlens.store.read.commitlog import SegmentLost
+from rocketlens.store.read.log.commitlog import SegmentLost
 from tests.support.failing_calls import FailingCalls
 from tests.support.written_stores import open_small, send, send_many
 

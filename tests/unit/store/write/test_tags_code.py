@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.model.java import string_hash
+from rocketlens.model.text.java import string_hash
 from rocketlens.store.write.append import TagsCodes
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.model.json_dialect import loads
+from rocketlens.model.text.json_dialect import loads
 from rocketlens.wire.bodies import auth, consumer
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
 from tests.support.wire_samples import VERSIONS, all_vectors, bodies

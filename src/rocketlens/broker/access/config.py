@@ -1,0 +1,195 @@
+"""The keys of ``broker.conf`` for access control, of RocketMQ 4 (``aclEnable``) and 5.
+
+Source: ``BrokerConfig``, ``AuthConfig``.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rocketlens.errors import BadInput, CommandBodyError
+from rocketlens.model.config_keys import SINCE_5, Configuration, KeyForm, key
+from rocketlens.model.text.json_dialect import loads
+
+HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+_SECRET_KEYS: Final = ("initAuthenticationUser", "innerClientAuthenticationCredentials")
+_PACKAGE: Final = "org.apache.rocketmq.auth."
+
+
+def _class(*names: str) -> KeyForm:
+    """Accept RocketMQ's own classes: others cannot be loaded here."""
+    accepted = frozenset(_PACKAGE + name for name in names)
+    return KeyForm(" or ".join(sorted(accepted)), accepted.__contains__)
+
+
+_STRATEGIES: Final = "Every request is checked, with either."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AuthConfig(Configuration):
+    """Who may ask the broker for what; off unless it is switched on."""
+
+    aclEnable: bool = key(
+        False, "Accounts of conf/plain_acl.yml, as RocketMQ 4 has them. RocketMQ 5.5: no effect."
+    )
+    rocketmqHome: str = key(
+        "", "The directory with conf/plain_acl.yml and conf/acl; $ROCKETMQ_HOME unless set."
+    )
+    authenticationEnabled: bool = key(False, "Requests must be signed by a user.", since=SINCE_5)
+    authorizationEnabled: bool = key(
+        False, "Users may do what policies allow; needs authenticationEnabled.", since=SINCE_5
+    )
+    initAuthenticationUser: str = key(
+        "",
+        'The first user, who may do everything: {"username":"...","password":"..."}. '
+        "A user of that name stays as it is.",
+        since=SINCE_5,
+    )
+    innerClientAuthenticationCredentials: str = key(
+        "",
+        'The same for brokers and proxies: {"accessKey":"...","secretKey":"..."}.',
+        since=SINCE_5,
+    )
+    authenticationWhitelist: str = key(
+        "", "Request codes that need no user, with commas between them.", since=SINCE_5
+    )
+    authorizationWhitelist: str = key(
+        "", "Request codes that every user may ask, with commas between them.", since=SINCE_5
+    )
+    migrateAuthFromV1Enabled: bool = key(
+        False, "Make users of the accounts of plain_acl.yml, at the start.", since=SINCE_5
+    )
+    authenticationProvider: str = key(
+        "",
+        "The class that checks signatures.",
+        allowed=_class("authentication.provider.DefaultAuthenticationProvider"),
+        since=SINCE_5,
+    )
+    authenticationMetadataProvider: str = key(
+        "",
+        "The class that keeps users; here they are in config/authUsers.json.",
+        allowed=_class("authentication.provider.LocalAuthenticationMetadataProvider"),
+        since=SINCE_5,
+    )
+    authenticationStrategy: str = key(
+        "",
+        _STRATEGIES,
+        allowed=_class(
+            "authentication.strategy.StatelessAuthenticationStrategy",
+            "authentication.strategy.StatefulAuthenticationStrategy",
+        ),
+        since=SINCE_5,
+    )
+    authorizationProvider: str = key(
+        "",
+        "The class that checks policies.",
+        allowed=_class("authorization.provider.DefaultAuthorizationProvider"),
+        since=SINCE_5,
+    )
+    authorizationMetadataProvider: str = key(
+        "",
+        "The class that keeps policies; here they are in config/authAcls.json.",
+        allowed=_class("authorization.provider.LocalAuthorizationMetadataProvider"),
+        since=SINCE_5,
+    )
+    authorizationStrategy: str = key(
+        "",
+        _STRATEGIES,
+        allowed=_class(
+            "authorization.strategy.StatelessAuthorizationStrategy",
+            "authorization.strategy.StatefulAuthorizationStrategy",
+        ),
+        since=SINCE_5,
+    )
+
+    def check_together(self) -> None:
+        """Check that the keys mean one kind of access control, and all of it.
+
+        :raises BadInput: with the keys; no secret is in its text.
+        """
+        if self.aclEnable and self.authenticationEnabled:
+            raise BadInput(
+                "aclEnable and authenticationEnabled are two kinds of access control: set one; "
+                "migrateAuthFromV1Enabled=true makes users of the accounts"
+            )
+        if self.authorizationEnabled and not self.authenticationEnabled:
+            raise BadInput(
+                "authorizationEnabled=true: set authenticationEnabled=true, too; "
+                "otherwise every client could say it is any user"
+            )
+        if self.migrateAuthFromV1Enabled and not self.authenticationEnabled:
+            raise BadInput("migrateAuthFromV1Enabled=true: set authenticationEnabled=true, too")
+        for name in (each.strip() for each in self.authenticationWhitelist.split(",")):
+            _check_code("authenticationWhitelist", name)
+        for name in (each.strip() for each in self.authorizationWhitelist.split(",")):
+            _check_code("authorizationWhitelist", name)
+        self.first_users()
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether requests are checked."""
+        return self.aclEnable or self.authenticationEnabled
+
+    @property
+    def home(self) -> Path:
+        """The directory with ``conf/plain_acl.yml``.
+
+        :raises BadInput: when it is not known.
+        """
+        home = self.rocketmqHome or os.environ.get(HOME_VARIABLE, "")
+        if not home:
+            raise BadInput(
+                "aclEnable=true: set rocketmqHome, or $ROCKETMQ_HOME, to the directory that has "
+                "conf/plain_acl.yml"
+            )
+        return Path(home)
+
+    def first_users(self) -> list[tuple[str, str]]:
+        """Return name and password of each user that is there from the start.
+
+        :raises BadInput: when one cannot be read; nothing of it is in the text.
+        """
+        pairs = (
+            ("initAuthenticationUser", "username", "password"),
+            ("innerClientAuthenticationCredentials", "accessKey", "secretKey"),
+        )
+        found = []
+        for name, user, password in pairs:
+            text = getattr(self, name)
+            if text.strip():
+                found.append(_pair(name, text, user, password))
+        return found
+
+    def properties(self) -> dict[str, str]:
+        """Return the keys that everyone may know, as a configuration file has them."""
+        # Not super(): a class with slots is made twice.
+        shown = Configuration.properties(self)
+        return {name: value for name, value in shown.items() if name not in _SECRET_KEYS}
+
+
+def codes_in(whitelist: str) -> frozenset[int]:
+    """Return the request codes of a white list."""
+    words = (each.strip() for each in whitelist.split(","))
+    return frozenset(int(word) for word in words if word.isascii() and word.isdigit())
+
+
+def _check_code(name: str, word: str) -> None:
+    """Accept a code, or the name of a call of RocketMQ's proxy, which this broker is not."""
+    if word and not (word.isascii() and (word.isdigit() or "." in word) and len(word) < 200):
+        raise BadInput(f"{name} {word[:40]!r}: give request codes with commas between them")
+
+
+def _pair(name: str, text: str, user: str, password: str) -> tuple[str, str]:
+    try:
+        value: Any = loads(text.encode("utf-8", "replace"), CommandBodyError)
+    except CommandBodyError:
+        value = None
+    pair = [value.get(user), value.get(password)] if isinstance(value, dict) else []
+    texts = [each for each in pair if isinstance(each, str) and each.strip()]
+    if len(texts) != 2:
+        raise BadInput(f'{name} is not of the form {{"{user}":"...","{password}":"..."}}')
+    return texts[0], texts[1]
+
+
+NO_AUTH: Final = AuthConfig()

@@ -1,0 +1,175 @@
+"""The access control of one broker, of either kind: opened, put before its handlers, watched."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from rocketlens.broker.access.guard import AccessRules, Audit, guarded
+from rocketlens.broker.access.origins import has_copies, topics_of
+from rocketlens.broker.access.plain_files import PlainAcl, load_accounts
+from rocketlens.broker.access.plain_processor import PlainProcessor
+from rocketlens.broker.access.user_processor import UserProcessor
+from rocketlens.broker.access.users import Users
+from rocketlens.formats.commitlog_record import Record, RecordView
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.crowd import host_of
+from rocketlens.wire.acl import ACCESS_KEY
+from rocketlens.wire.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
+
+WATCH_INTERVAL_S: Final = 5.0
+"""Between two looks at the files of accounts."""
+
+
+class AccessControl:
+    """Who may ask a broker for what."""
+
+    def __init__(self, core: "BrokerCore") -> None:
+        """Read accounts, or users and policies.
+
+        :raises BadInput: when a file of accounts cannot be understood, or is not to be found.
+        :raises OSError: when a file or a table cannot be read or written.
+        """
+        config = core.settings.auth
+        self._audit: Final = Audit()
+        self._topics: Final = core.topics
+        self._plain: PlainAcl | None = None
+        processor: PlainProcessor | UserProcessor
+        if config.aclEnable:
+            self._plain = PlainAcl(config.home, core.disk, core.clock)
+            self._rules: AccessRules = self._plain
+            names = core.config.brokerClusterName, core.config.brokerName, core.address
+            processor = PlainProcessor(self._plain, names)
+        else:
+            cluster = core.config.brokerClusterName
+            users = Users(config, cluster, core.store.layout, core.disk, core.clock)
+            users.saver = core.saver
+            if config.migrateAuthFromV1Enabled:
+                users.migrate(load_accounts(config.home, core.disk))
+            core.tables = (*core.tables, users.users, users.acls)
+            self._rules = users
+            processor = UserProcessor(users, core.large_answers)
+        self._handlers: Final = processor.handlers()
+        self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
+        """By connection: its last heartbeat, without its body and its signature."""
+
+    def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return a broker's handlers, and those of access control, behind its checks."""
+        return guarded({**handlers, **self._handlers}, self._rules, self._audit)
+
+    def decide_reading(
+        self, command: RemotingCommand, channel: Channel, record: Record
+    ) -> Response | None:
+        """Return the refusal of a request that names a message by its offset; None if it may read.
+
+        RocketMQ compares such a request with the topic that it names, and not with the record's.
+        """
+        refusal = self._decide_origins(command, host_of(channel), record.topic, record.properties)
+        if refusal is not None:
+            self._audit.refuse(command, channel, refusal)
+        return refusal
+
+    def reader_of(
+        self, command: RemotingCommand, channel: Channel, topic: str
+    ) -> "MessageReader | None":
+        """Return which messages of a topic a request gets that was let through; None for all."""
+        if not has_copies(topic):
+            return None
+        user = command.ext_fields.get(ACCESS_KEY)
+        return MessageReader(self, command.code, user, host_of(channel))
+
+    def may_read(self, reader: "MessageReader", record: RecordView) -> bool:
+        """Return whether a message is for a reader. For any thread."""
+        command = _unsigned(reader.code, reader.user)
+        refusal = self._decide_origins(command, reader.host, record.topic, record.properties)
+        return refusal is None
+
+    def _decide_origins(
+        self, command: RemotingCommand, host: str, topic: str, properties: bytes
+    ) -> Response | None:
+        for each in topics_of(topic, properties, lambda name: self._topics.get(name) is not None):
+            refusal = self._rules.decide_reading(command, host, each)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def seen_by(self, command: RemotingCommand, channel: Channel) -> Callable[[str], bool]:
+        """Return what says of a topic, or a group by its retry topic, whether it is in a list.
+
+        For any thread.
+        """
+        unsigned = command._replace(body=b"")
+        host = host_of(channel)
+        return lambda topic: self._rules.may_see(unsigned, host, topic)
+
+    def decide_writing(
+        self, command: RemotingCommand, channel: Channel, topic: str
+    ) -> Response | None:
+        """Return the refusal of a request that decides on a message of a topic; None if it may.
+
+        The topic is the message's own, which the request need not name: it stores a reply there, or
+        ends a transaction.
+        """
+        refusal = self._rules.decide_writing(command, host_of(channel), topic)
+        if refusal is not None:
+            self._audit.refuse(command, channel, refusal)
+        return refusal
+
+    def remember_producer(self, command: RemotingCommand, channel: Channel) -> None:
+        """Remember whose heartbeat made a connection a member of producer groups."""
+        self._producers[channel] = _unsigned(command.code, command.ext_fields.get(ACCESS_KEY))
+
+    def may_check(self, channel: Channel, topic: str) -> bool:
+        """Return whether a connection may be sent a half message of a topic, to check it.
+
+        A user who may not send to a topic has no transactions there.
+        """
+        heartbeat = self._producers.get(channel)
+        if heartbeat is None:
+            return False
+        return self._rules.decide_writing(heartbeat, host_of(channel), topic) is None
+
+    def watch(self) -> None:
+        """Look whether files have changed."""
+        if self._plain is not None:
+            self._plain.watch()
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._plain is not None:
+            self._plain.close()
+
+    @property
+    def refused(self) -> int:
+        """Number of requests refused since the start."""
+        return self._audit.refused
+
+    def runtime(self) -> dict[str, str]:
+        """Return what tools are told (28): all of it is ours."""
+        return {
+            "accessControl": "users" if self._plain is None else "accounts",
+            "accessControlProblem": "" if self._plain is None else self._plain.problem,
+            "requestsRefused": str(self._audit.refused),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReader:
+    """Whose request reads messages, each of which it may read or not."""
+
+    access: AccessControl
+    code: int
+    user: str | None
+    host: str
+
+    def may_read(self, content: memoryview) -> bool:
+        """Return whether a record is for it. For any thread."""
+        return self.access.may_read(self, RecordView(content))
+
+
+def _unsigned(code: int, user: str | None) -> RemotingCommand:
+    """Return what is kept of a request that was let through."""
+    return RemotingCommand(code, ext_fields={} if user is None else {ACCESS_KEY: user})

@@ -1,0 +1,305 @@
+"""Access control of RocketMQ 5 ("ACL 2.0"): users, policies, and which of them decides.
+
+A policy has entries: what may (``Allow``) or may not (``Deny``) be done to a resource, perhaps only
+from some addresses. A resource is ``Topic:orders`` (literal), ``Topic:orders*`` (prefixed),
+``Topic:*`` (any of its kind) or ``*`` (any). A user may do something if one of the actions that
+would allow it is in an entry that fits, and the one that counts most says ``Allow``: literal before
+prefixed before any, the longer prefix before the shorter. Entries of the ``Default`` policy count
+only where none of the ``Custom`` one fits. Users of type ``Super`` may do everything.
+
+Where two entries count the same, here ``Deny`` decides, and in RocketMQ the one that allows; its
+commands cannot make two such entries. Source: ``AclAuthorizationHandler``, ``Resource``,
+``PolicyEntry``, ``Environment``, ``AuthorizationMetadataManagerImpl``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+from typing import Final, NamedTuple, Self, TypeVar
+
+from rocketlens.broker.access.addresses import Address, AddressPattern, parse_source
+from rocketlens.errors import BadInput
+from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+
+E = TypeVar("E", bound=StrEnum)
+
+USER: Final = "User:"
+"""How the subject of a user begins; there are no other subjects."""
+
+
+class UserType(StrEnum):
+    """Whether a user may do everything."""
+
+    SUPER = "Super"
+    NORMAL = "Normal"
+
+
+class UserStatus(StrEnum):
+    """Whether a user may do anything at all."""
+
+    ENABLE = "enable"
+    DISABLE = "disable"
+
+
+class Kind(StrEnum):
+    """What a resource is."""
+
+    UNKNOWN = "Unknown"
+    ANY = "Any"
+    CLUSTER = "Cluster"
+    NAMESPACE = "Namespace"
+    TOPIC = "Topic"
+    GROUP = "Group"
+
+
+class Pattern(Enum):
+    """Which names a resource has; those that count more are first."""
+
+    LITERAL = 0
+    PREFIXED = 1
+    ANY = 2
+
+
+class Action(StrEnum):
+    """What is done. ALL in an entry stands for each of them; ANY cannot be in one."""
+
+    UNKNOWN = "Unknown"
+    ALL = "All"
+    ANY = "Any"
+    PUB = "Pub"
+    SUB = "Sub"
+    CREATE = "Create"
+    UPDATE = "Update"
+    DELETE = "Delete"
+    GET = "Get"
+    LIST = "List"
+
+
+class Decision(StrEnum):
+    """What an entry says."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+class PolicyType(StrEnum):
+    """Which entries count first: those of CUSTOM."""
+
+    CUSTOM = "Custom"
+    DEFAULT = "Default"
+
+
+def named(names: type[E], text: str | None) -> E | None:
+    """Return the member that a text names, in any case of letters; None if it names none."""
+    wanted = (text or "").lower()
+    return next((each for each in names if each.value.lower() == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user. The password is a secret: it is in no text that this makes."""
+
+    username: str
+    password: str = field(repr=False)
+    user_type: UserType = UserType.NORMAL
+    status: UserStatus = UserStatus.ENABLE
+
+    def info(self) -> UserInfo:
+        """Return it as it is on the wire, with its password."""
+        return UserInfo(
+            username=self.username,
+            password=self.password,
+            user_type=self.user_type.value,
+            user_status=self.status.value,
+        )
+
+
+class Resource(NamedTuple):
+    """One resource, or many by a pattern."""
+
+    kind: Kind
+    name: str = ""
+    pattern: Pattern = Pattern.LITERAL
+
+    @property
+    def key(self) -> str:
+        """How it is written, such as ``Topic:orders*``."""
+        if self.kind is Kind.ANY:
+            return "*"
+        star = "" if self.pattern is Pattern.LITERAL else "*"
+        return f"{self.kind.value}:{self.name}{star}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self | None:
+        """Return the resource that a text names; None if it names none."""
+        if not text or not text.strip():
+            return None
+        if text == "*":
+            return cls(Kind.ANY, "", Pattern.ANY)
+        before, _, name = text.partition(":")
+        kind = named(Kind, before)
+        if kind is None:
+            return None
+        if name == "*":
+            return cls(kind, "", Pattern.ANY)
+        if name.endswith("*"):
+            return cls(kind, name.partition("*")[0], Pattern.PREFIXED)
+        return cls(kind, name)
+
+    def matches(self, other: "Resource") -> bool:
+        """Return whether a literal resource is this one, or one of these."""
+        if self.kind is Kind.ANY:
+            return True
+        if self.kind is not other.kind:
+            return False
+        if self.pattern is Pattern.LITERAL:
+            return self.name == other.name
+        return self.pattern is Pattern.ANY or other.name.startswith(self.name)
+
+
+class Need(NamedTuple):
+    """A resource, and the actions one of which must be allowed."""
+
+    resource: Resource
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a policy."""
+
+    resource: Resource
+    actions: frozenset[Action]
+    decision: Decision
+    info: PolicyEntryInfo
+    """As it is on the wire."""
+    sources: tuple[AddressPattern, ...] = ()
+    """None: any address."""
+
+    def fits(self, need: Need, address: Address | None) -> bool:
+        """Return whether it says something about a need, from an address."""
+        return (
+            self.resource.matches(need.resource)
+            and (Action.ALL in self.actions or not self.actions.isdisjoint(need.actions))
+            and (
+                not self.sources
+                or (address is not None and any(matches(address) for matches in self.sources))
+            )
+        )
+
+    @property
+    def rank(self) -> tuple[bool, int, int, bool]:
+        """Its place among those that fit: the least counts most."""
+        return (
+            self.resource.kind is Kind.ANY,
+            self.resource.pattern.value,
+            -len(self.resource.name),
+            self.decision is Decision.ALLOW,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """All policies of a subject, each with its entries in the order in which they came."""
+
+    subject: str
+    policies: Mapping[PolicyType, tuple[Entry, ...]]
+
+    def decision(self, need: Need, address: Address | None) -> Decision | None:
+        """Return what counts for a need; None if no entry fits."""
+        for policy_type in PolicyType:
+            fitting = [
+                each for each in self.policies.get(policy_type, ()) if each.fits(need, address)
+            ]
+            if fitting:
+                return min(fitting, key=lambda each: each.rank).decision
+        return None
+
+    def updated(self, other: "Acl") -> "Acl":
+        """Return this with the entries of another: those of the same resource are replaced."""
+        policies = dict(self.policies)
+        for policy_type, entries in other.policies.items():
+            by_resource = {each.resource: each for each in policies.get(policy_type, ())}
+            by_resource.update({each.resource: each for each in entries})
+            policies[policy_type] = tuple(by_resource.values())
+        return replace(self, policies=policies)
+
+    def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
+        """Return this without the entry of a resource, and without a policy that is empty then."""
+        policies = dict(self.policies)
+        kept = tuple(each for each in policies.pop(policy_type, ()) if each.resource != resource)
+        if kept:
+            policies = {
+                each: kept if each is policy_type else self.policies[each] for each in self.policies
+            }
+        return replace(self, policies=policies)
+
+    def info(self, resource_filter: str | None = None) -> AclInfo:
+        """Return it as it is on the wire, or its entries whose resources contain a text."""
+        chosen = (
+            (
+                each,
+                [
+                    e.info
+                    for e in entries
+                    if not resource_filter or resource_filter in e.resource.key
+                ],
+            )
+            for each, entries in self.policies.items()
+        )
+        return AclInfo(
+            subject=self.subject,
+            policies=tuple(
+                PolicyInfo(policy_type=each.value, entries=tuple(entries))
+                for each, entries in chosen
+                if entries
+            ),
+        )
+
+
+def acl_of(given: AclInfo, subject: str) -> Acl:
+    """Return the policies of a subject, checked.
+
+    :raises BadInput: in RocketMQ's words, when an entry cannot be read.
+    """
+    policies: dict[PolicyType, tuple[Entry, ...]] = {}
+    for policy in given.policies or ():
+        if policy.entries:
+            policy_type = named(PolicyType, policy.policy_type) or PolicyType.CUSTOM
+            entries = (*policies.get(policy_type, ()), *map(_entry_of, policy.entries))
+            # The last of several with one resource counts.
+            policies[policy_type] = tuple({each.resource: each for each in entries}.values())
+    if not policies:
+        raise BadInput("The policies is empty.")
+    return Acl(subject, policies)
+
+
+def _entry_of(given: PolicyEntryInfo) -> Entry:
+    resource = Resource.parse(given.resource)
+    if resource is None:
+        raise BadInput("The resource is null.")
+    actions = tuple(filter(None, (named(Action, each) for each in given.actions or ())))
+    if not actions:
+        raise BadInput("The actions is empty.")
+    if Action.ANY in actions:
+        raise BadInput("The actions can not be Any.")
+    sources = tuple(given.source_ips or ())
+    if not all(each.strip() for each in sources):
+        raise BadInput("The source ip is empty.")
+    patterns = tuple(map(parse_source, sources))
+    decision = named(Decision, given.decision)
+    if decision is None:
+        raise BadInput("The decision is null or illegal.")
+    kept = PolicyEntryInfo(
+        resource=resource.key,
+        actions=tuple(each.value for each in actions),
+        source_ips=sources or None,
+        decision=decision.value,
+    )
+    return Entry(resource, frozenset(actions), decision, kept, patterns)
+
+
+def subject_of(text: str | None) -> str | None:
+    """Return the subject that a text names, as ``User:name``; None if it names none."""
+    before, _, name = (text or "").partition(":")
+    return USER + name if before.lower() == "user" else None

@@ -1,0 +1,176 @@
+"""Users (3001 to 3005) and their policies (3006 to 3010), as RocketMQ 5's tools ask for them.
+
+Only a super user makes, changes or removes one. Changes are answered when they are on the disk.
+Source: ``AdminBrokerProcessor``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.access.policy import UserType, named, subject_of
+from rocketlens.broker.access.users import Refused, Users
+from rocketlens.broker.requests.large_answers import Estimate, LargeAnswers
+from rocketlens.errors import CommandBodyError
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import in_thread
+from rocketlens.wire.bodies.auth import AclInfo, UserInfo, write_acls, write_users
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import auth as commands
+from rocketlens.wire.declare import read_body, write_body
+
+_BLANK: Final = Response(ResponseCode.INVALID_PARAMETER, remark="The username is blank")
+_SUPER_BY_SUPER: Final = "The super user can only be update by super user"
+_NO_SUBJECT: Final = "An system error occurred, please try again later."
+_ROW_BYTES: Final = 70
+"""What the names of the members of a user or an entry take."""
+
+
+class UserProcessor:
+    """Keeps users and policies for tools."""
+
+    def __init__(self, users: Users, large_answers: LargeAnswers) -> None:
+        self._users: Final = users
+        self._large_answers: Final = large_answers
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {
+            RequestCode.AUTH_CREATE_USER: self.create_user,
+            RequestCode.AUTH_UPDATE_USER: self.update_user,
+            RequestCode.AUTH_DELETE_USER: self.delete_user,
+            RequestCode.AUTH_GET_USER: self.user,
+            RequestCode.AUTH_LIST_USER: self.list_users,
+            RequestCode.AUTH_CREATE_ACL: self.put_acl,
+            RequestCode.AUTH_UPDATE_ACL: self.put_acl,
+            RequestCode.AUTH_DELETE_ACL: self.delete_acl,
+            RequestCode.AUTH_GET_ACL: self.acl,
+            RequestCode.AUTH_LIST_ACL: self.list_acls,
+        }
+
+    async def create_user(self, command: RemotingCommand, _: Channel) -> Response:
+        """Make a user."""
+        asked = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
+        if not asked.username:
+            return _BLANK
+        info = _user_info(command)
+        if named(UserType, info.user_type) is UserType.SUPER and not self._is_super(command):
+            words = "The super user can only be create by super user"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        await self._users.create_user(asked.username, info)
+        return Response()
+
+    async def update_user(self, command: RemotingCommand, _: Channel) -> Response:
+        """Change a user."""
+        asked = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
+        if not asked.username:
+            return _BLANK
+        info = _user_info(command)
+        if named(UserType, info.user_type) is UserType.SUPER and not self._is_super(command):
+            return Response(ResponseCode.SYSTEM_ERROR, remark=_SUPER_BY_SUPER)
+        self._check_super(asked.username, command)
+        await self._users.update_user(asked.username, info)
+        return Response()
+
+    async def delete_user(self, command: RemotingCommand, _: Channel) -> Response:
+        """Remove a user and its policies."""
+        asked = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
+        self._check_super(asked.username or "", command)
+        if asked.username in self._users.users.entries:
+            await self._users.delete_user(asked.username or "")
+        return Response()
+
+    def user(self, command: RemotingCommand, _: Channel) -> Response:
+        """Return a user, with its password."""
+        asked = commands.AUTH_GET_USER.request.decode(command.ext_fields)
+        if not (asked.username or "").strip():
+            return _BLANK
+        user = self._users.users.entries.get(asked.username or "")
+        return Response() if user is None else Response(body=write_body(user.info()))
+
+    async def list_users(self, command: RemotingCommand, channel: Channel) -> Response:
+        """Return the users whose names contain a text."""
+        text = commands.AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
+        users = self._users.users.entries
+        chosen = tuple(users[name].info() for name in _in_order(users) if _contains(name, text))
+        estimate = Estimate("ask with a filter")
+        for each in chosen:
+            estimate.add(_ROW_BYTES + len(each.username or "") + len(each.password or ""))
+        async with self._large_answers.turn(channel, estimate):
+            return Response(body=await in_thread(lambda: write_users(chosen)) if chosen else b"")
+
+    async def put_acl(self, command: RemotingCommand, _: Channel) -> Response:
+        """Add policies to a subject, or replace them."""
+        asked = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
+        if not command.body:
+            return Response(ResponseCode.SYSTEM_ERROR, remark="The body of acl is null")
+        info = read_body(AclInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+        subject = subject_of(info.subject) or subject_of(asked.subject)
+        if subject is None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=_NO_SUBJECT)
+        await self._users.put_acl(subject, info)
+        return Response()
+
+    async def delete_acl(self, command: RemotingCommand, _: Channel) -> Response:
+        """Remove the policies of a subject, or one entry."""
+        asked = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
+        subject = subject_of(asked.subject)
+        await self._users.delete_acl(subject, asked.policy_type, asked.resource)
+        return Response()
+
+    def acl(self, command: RemotingCommand, _: Channel) -> Response:
+        """Return the policies of a subject."""
+        asked = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
+        subject = subject_of(asked.subject)
+        if subject is None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=_NO_SUBJECT)
+        found = self._users.acls.entries.get(subject)
+        return Response() if found is None else Response(body=write_body(found.info()))
+
+    async def list_acls(self, command: RemotingCommand, channel: Channel) -> Response:
+        """Return the policies of subjects; the filters are texts that names contain."""
+        asked = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
+        acls = self._users.acls.entries
+        estimate = Estimate("ask with a filter")
+        chosen = []
+        for subject in _in_order(acls):
+            if _contains(subject, asked.subject_filter or ""):
+                of_resource = asked.resource_filter or ""
+                # As in RocketMQ, a filter that is in the subject chooses all of its resources.
+                info = acls[subject].info(None if of_resource in subject else of_resource)
+                if info.policies:
+                    rows = sum(len(each.entries or ()) for each in info.policies)
+                    estimate.add(_ROW_BYTES, max(rows, 1))
+                    chosen.append(info)
+        async with self._large_answers.turn(channel, estimate):
+            body = await in_thread(lambda: write_acls(tuple(chosen))) if chosen else b""
+            return Response(body=body)
+
+    def _is_super(self, command: RemotingCommand) -> bool:
+        return self._users.is_of_super(command)
+
+    def _check_super(self, username: str, command: RemotingCommand) -> None:
+        """Check that a super user is changed by one.
+
+        :raises Refused: when it is not.
+        """
+        user = self._users.users.entries.get(username)
+        is_super = user is not None and user.user_type is UserType.SUPER
+        if is_super and not self._is_super(command):
+            raise Refused(_SUPER_BY_SUPER)
+
+
+def _user_info(command: RemotingCommand) -> UserInfo:
+    if not command.body:
+        raise CommandBodyError("no UserInfo in the body")
+    return read_body(UserInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+
+
+def _in_order(names: Mapping[str, object]) -> list[str]:
+    """Sort as RocketMQ does: by the bytes of UTF-8."""
+    return sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
+
+
+def _contains(name: str, text: str) -> bool:
+    return not text.strip() or text in name

@@ -1,0 +1,346 @@
+"""Users and their policies (RocketMQ 5): who a request is of, whether it may, and changes of both.
+
+Tables are the event loop's. Decisions are made on it, or in a thread where a body is large; they
+look up two values that are never changed in place. Remarks are RocketMQ's. Source:
+``DefaultAuthenticationHandler``, ``AuthenticationMetadataManagerImpl``,
+``UserAuthorizationHandler``, ``AuthMigrator``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.broker.access.addresses import parse_address
+from rocketlens.broker.access.config import AuthConfig, codes_in
+from rocketlens.broker.access.needs import listing_needs, needs_of, reading_need, writing_need
+from rocketlens.broker.access.policy import (
+    USER,
+    Acl,
+    Action,
+    Decision,
+    Need,
+    PolicyType,
+    Resource,
+    User,
+    UserStatus,
+    UserType,
+    acl_of,
+    named,
+)
+from rocketlens.broker.tables.users import AclTable, UserTable
+from rocketlens.errors import BadInput, CommandBodyError, StoreBusy
+from rocketlens.model.text.escape import printable
+from rocketlens.net.channel import Response
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.wire import acl
+from rocketlens.wire.bodies.auth import (
+    AclInfo,
+    PlainAccessConfig,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from rocketlens.broker.tables.saving import TableSaver
+
+_log: Final = logging.getLogger("rocketlens.broker")
+_MAX_SHOWN: Final = 100
+
+
+class Refused(BadInput):
+    """What a request about users and policies asks cannot be done; answered with code 16."""
+
+    code = ResponseCode.NO_PERMISSION
+
+
+class Users:
+    """The users of a broker and their policies."""
+
+    def __init__(
+        self,
+        config: AuthConfig,
+        cluster: str,
+        layout: StoreLayout,
+        disk: Disk,
+        clock: Callable[[], int],
+    ) -> None:
+        """Read the tables, and make the users that are there from the start.
+
+        :raises ConfigError: when a table is larger than any that is read.
+        :raises OSError: when one cannot be read or written.
+        """
+        self._cluster: Final = cluster
+        self._authorizes: Final = config.authorizationEnabled
+        self._needs_no_user: Final = codes_in(config.authenticationWhitelist)
+        self._needs_no_policy: Final = codes_in(config.authorizationWhitelist)
+        self.users: Final = UserTable(layout, disk, clock)
+        self.acls: Final = AclTable(layout, disk, clock)
+        self.saver: TableSaver | None = None
+        for name, password in config.first_users():
+            if name not in self.users.entries:
+                self.users.put_all({name: User(name, password, UserType.SUPER)})
+        if self.users.is_changed:
+            self.users.save()
+
+    # Decisions.
+
+    def decide(self, command: RemotingCommand, host: str) -> Response | None:
+        """Return the refusal of a request from an address; None if it is let through."""
+        problem = self._problem(command, host)
+        return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
+
+    def _problem(self, command: RemotingCommand, host: str) -> str | None:
+        username = command.ext_fields.get(acl.ACCESS_KEY, "")
+        user = self.users.entries.get(username)
+        if command.code not in self._needs_no_user:
+            if not username:
+                return "username cannot be null."
+            if user is None:
+                return f"User:{username[:_MAX_SHOWN]} is not found."
+            if user.status is UserStatus.DISABLE:
+                return f"User:{username} is disabled."
+            if not acl.verify(command.ext_fields, command.body, user.password):
+                return "check signature failed."
+        elif self._authorizes and user is not None:
+            # Only a signature makes it this user's request.
+            is_signed = acl.verify(command.ext_fields, command.body, user.password)
+            user = user if is_signed and user.status is UserStatus.ENABLE else None
+        if not self._authorizes or command.code in self._needs_no_policy:
+            return None
+        return self._policy_problem(command, user, host)
+
+    def _policy_problem(self, command: RemotingCommand, user: User | None, host: str) -> str | None:
+        if user is not None and user.user_type is UserType.SUPER:
+            return None
+        try:
+            needs = needs_of(command, self._cluster)
+        except CommandBodyError:
+            return "parse authorization context error."
+        return self._unmet(needs, user, host)
+
+    def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and reads a message of a topic."""
+        return self._decide_need(command, host, reading_need(topic))
+
+    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and writes to a topic: see
+        `rocketlens.broker.access.guard.AccessRules`.
+        """
+        return self._decide_need(command, host, writing_need(topic))
+
+    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
+        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
+        return any(self._decide_need(command, host, need) is None for need in listing_needs(topic))
+
+    def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
+        user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
+        if user is not None and command.code in self._needs_no_user:
+            # It was let through without a look at whose it is.
+            is_signed = acl.verify(command.ext_fields, command.body, user.password)
+            user = user if is_signed and user.status is UserStatus.ENABLE else None
+        is_super = user is not None and user.user_type is UserType.SUPER
+        if is_super or not self._authorizes or command.code in self._needs_no_policy:
+            return None
+        problem = self._unmet([need], user, host)
+        return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
+
+    def _unmet(self, needs: Sequence[Need], user: User | None, host: str) -> str | None:
+        """Return what a user lacks of what a request needs."""
+        if not needs:
+            return None
+        if user is None:
+            return "Authorization failed. Please verify your access rights and try again."
+        subject = USER + user.username
+        policies = self.acls.entries.get(subject)
+        address = parse_address(host)
+        for need in needs:
+            decision = None if policies is None else policies.decision(need, address)
+            if decision is not Decision.ALLOW:
+                why = "no matched policies." if decision is None else "the decision is deny."
+                resource = need.resource.key[:_MAX_SHOWN]
+                return f"{subject} has no permission to access {resource} from {host}, {why}"
+        return None
+
+    def is_of_super(self, command: RemotingCommand) -> bool:
+        """Return whether a request is signed by a user who may do everything."""
+        user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
+        return (
+            user is not None
+            and user.user_type is UserType.SUPER
+            and user.status is UserStatus.ENABLE
+            and acl.verify(command.ext_fields, command.body, user.password)
+        )
+
+    # Changes. Each is answered when it is on the disk.
+
+    async def create_user(self, username: str, given: UserInfo) -> None:
+        """Make a user.
+
+        :raises Refused: when there is one of that name, or the password is missing.
+        """
+        if not username.strip():
+            raise Refused("username can not be blank")
+        if not (given.password or "").strip():
+            raise Refused("password can not be blank")
+        if username in self.users.entries:
+            raise Refused("The user is existed")
+        _check_room(self.users.entries)
+        made = User(
+            username,
+            given.password or "",
+            named(UserType, given.user_type) or UserType.NORMAL,
+            named(UserStatus, given.user_status) or UserStatus.ENABLE,
+        )
+        self.users.put_all({username: made})
+        await self._saved(self.users)
+
+    async def update_user(self, username: str, given: UserInfo) -> None:
+        """Change what is given of a user.
+
+        :raises Refused: when there is none.
+        """
+        old = self.users.entries.get(username)
+        if old is None:
+            raise Refused("The user is not exist")
+        password = given.password or ""
+        changed = replace(
+            old,
+            password=password if password.strip() else old.password,
+            user_type=named(UserType, given.user_type) or old.user_type,
+            status=named(UserStatus, given.user_status) or old.status,
+        )
+        self.users.put_all({username: changed})
+        await self._saved(self.users)
+
+    async def delete_user(self, username: str) -> None:
+        """Remove a user and its policies; nothing happens if there is none.
+
+        :raises Refused: when the name is blank.
+        """
+        if not username.strip():
+            raise Refused("username can not be blank")
+        self.users.take_out(username)
+        self.acls.take_out(USER + username)
+        await self._saved(self.users, self.acls)
+
+    async def put_acl(self, subject: str, given: AclInfo) -> None:
+        """Add policies to a subject, or replace those of the same resources.
+
+        :raises Refused: when the subject is not there, or an entry cannot be read.
+        """
+        try:
+            made = acl_of(given, subject)
+        except BadInput as error:
+            raise Refused(str(error)) from None
+        if subject.removeprefix(USER) not in self.users.entries:
+            raise Refused(f"The subject of {subject[:_MAX_SHOWN]} is not exist.")
+        old = self.acls.entries.get(subject)
+        if old is None:
+            _check_room(self.acls.entries)
+        self.acls.put_all({subject: made if old is None else old.updated(made)})
+        await self._saved(self.acls)
+
+    async def delete_acl(
+        self, subject: str | None, policy_type: str | None, resource: str | None
+    ) -> None:
+        """Remove the policies of a subject, or their entry of one resource.
+
+        :raises Refused: when the subject is not there, or has none.
+        """
+        if subject is None:
+            raise Refused("The subject is null.")
+        if subject.removeprefix(USER) not in self.users.entries:
+            raise Refused("The subject is not exist.")
+        old = self.acls.entries.get(subject)
+        if old is None:
+            raise Refused("The acl is not exist.")
+        parsed = Resource.parse(resource)
+        if resource and resource.strip() and parsed is None:
+            # RocketMQ removes all policies then.
+            raise Refused("The resource is null.")
+        kept: Acl | None = None
+        if parsed is not None:
+            kept = old.without(named(PolicyType, policy_type) or PolicyType.CUSTOM, parsed)
+        if kept is None or not kept.policies:
+            self.acls.take_out(subject)
+        else:
+            self.acls.put_all({subject: kept})
+        await self._saved(self.acls)
+
+    async def _saved(self, *tables: UserTable | AclTable) -> None:
+        assert self.saver is not None  # noqa: S101 - set before the broker serves
+        written = await asyncio.gather(*map(self.saver.save, tables))
+        if not all(written):
+            raise StoreBusy("it is in force, but could not be written yet, and will be")
+
+    def migrate(self, accounts: Iterable[PlainAccessConfig]) -> None:
+        """Make users of accounts of plain_acl.yml that are not there, and write them.
+
+        Their white lists are not taken over: policies have none that need no signature.
+
+        :raises OSError: when they cannot be written.
+        """
+        made = []
+        for account in accounts:
+            name, secret = account.access_key or "", account.secret_key or ""
+            if name in self.users.entries:
+                continue
+            user_type = UserType.SUPER if account.admin else UserType.NORMAL
+            self.users.put_all({name: User(name, secret, user_type)})
+            policies = _policies_of(account)
+            if policies:
+                subject = USER + name
+                self.acls.put_all({subject: acl_of(AclInfo(policies=policies), subject)})
+            if (account.white_remote_address or "").strip():
+                _log.warning("the white list of account %s is not taken over", printable(name))
+            made.append(name)
+        if made:
+            self.users.save()
+            self.acls.save()
+            _log.info("made users of %d accounts", len(made))
+
+
+def _check_room(entries: dict[str, object] | dict[str, User] | dict[str, Acl]) -> None:
+    if len(entries) >= limits.MAX_USERS:
+        raise Refused(f"there are {limits.MAX_USERS} already")
+
+
+def _policies_of(account: PlainAccessConfig) -> tuple[PolicyInfo, ...]:
+    custom = [
+        _entry_of(f"{kind}:{name.strip()}", permission)
+        for kind, perms in (("Topic", account.topic_perms), ("Group", account.group_perms))
+        for name, _, permission in (each.partition("=") for each in perms or ())
+    ]
+    default = [
+        _entry_of(f"{kind}:*", permission)
+        for kind, permission in (
+            ("Topic", account.default_topic_perm),
+            ("Group", account.default_group_perm),
+        )
+        if permission and permission.strip()
+    ]
+    pairs = ((PolicyType.CUSTOM, custom), (PolicyType.DEFAULT, default))
+    return tuple(
+        PolicyInfo(policy_type=each.value, entries=tuple(entries))
+        for each, entries in pairs
+        if entries
+    )
+
+
+def _entry_of(resource: str, permission: str) -> PolicyEntryInfo:
+    words = permission.strip().split("|")
+    actions = tuple(each.value for each in (Action.PUB, Action.SUB) if each.value.upper() in words)
+    # What RocketMQ 4 does not know means DENY there.
+    is_known = len(actions) == len(words)
+    return PolicyEntryInfo(
+        resource=resource,
+        actions=actions if is_known else (Action.ALL.value,),
+        decision=(Decision.ALLOW if is_known else Decision.DENY).value,
+    )

@@ -1,0 +1,1 @@
+"""Messages on their way to consumers: pulls that wait, delays, timers, transactions."""

@@ -1,0 +1,139 @@
+"""Delivers delayed messages when they are due.
+
+Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and the tags code of each
+entry is the time at which its message is due. A due message is stored again in its real topic, with
+unchanged properties. The progress of each level is in ``config/delayOffset.json``. It is written
+after a delivery, at most once a second, so messages of the last second are delivered again after a
+crash; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
+``ScheduleMessageService``.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import RecordError, StoreError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.refused_writes import RefusedWrites
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+AT_ONCE: Final = 500
+"""Messages of one level that are delivered in one step."""
+
+
+class Schedule:
+    """The delay levels of a broker."""
+
+    def __init__(self, core: "BrokerCore") -> None:
+        self.core: Final = core
+        delays_ms = parse_delay_levels(core.settings.store.messageDelayLevel)
+        queue_ids = {queue.queue_id for queue in core.store.queues.of_topic(SCHEDULE_TOPIC)}
+        self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
+        """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
+        for queue_id in sorted(queue_ids):
+            self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
+        self._refused: Final = {
+            level: RefusedWrites(
+                core.clock,
+                log=_log,
+                begins=f"delayed messages of level {level} wait",
+                over=f"delayed messages of level {level} are delivered again",
+            )
+            for level in self._delays_ms
+        }
+
+    def deliver_due(self, at_once: int = AT_ONCE) -> int:
+        """Deliver due messages, up to a number for each level; return how many.
+
+        Stops at the first that cannot be stored now; the next call tries it again.
+        """
+        now_ms = self.core.clock()
+        return sum(self._deliver(level, now_ms, at_once) for level in self._delays_ms)
+
+    def _deliver(self, level: int, now_ms: int, at_once: int) -> int:
+        store, offsets = self.core.store, self.core.delay_offsets
+        queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
+        offset = offsets.table.get(level, 0)
+        if queue is None or offset == queue.next_offset:
+            return 0
+        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
+        offset = min(max(offset, low), queue.next_offset)
+        delivered = 0
+        try:
+            while offset < queue.next_offset and delivered < at_once:
+                entry = self._due(queue, offset, now_ms + self._delays_ms[level], now_ms)
+                if entry is None:
+                    break
+                self._store_again(entry)
+                offset += 1
+                delivered += 1
+        except (OSError, StoreError, SegmentLost) as error:
+            self._refused[level].refuse(error)
+        else:
+            if delivered:
+                self._refused[level].accept()
+        offsets.put(level, offset)
+        return delivered
+
+    def _due(
+        self, queue: QueueWriter, offset: int, latest_ms: int, now_ms: int
+    ) -> QueueEntry | None:
+        """Return an entry if its message is due.
+
+        A message due later than its level's delay from now was written with other delays, or while
+        the clock was ahead: it is due now.
+        """
+        entry = queue.entry(offset)
+        if entry is None:
+            return None
+        return entry if entry.tags_code <= now_ms or entry.tags_code > latest_ms else None
+
+    def _store_again(self, entry: QueueEntry) -> None:
+        """Store a delayed message in its real topic; skip and log it if it is damaged.
+
+        :raises StoreError: if the store cannot append now.
+        :raises SegmentLost: if its record cannot be read now.
+        """
+        content = self.core.store.record(entry.physical_offset, entry.store_size)
+        if content is None:
+            return
+        try:
+            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
+        except RecordError as error:
+            _log.error("a delayed message is lost: %s", error)
+            return
+        found = real_queue(props.parse(decode_utf8(record.properties)))
+        if found is None:
+            return
+        topic, queue_id = found
+        self.core.store_again(record, topic, queue_id)
+
+
+def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the topic and queue in which a message that waited is stored; None, and log it, if
+    its properties name none that can be.
+    """
+    topic = properties.get(props.REAL_TOPIC, "")
+    queue_id = properties.get(props.REAL_QUEUE_ID, "")
+    if (
+        topic_problem(topic) is not None
+        or topic == HALF_TOPIC
+        or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
+    ):
+        _log.error(
+            "a delayed message is skipped: its real topic and queue are %.80r/%.20r",
+            topic,
+            queue_id,
+        )
+        return None
+    return topic, int(queue_id)

@@ -1,0 +1,341 @@
+"""Delivers messages with a delivery time of their own (RocketMQ 5's timers) when they are due.
+
+They wait in queue 0 of rmq_sys_wheel_timer, in the order in which they were sent. The broker reads
+this queue as it grows, and keeps in memory the queue offsets by the second of ``TIMER_OUT_MS``: 8
+bytes a message. A due message is stored again in its real topic, with two properties more. How far
+that came is in ``config/timercheck`` (:mod:`rocketlens.broker.tables.timer_progress`), at most a
+second late: a start reads the queue from the first message that waits, and continues.
+
+A message with ``TIMER_DEL_UNIQKEY`` is not delivered, and nor is, of those due in the same second,
+the one with that unique key. Source: ``TimerMessageStore``.
+"""
+
+import heapq
+import logging
+from array import array
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.broker.delivery import timer_time
+from rocketlens.broker.delivery.schedule import real_queue
+from rocketlens.broker.delivery.timer_time import SECOND_MS, TimersDisabled, TooManyTimers
+from rocketlens.errors import RecordError, StoreError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import Record, RecordView
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, QueueEntry
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import TIMER_TOPIC
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.refused_writes import RefusedWrites
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+READ_AT_ONCE: Final = 128
+"""Waiting messages that are read in one piece of work: 1 to 2 ms."""
+_MAX_DIGITS: Final = 18
+_OUT_START: Final = f"{props.TIMER_OUT_MS}\x01".encode()
+_DELETED_START: Final = f"{props.TIMER_DELETED_KEY}\x01".encode()
+
+_DeletedKey = tuple[str, str]
+"""A topic, empty where it does not count, and the unique key of messages."""
+
+
+class _Slot:
+    """The messages of one second."""
+
+    __slots__ = ("deleted_keys", "deletions", "index", "queue_offsets")
+
+    def __init__(self) -> None:
+        self.queue_offsets: Final = array("q")
+        self.deletions: array[int] | None = None
+        """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
+        self.deleted_keys: frozenset[_DeletedKey] | None = None
+        """What is not delivered; None until the first is delivered."""
+        self.index = 0
+        """How many are delivered."""
+
+
+class Timers:
+    """The messages of a broker that wait for their time; belongs to the running event loop."""
+
+    def __init__(self, core: "BrokerCore") -> None:
+        """Create an empty set: the queue is read by :meth:`step`."""
+        self.core: Final = core
+        self._progress: Final = core.timer_progress
+        self._is_enabled: Final = core.settings.store.timerWheelEnable
+        self._max_delay_ms: Final = core.settings.store.timerMaxDelaySec * SECOND_MS
+        self._slots: Final[dict[int, _Slot]] = {}
+        self._times: Final[list[int]] = []
+        """The seconds of ``_slots``, as a heap."""
+        self._progress.fit_to_queue(*self._span())
+        self._next_offset = self._progress.queue_offset
+        """The queue offset that is read next."""
+        self._read_store_ms = 0
+        """When the message read last was stored."""
+        self.waiting = 0
+        """Number of messages that were read and wait."""
+        self._refused: Final = RefusedWrites(
+            core.clock,
+            log=_log,
+            begins="messages with a delivery time wait",
+            over="messages with a delivery time are delivered again",
+        )
+        self._progress.oldest_waiting = self._oldest_waiting
+        self._progress.oldest_late = self._oldest_late
+
+    def redirect(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
+        """Return topic and queue of a message: others if it has to wait, and then its properties
+        get those that a timer has.
+
+        :raises MessageIllegal: if it has a delivery time that it may not have.
+        """
+        out_ms = self.check(properties) if topic != TIMER_TOPIC else None
+        if out_ms is None:
+            return topic, queue_id
+        properties[props.TIMER_OUT_MS] = str(out_ms)
+        properties[props.REAL_TOPIC] = topic
+        properties[props.REAL_QUEUE_ID] = str(queue_id)
+        return TIMER_TOPIC, 0
+
+    def check(self, properties: Mapping[str, str]) -> int | None:
+        """Return the ``TIMER_OUT_MS`` of a message; None if it does not have to wait.
+
+        :raises MessageIllegal: if it has a delivery time that it may not have.
+        """
+        if props.TIMER_OUT_MS in properties or props.TIMER_NAMES.isdisjoint(properties):
+            return None
+        if not self._is_enabled:
+            raise TimersDisabled
+        out_ms = timer_time.out_time_ms(properties, self.core.clock(), self._max_delay_ms)
+        if out_ms is not None and self.waiting + self.unread >= limits.MAX_WAITING_TIMERS:
+            raise TooManyTimers(limits.MAX_WAITING_TIMERS)
+        return out_ms
+
+    @property
+    def unread(self) -> int:
+        """Number of messages in the queue that were not read yet."""
+        return self._span()[1] - self._next_offset
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the oldest message that waits is overdue, in milliseconds."""
+        if not self._times:
+            return 0
+        return max(self.core.clock() - self._times[0] - SECOND_MS, 0)
+
+    def step(self, at_once: int) -> int:
+        """Read new messages of the queue, and deliver up to ``at_once``; return how many it was.
+
+        Stops at the first that cannot be stored now; the next call tries it again.
+        """
+        queue = self.core.store.queues.get(TIMER_TOPIC, 0) if self._is_enabled else None
+        if queue is None:
+            return 0
+        try:
+            count = self._read(queue) + self._deliver_due(queue, at_once)
+        except (OSError, StoreError, SegmentLost) as error:
+            self._refused.refuse(error)
+            return 0
+        if count:
+            self._refused.accept()
+        return count
+
+    def _span(self) -> tuple[int, int]:
+        queues = self.core.store.queues
+        return queues.min_offset(TIMER_TOPIC, 0), queues.max_offset(TIMER_TOPIC, 0)
+
+    def _read(self, queue: QueueWriter) -> int:
+        """Read the next messages of the queue."""
+        low, high = self._span()
+        self._next_offset = max(self._next_offset, low)
+        if self._next_offset >= high:
+            return 0
+        entries = queue.read(self._next_offset, READ_AT_ONCE)
+        for entry in entries:
+            self._add(entry)
+            self._next_offset += 1
+        if not entries:
+            # A file of the queue is missing: the next one may be there.
+            file_entries = queue.file_bytes // ENTRY_BYTES
+            self._next_offset += file_entries - self._next_offset % file_entries
+        if self._next_offset > self._progress.next_queue_offset:
+            self._progress.next_queue_offset = min(self._next_offset, high)
+            self._progress.is_changed = True
+        return max(len(entries), 1)
+
+    def _add(self, entry: QueueEntry) -> None:
+        """Add the message of an entry to its second."""
+        if entry.store_size <= 0 or entry.store_size == FILLER_SIZE:
+            return
+        content = self.core.store.record(entry.physical_offset, entry.store_size)
+        if content is None:
+            return
+        try:
+            view = RecordView(content, 0, entry.physical_offset)
+        except RecordError as error:
+            _log.error("a message with a delivery time is lost: %s", error)
+            return
+        self._read_store_ms = view.store_timestamp_ms
+        properties = view.properties
+        out_ms = _number_after(properties, _OUT_START)
+        if out_ms is None:
+            _log.error(
+                "a message of %s at %d is skipped: it has no TIMER_OUT_MS",
+                TIMER_TOPIC,
+                entry.physical_offset,
+            )
+            return
+        time_ms = timer_time.slot_ms(out_ms, view.store_timestamp_ms)
+        queue_offset = self._next_offset
+        progress = self._progress
+        if queue_offset < progress.next_queue_offset and progress.is_delivered(
+            queue_offset, time_ms
+        ):
+            return
+        slot = self._slots.get(time_ms)
+        if slot is None:
+            slot = self._slots[time_ms] = _Slot()
+            heapq.heappush(self._times, time_ms)
+        slot.queue_offsets.append(queue_offset)
+        if _DELETED_START in properties:
+            if slot.deletions is None:
+                slot.deletions = array("q")
+            slot.deletions.append(queue_offset)
+        self.waiting += 1
+
+    def _deliver_due(self, queue: QueueWriter, at_once: int) -> int:
+        now_ms = self.core.clock()
+        delivered = 0
+        while delivered < at_once and self._times:
+            time_ms = self._times[0]
+            if time_ms + SECOND_MS > now_ms or not self._is_complete(queue, time_ms):
+                break
+            delivered += self._deliver(queue, time_ms, at_once - delivered)
+        if not self._times and self._next_offset >= queue.next_offset:
+            # Where the clock was set back, what is sent now is not late.
+            self._progress.set_back(now_ms // SECOND_MS * SECOND_MS)
+        return delivered
+
+    def _is_complete(self, queue: QueueWriter, time_ms: int) -> bool:
+        """Return whether all messages of a second were read: none is stored after it is over."""
+        if self._next_offset >= queue.next_offset:
+            return True
+        started = self._next_offset >= self._progress.next_queue_offset
+        return started and self._read_store_ms > time_ms + SECOND_MS
+
+    def _deliver(self, queue: QueueWriter, time_ms: int, at_once: int) -> int:
+        """Deliver messages of a second that is over; return how many."""
+        slot = self._slots[time_ms]
+        if slot.deleted_keys is None:
+            slot.deleted_keys = self._deleted_keys(queue, slot)
+        first = slot.index
+        stop = min(first + at_once, len(slot.queue_offsets))
+        try:
+            while slot.index < stop:
+                record = self._record(queue, slot.queue_offsets[slot.index])
+                if record is not None:
+                    self._store_again(record, time_ms, slot.deleted_keys)
+                slot.index += 1
+                self.waiting -= 1
+        finally:
+            if slot.index < len(slot.queue_offsets):
+                self._progress.advance(time_ms, slot.queue_offsets[slot.index])
+            else:
+                heapq.heappop(self._times)
+                del self._slots[time_ms]
+                self._progress.advance(time_ms + SECOND_MS, 0)
+        return stop - first
+
+    def _deleted_keys(self, queue: QueueWriter, slot: _Slot) -> frozenset[_DeletedKey]:
+        keys = set()
+        for queue_offset in slot.deletions or ():
+            record = self._record(queue, queue_offset)
+            if record is not None:
+                keys.add(self._key_of(_properties_of(record), props.TIMER_DELETED_KEY))
+        return frozenset(keys)
+
+    def _key_of(self, properties: Mapping[str, str], name: str) -> _DeletedKey:
+        # In RocketMQ a message deletes those of any topic. Where one may not send to any, it
+        # deletes those of its own.
+        topic = "" if self.core.access is None else properties.get(props.REAL_TOPIC, "")
+        return topic, properties.get(name, "")
+
+    def _record(self, queue: QueueWriter, queue_offset: int) -> Record | None:
+        """Return a waiting message; None, and log it, if it is not there any more.
+
+        :raises StoreError: if it cannot be read now.
+        :raises OSError: likewise.
+        """
+        entry = queue.entry(queue_offset)
+        content = None
+        if entry is not None:
+            content = self.core.store.record(entry.physical_offset, entry.store_size)
+        if entry is None or content is None:
+            _log.error("a message with a delivery time is lost: the log has deleted it")
+            return None
+        try:
+            return commitlog_record.decode(content, physical_offset=entry.physical_offset)
+        except RecordError as error:
+            _log.error("a message with a delivery time is lost: %s", error)
+            return None
+
+    def _store_again(
+        self, record: Record, time_ms: int, deleted_keys: frozenset[_DeletedKey]
+    ) -> None:
+        """Store a message in its real topic, or again in the timers' one if it waits on.
+
+        :raises StoreError: if the store cannot append now.
+        """
+        properties = _properties_of(record)
+        topic, queue_id = TIMER_TOPIC, 0
+        is_deleted = (
+            props.TIMER_DELETED_KEY in properties
+            or self._key_of(properties, props.UNIQUE_KEY) in deleted_keys
+        )
+        if properties.get(props.TIMER_OUT_MS) != str(time_ms):
+            times = properties.get(props.TIMER_ROLL_TIMES, "0")
+            rolled = int(times) if times.isdecimal() and len(times) < _MAX_DIGITS else 0
+            properties[props.TIMER_ROLL_TIMES] = str(rolled + 1)
+        elif is_deleted or (found := real_queue(properties)) is None:
+            return
+        else:
+            topic, queue_id = found
+        since_ms = record.store_timestamp_ms // SECOND_MS * SECOND_MS
+        properties[props.TIMER_ENQUEUE_MS] = str(since_ms)
+        properties[props.TIMER_DEQUEUE_MS] = str(self.core.clock())
+        self.core.store_again(record, topic, queue_id, properties)
+
+    def _oldest_waiting(self) -> int:
+        waiting = (each.queue_offsets[each.index] for each in self._slots.values())
+        return min(waiting, default=self._next_offset)
+
+    def _oldest_late(self) -> int | None:
+        read_time_ms = self._progress.read_time_ms
+        if not self._times or self._times[0] >= read_time_ms:
+            return None
+        return min(
+            slot.queue_offsets[slot.index]
+            for time_ms, slot in self._slots.items()
+            if time_ms < read_time_ms
+        )
+
+
+def _properties_of(record: Record) -> dict[str, str]:
+    return props.parse(decode_utf8(record.properties))
+
+
+def _number_after(properties: bytes, start: bytes) -> int | None:
+    """Return the number that a property has; None if it is missing, or not a number."""
+    found = properties.find(start)
+    while found > 0 and properties[found - 1] != 2:
+        found = properties.find(start, found + 1)
+    if found < 0:
+        return None
+    text = properties[found + len(start) :].partition(b"\x02")[0]
+    return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None

@@ -1,0 +1,1 @@
+"""A broker from its start to its end: service, registration, index process, metrics."""

@@ -1,0 +1,467 @@
+"""Registers this broker's topics with the name servers (103), and unregisters it (104).
+
+This happens at the start, every 30 seconds, and at once when a topic changes. Changes that come
+during a registration go together with the next one. Each name server has a task of its own, so one
+that is slow or cannot be reached delays no other. A request that changes a topic waits for the name
+servers that know this broker; one that has to receive all topics first is not waited for, since
+that takes seconds if there are many.
+
+======================================  ========================================================
+a name server                           is sent
+======================================  ========================================================
+that may not know this broker           all topics, in parts if there are many
+that knows it from this connection      the topics that changed
+and nothing changed                     all topics; if there are many, one part in turn, after
+                                        asking for the version that it knows (322)
+======================================  ========================================================
+
+A RocketMQ name server accepts topics only with a version that it does not know. So each part has a
+version of its own that no table ever has, and the last part has the true one. A name server that
+received only some of the parts is recognized by its version.
+
+Any program that can reach a name server can register under this broker's name. So its route is
+looked up before and after a registration: see :mod:`rocketlens.broker.life.name_watch`.
+"""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.life.name_watch import REMINDER_MS, NameWatch
+from rocketlens.broker.tables.topics import StoredTopic, TopicTable
+from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
+from rocketlens.model.rocketmq import CRC_MASK
+from rocketlens.net.channel import Channel
+from rocketlens.net.pace import WorkThreads, in_thread
+from rocketlens.net.pool import ClientPool
+from rocketlens.wire.bodies.topic import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+)
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.namesrv import (
+    QUERY_DATA_VERSION,
+    REGISTER_BROKER,
+    UNREGISTER_BROKER,
+    QueryDataVersionRequest,
+    RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from rocketlens.wire.declare import write_body
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+HA_DISTANCE: Final = 1
+"""RocketMQ's replication port is so far above the first; RocketLens does not listen there."""
+TOPICS_IN_A_PART: Final = 1_000
+"""At most 600 KB, which a name server must parse before the timeout. RocketMQ: all topics in one
+body, or 800 topics (``splitRegistrationSize``) if that is switched on.
+"""
+
+
+@dataclass(slots=True)
+class _ServerState:
+    """What one name server knows of this broker, and who waits until it knows more."""
+
+    channel: Channel | None = None
+    """The connection over which it received all topics; it knows them while that is open."""
+    counter: int = -1
+    """Counter of the last change that it received."""
+    next_part: int = 0
+    """The part of the topics that it receives in the next period without a change."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a topic has changed."""
+    next: asyncio.Future[None] | None = None
+    """Ends with the next registration, for those who wait for it."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a registration."""
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether it knows all topics but those that changed meanwhile."""
+        return self.channel is not None and self.channel.is_open
+
+    def announced(self) -> asyncio.Future[None]:
+        """Return a future that ends with the next registration."""
+        if self.next is None:
+            self.next = asyncio.get_running_loop().create_future()
+        return self.next
+
+
+_THREAD: Final = WorkThreads(1, "registration")
+"""A thread of its own: a broker must stay registered, even if many bodies wait to be parsed."""
+
+
+class _Registration:
+    """All topics as they are at the start of a registration, and the bodies to send."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        table = core.topics.table
+        self.counter: Final = table.data_version.counter
+        self.version: Final = _version(table)
+        self._perm: Final = core.config.brokerPermission
+        self._now_ms: Final = core.clock()
+        self._topics: Final = dict(table.topics)
+        self._names: Final = list(table.topics)
+        self._bodies: Final[dict[tuple[int, DataVersion], bytes]] = {}
+        """Bodies of parts of the topics, which several name servers receive."""
+
+    async def all_parts(self, *, is_forced: bool) -> AsyncIterator[bytes]:
+        """Yield the bodies that together have all topics; the last one has the true version.
+
+        ``is_forced``: yield at least two, so that a name server accepts the topics whatever it
+        knows.
+        """
+        parts = list(range(_part_count(len(self._names))))
+        if is_forced and len(parts) == 1:
+            parts *= 2
+        for left, number in zip(reversed(range(len(parts))), parts, strict=True):
+            if left == 0:
+                yield await self.part(number)
+            else:
+                # A table counts changes from 0 on, so negative counters are free for parts.
+                version = replace(self.version, counter=-left, timestamp_ms=self._now_ms)
+                yield await self._body_of(number, version)
+
+    async def part(self, number: int) -> bytes:
+        """Return the body with one part of the topics, and the true version."""
+        return await self._body_of(number, self.version)
+
+    async def _body_of(self, number: int, version: DataVersion) -> bytes:
+        key = number, version
+        if key not in self._bodies:
+            start = number * TOPICS_IN_A_PART
+            names = self._names[start : start + TOPICS_IN_A_PART]
+            topics = {name: self._topics[name] for name in names}
+            self._bodies[key] = await _body_with(topics, version, self._perm)
+        return self._bodies[key]
+
+
+class Registrar:
+    """Keeps this broker registered with the name servers."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        config = core.config
+        self._namesrvs: Final = tuple(dict.fromkeys(config.namesrv_addresses))
+        self._timeout_s: Final = config.registerBrokerTimeoutMills / 1000
+        self._period_s: Final = config.registerNameServerPeriod / 1000
+        self._pool: Final = ClientPool(
+            lambda address: address in self._namesrvs,
+            tls=core.settings.tls.client,
+            connect_timeout_s=self._timeout_s,
+            call_timeout_s=self._timeout_s,
+        )
+        self._states: Final = {address: _ServerState() for address in self._namesrvs}
+        self._local_addresses: Final[dict[str, str]] = {}
+        """By name server: the local address of the connection to it."""
+        self._logged_ms: Final[dict[str, int]] = {}
+        """By name server: when the last failure was logged."""
+        self._watch: Final = NameWatch(core)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def local_addresses(self) -> frozenset[str]:
+        """Return the local addresses of connections to name servers, as ``ip:port``; any thread."""
+        return frozenset(self._local_addresses.values())
+
+    async def start(self) -> None:
+        """Register with the name servers, and stay registered until :meth:`stop`."""
+        if not self._namesrvs:
+            return
+        self.core.topics.announce = self.announce
+        await _logged(self.register())
+        self._tasks = [asyncio.create_task(self._keep(address)) for address in self._namesrvs]
+
+    def announce(self) -> asyncio.Future[Any] | None:
+        """Announce a change to the name servers.
+
+        The future ends when those that know this broker received it, or when
+        ``limits.MAX_ANNOUNCEMENT_S`` are over; None if there are none.
+        """
+        for state in self._states.values():
+            state.wake.set()
+        up_to_date = [state for state in self._states.values() if state.is_up_to_date]
+        if not self._tasks or not up_to_date:
+            return None
+        futures = [state.announced() for state in up_to_date]
+        return asyncio.ensure_future(asyncio.wait(futures, timeout=limits.MAX_ANNOUNCEMENT_S))
+
+    async def stop(self) -> None:
+        """Unregister from the name servers."""
+        self.core.topics.announce = lambda: None
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for state in self._states.values():
+            _end(state.next)
+        config = self.core.config
+        request = UnregisterBrokerRequest(
+            broker_name=config.brokerName,
+            broker_addr=self.core.address,
+            cluster_name=config.brokerClusterName,
+            broker_id=config.brokerId,
+        )
+        fields = UNREGISTER_BROKER.request.encode(request)
+        try:
+            await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
+        finally:
+            # Also if there is no time left to wait for a response.
+            await self._pool.close()
+
+    async def _leave(self, address: str, fields: dict[str, str]) -> None:
+        try:
+            channel = await self._channel(address)
+            await self._ask(channel, RequestCode.UNREGISTER_BROKER, fields)
+        except RocketLensError as error:
+            self._note(address, error)
+
+    async def register(self) -> None:
+        """Send all name servers what they lack, and wait for each until the timeout."""
+        registration = _Registration(self.core)
+        await asyncio.gather(*(self._update(address, registration) for address in self._namesrvs))
+
+    async def _keep(self, address: str) -> None:
+        """Register with one name server in each period, and when topics change."""
+        state = self._states[address]
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._period_s):
+                    await state.wake.wait()
+            state.wake.clear()
+            announced, state.next = state.next, None
+            try:
+                await _logged(self._update(address))
+            finally:
+                _end(announced)
+
+    async def _update(self, address: str, registration: _Registration | None = None) -> None:
+        """Send one name server what it lacks; if that is all topics, those of ``registration``."""
+        state = self._states[address]
+        async with state.turn:
+            try:
+                channel = await self._channel(address)
+                if state.channel is not channel or not await self._send_changes(address, state):
+                    registration = registration or _Registration(self.core)
+                    await self._send_all(address, channel, state, registration)
+            except RocketLensError as error:
+                state.channel = None
+                self._note(address, error)
+            else:
+                self.core.registration_failures.pop(address, None)
+        # Not waited for: a slow disk must not end the broker's registration.
+        self.core.saver.save_changed([self._watch])
+
+    async def _channel(self, address: str) -> Channel:
+        channel = await self._pool.channel(address)
+        self._local_addresses[address] = channel.local_address
+        return channel
+
+    async def _send_changes(self, address: str, state: _ServerState) -> bool:
+        """Send what changed to a name server that knows this broker; False if it needs all.
+
+        Costs what changed, not what the broker has: clients wait for it.
+        """
+        channel, table = state.channel, self.core.topics.table
+        assert channel is not None  # noqa: S101 - it was told over it
+        names = table.changed_since(state.counter)
+        if names is None or len(names) > TOPICS_IN_A_PART:
+            return False
+        counter = table.data_version.counter
+        if state.counter == counter:
+            if not await self._is_ours(address, channel) or _part_count(len(table.topics)) < 2:
+                return False
+            registration = _Registration(self.core)
+            if await self._is_forgotten(channel, registration.version):
+                return False
+            counter = registration.counter
+            state.next_part = (state.next_part + 1) % _part_count(len(table.topics))
+            body = await registration.part(state.next_part)
+        else:
+            topics = {name: table.topics[name] for name in names if name in table.topics}
+            body = await _body_with(topics, _version(table), self.core.config.brokerPermission)
+        try:
+            await self._ask(channel, *self._registration(body))
+        except BrokerError:
+            # The name server does not know this broker.
+            return False
+        state.counter = counter
+        return True
+
+    async def _send_all(
+        self, address: str, channel: Channel, state: _ServerState, registration: _Registration
+    ) -> None:
+        state.channel = None
+        is_forced = address in self.core.name_taken
+        async for body in registration.all_parts(is_forced=is_forced):
+            await self._ask(channel, *self._registration(body))
+        state.channel, state.counter = channel, registration.counter
+        if not await self._is_ours(address, channel) and not is_forced:
+            # Once more, so that the topics are this broker's again, too.
+            await self._send_all(address, channel, state, registration)
+
+    async def _is_ours(self, address: str, channel: Channel) -> bool:
+        """Look up the address to which this broker's name leads; return whether it is this
+        broker's.
+        """
+        try:
+            answer = await self._ask(channel, *self._watch.question())
+        except BrokerError:
+            return True
+        return self._watch.note(address, answer.body)
+
+    async def _is_forgotten(self, channel: Channel, version: DataVersion) -> bool:
+        """Return whether the name server knows another version of the topics; asking keeps it
+        alive.
+        """
+        config = self.core.config
+        request = QueryDataVersionRequest(
+            broker_name=config.brokerName,
+            broker_addr=self.core.address,
+            cluster_name=config.brokerClusterName,
+            broker_id=config.brokerId,
+        )
+        fields = QUERY_DATA_VERSION.request.encode(request)
+        body = write_body(version)
+        try:
+            answer = await self._ask(channel, RequestCode.QUERY_DATA_VERSION, fields, body)
+            return QUERY_DATA_VERSION.response.decode(answer.ext_fields).changed
+        except (BrokerError, ProtocolError):
+            return True
+
+    def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        config = self.core.config
+        host = self.core.store.store_host
+        request = RegisterBrokerRequest(
+            broker_name=config.brokerName,
+            broker_addr=self.core.address,
+            cluster_name=config.brokerClusterName,
+            ha_server_addr=str(host._replace(port=host.port + HA_DISTANCE)),
+            broker_id=config.brokerId,
+            body_crc32=zlib.crc32(body) & CRC_MASK,
+        )
+        return RequestCode.REGISTER_BROKER, REGISTER_BROKER.request.encode(request), body
+
+    async def _ask(
+        self, channel: Channel, code: int, fields: dict[str, str], body: bytes = b""
+    ) -> RemotingCommand:
+        """Send a request over one connection.
+
+        :raises BrokerError: if the response has another code than 0.
+        :raises RemotingError: if there is no response.
+        """
+        answer = await channel.request(code, fields, body, timeout_s=self._timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(channel.address, answer.code, answer.remark, retriable=True)
+        return answer
+
+    def _note(self, address: str, error: RocketLensError) -> None:
+        """Record a failure; it is logged at first, and again while it lasts."""
+        now_ms = self.core.clock()
+        is_new = address not in self.core.registration_failures
+        if is_new or now_ms - self._logged_ms.get(address, 0) >= REMINDER_MS:
+            self._logged_ms[address] = now_ms
+            _log.warning(
+                "registration with name server %s failed: %s", address, _words(address, error)
+            )
+        self.core.registration_failures[address] = _words(address, error)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """Register; log a failure, whatever it is, since the next time may pass."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - see above
+        _log.error("registration with the name servers failed: %s", error)
+
+
+def _end(announced: asyncio.Future[None] | None) -> None:
+    if announced is not None and not announced.done():
+        announced.set_result(None)
+
+
+def _version(table: TopicTable) -> DataVersion:
+    version = table.data_version
+    return DataVersion(
+        counter=version.counter,
+        state_version=version.state_version,
+        timestamp_ms=version.timestamp_ms,
+    )
+
+
+def _part_count(topic_count: int) -> int:
+    """Return the number of parts of so many topics."""
+    return -(-topic_count // TOPICS_IN_A_PART)
+
+
+async def _body_with(topics: Mapping[str, StoredTopic], version: DataVersion, perm: int) -> bytes:
+    """Return the body that registers some topics, by their names."""
+
+    def write() -> bytes:
+        table = {
+            name: wire_topic(topic, perm) for name, topic in topics.items() if is_registrable(name)
+        }
+        topic_table = TopicConfigTable(data_version=version, topic_config_table=table)
+        return write_body(RegisterBrokerBody(topic_config_table=topic_table))
+
+    return await in_thread(write, _THREAD)
+
+
+def _words(address: str, error: RocketLensError) -> str:
+    return str(error).removeprefix(f"{address}: ")
+
+
+def topic_table(
+    core: BrokerCore, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
+) -> Callable[[], TopicConfigTable]:
+    """Return a function that builds the wire form of all current topics, in any thread.
+
+    Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
+    """
+    version = _version(core.topics.table)
+    stored = dict(core.topics.topics)
+
+    def make() -> TopicConfigTable:
+        topics = {
+            name: wire_topic(topic, broker_perm)
+            for name, topic in stored.items()
+            if is_shown is None or is_shown(name)
+        }
+        return TopicConfigTable(data_version=version, topic_config_table=topics)
+
+    return make
+
+
+def is_registrable(topic: str) -> bool:
+    """Return whether a name server accepts this topic name; a table may have any name."""
+    return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
+
+
+def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
+    """Return the wire form of a topic, with no more permission than the broker has.
+
+    The broker's permission has no bit for inheritance: that of the topic stays.
+    """
+    return TopicConfig(
+        topic_name=topic.topic,
+        read_queue_nums=topic.read_queue_count,
+        write_queue_nums=topic.write_queue_count,
+        perm=topic.perm & (broker_perm | 1),
+        topic_filter_type=TopicFilterType.__members__.get(
+            topic.filter_type, TopicFilterType.SINGLE_TAG
+        ),
+        topic_sys_flag=topic.sys_flag,
+        order=topic.order,
+        attributes=dict(topic.attributes),
+    )

@@ -1,0 +1,476 @@
+"""A broker as a whole: opens the store, listens, registers, runs periodic work, and stops.
+
+======================  =======================================================================
+work                    when
+======================  =======================================================================
+sample counts           every second
+delayed messages        every 0.1 s, those with a level and those with a time of their own
+held pulls              every 0.2 s, those whose time is over
+consumer offsets        every 5 s and at the stop, with tables not written before
+delay offsets           after a delivery, at most every second, and at the stop
+open transactions       every 30 s
+expired files           every 10 s
+index builder           checked every 5 s, if it is another process
+registration            at the start, every 30 s, and when a topic changes
+======================  =======================================================================
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from rocketlens import limits
+from rocketlens.broker.access import control
+from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.held_pulls import TICK_S
+from rocketlens.broker.delivery.queue_locks import QueueLockProcessor
+from rocketlens.broker.delivery.schedule import Schedule
+from rocketlens.broker.life import metrics
+from rocketlens.broker.life.index_process import IndexProcess
+from rocketlens.broker.life.registration import Registrar
+from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
+from rocketlens.broker.requests.group import GroupProcessor
+from rocketlens.broker.requests.heartbeat import ClientProcessor
+from rocketlens.broker.requests.inspection import InspectionProcessor
+from rocketlens.broker.requests.offset import OffsetProcessor
+from rocketlens.broker.requests.pull import PullProcessor
+from rocketlens.broker.requests.query import QueryProcessor
+from rocketlens.broker.requests.recall import RecallProcessor
+from rocketlens.broker.requests.relay import RelayProcessor
+from rocketlens.broker.requests.reply import ReplyProcessor
+from rocketlens.broker.requests.runtime import RuntimeProcessor
+from rocketlens.broker.requests.send import SendProcessor
+from rocketlens.broker.requests.send_back import SendBackProcessor
+from rocketlens.broker.requests.topic import TopicProcessor
+from rocketlens.broker.requests.transaction import TransactionProcessor
+from rocketlens.errors import RocketLensError
+from rocketlens.model.message import Host
+from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.event_loop import end_on_signals, keep_objects, within
+from rocketlens.net.group import ConnectionLimits
+from rocketlens.net.server import RemotingServer
+from rocketlens.net.status_port import StatusPort, StatusSource
+from rocketlens.net.tls import ServerTls
+from rocketlens.store.disk import Disk
+from rocketlens.store.fs import raise_open_file_limit
+from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from rocketlens.broker.delivery.transaction_checks import TransactionChecks
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+SAMPLE_INTERVAL_S: Final = 1.0
+SCHEDULE_INTERVAL_S: Final = 0.1
+DELIVERED_AT_ONCE: Final = 16
+"""Delayed messages of one level that are delivered in one piece of work: 1 ms."""
+DELAY_SAVE_INTERVAL_S: Final = 1.0
+"""Maximum seconds between two saves of delay offsets; ``flushDelayOffsetInterval`` if that is
+less.
+"""
+WATCH_INTERVAL_S: Final = 5.0
+LOAD_KERNELS_AFTER_S: Final = 1.0
+"""A broker process loads them early, but not while its clients connect."""
+PORT_TRIES: Final = 20
+OTHER_FILES: Final = 256
+"""Descriptors for mapped files of log and index, connections to name servers, and others."""
+
+
+class BrokerService:
+    """A broker. Created, started and stopped in one event loop; an async context manager.
+
+    After the start ``core`` has its store and tables, and ``address`` its address.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        tls: ServerTls | None = None,
+        build_index: bool = True,
+        index_command: Sequence[str] = (),
+        load_kernels_after_s: float | None = None,
+        max_connections: int | None = None,
+        clock: Callable[[], int] = system_clock,
+        rng: random.Random | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        ``build_index`` False leaves index files to others; ``index_command`` is a program that
+        builds them instead, see :mod:`rocketlens.broker.life.index_process`. The compiled kernels
+        are loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the
+        start. ``max_connections``: None for as many as the open files allow that a process may
+        have. ``disk``: what the store and the tables are written to.
+        """
+        self.settings: Final = settings
+        self._build_index: Final = build_index and not index_command
+        self._index: Final = IndexProcess(index_command) if index_command else None
+        self._load_kernels_after_s: Final = load_kernels_after_s
+        self._max_connections: Final = max_connections
+        self._clock: Final = clock
+        self._rng: Final = rng or random.Random()  # noqa: S311 - chooses queues
+        self._handlers: Final[dict[int, Handler]] = {}
+        self._disk: Final = disk or Disk()
+        self._tls: Final = settings.tls.server if tls is None else tls
+        self._core: BrokerCore | None = None
+        self._server: RemotingServer | None = None
+        self._registrar: Registrar | None = None
+        self._schedule: Schedule | None = None
+        self._checks: TransactionChecks | None = None
+        self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
+        self._delay_save_s = 0.0
+        self._registering_addresses: Callable[[], frozenset[str]] = frozenset
+        self._state = "starting"
+        self.is_unregistered: Final = asyncio.Event()
+        """Set when the broker is unregistered at its stop, or the attempt failed."""
+
+    @property
+    def core(self) -> BrokerCore:
+        """The store and the tables of a started broker."""
+        assert self._core is not None  # noqa: S101 - only while it is started
+        return self._core
+
+    @property
+    def address(self) -> str:
+        """The address of the broker for clients, as ``ip:port``."""
+        return self.core.address
+
+    def status_source(self) -> StatusSource:
+        """Return what this broker says of itself; must be called in its event loop."""
+
+        async def collect() -> "Iterable[Metric]":
+            return [] if self._core is None else await metrics.collect(self._core)
+
+        def problems() -> list[str]:
+            core = self._core
+            return metrics.problems(core) if core and self._state == "running" else [self._state]
+
+        name = f"broker {self.settings.broker.brokerName}"
+        return StatusSource(name, asyncio.get_running_loop(), collect, problems)
+
+    def registering_addresses(self) -> frozenset[str]:
+        """Return the local addresses of connections to name servers, as ``ip:port``; any thread."""
+        return self._registering_addresses()
+
+    async def start(self) -> None:
+        """Open the store and listen; the broker is registered when this returns.
+
+        :raises StoreLocked: at once, if another process has the store open.
+        :raises OSError: if a port is in use, or the store cannot be used.
+        :raises BadInput: if the store does not fit the configuration.
+        """
+        open_files = raise_open_file_limit()
+        most = self._max_connections or max_connections(open_files)
+        self._server = RemotingServer(
+            self._handlers,
+            tls=self._tls,
+            on_close=self._closed,
+            bounds=ConnectionLimits(connections=most),
+        )
+        try:
+            host = self._listen(self._server)
+            # No request is handled before the next turn of the loop, and then there are handlers.
+            self._open(host)
+            keep_objects()
+            await self.core.search.open(load_after_s=self._load_kernels_after_s)
+            self._registrar = Registrar(self.core)
+            self._registering_addresses = self._registrar.local_addresses
+            await self._registrar.start()
+        except BaseException:
+            await self.stop()
+            raise
+        core = self.core
+        if self._index is not None:
+            core.index_process = self._index
+            self._index.start()
+            self._every(WATCH_INTERVAL_S, self._watch_index)
+        self._every(SAMPLE_INTERVAL_S, core.stats.sample)
+        self._every(SCHEDULE_INTERVAL_S, self._deliver)
+        self._every(TICK_S, core.held_pulls.tick)
+        self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
+        if self._checks is not None:
+            self._every(core.config.transactionCheckInterval / 1000, self._checks.tick)
+        self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
+        if core.access is not None:
+            self._every(control.WATCH_INTERVAL_S, core.access.watch)
+        self._state = "running"
+        words = "broker %s of %s listens on %s and port %d; clients are told %s"
+        port = core.store.store_host.port
+        _log.info(
+            *(words, core.config.brokerName, core.config.brokerClusterName),
+            *(Host(core.config.listen_address, port), port - VIP_DISTANCE, core.address),
+        )
+
+    async def stop(self, hurried: asyncio.Event | None = None) -> None:
+        """Unregister, answer current requests, and close the store; later calls do nothing.
+
+        Waits for clients some seconds at most, and not at all once ``hurried`` is set.
+        """
+        began_s = time.monotonic()
+        self._state = "stopping"
+        self._cancel_timers()
+        index, polite = self._index, self._answer_and_close()
+        try:
+            if index is None:
+                await within(polite, limits.MAX_FAREWELL_S, hurried)
+            else:
+                shutdown = within(index.stop(limits.MAX_FAREWELL_S), None, hurried)
+                await asyncio.gather(within(polite, limits.MAX_FAREWELL_S, hurried), shutdown)
+        finally:
+            self.is_unregistered.set()
+            server, self._server = self._server, None
+            if server is not None:
+                await server.abort()
+            if index is not None:
+                await index.stop(0)
+            self._close_store(
+                max(began_s + limits.MAX_STOP_S - time.monotonic(), limits.MIN_STOP_INDEX_S)
+            )
+
+    def _cancel_timers(self) -> None:
+        """End the periodic work."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._checks is not None:
+            self._checks.close()
+
+    async def _answer_and_close(self) -> None:
+        """Unregister from the name servers and end the connections of clients."""
+        registrar, self._registrar = self._registrar, None
+        if registrar is not None:
+            await within(registrar.stop(), limits.MAX_UNREGISTER_S)
+        self.is_unregistered.set()
+        if self._core is not None:
+            # Requests that wait for the disk are answered before connections are closed.
+            self._core.store.flush_log()
+            await self._core.held_pulls.answer_all()
+            await asyncio.sleep(0)
+        if self._server is not None:
+            await self._server.stop(limits.MAX_STOP_ANSWERS_S)
+
+    def _close_store(self, index_s: float) -> None:
+        core, self._core = self._core, None
+        if core is not None:
+            # Look-ups and the index builder may wait for kernels, which can take long.
+            KERNELS.abandon()
+            if core.access is not None:
+                core.access.close()
+            core.search.close()
+            core.saver.close(core.tables)
+            if self._index is not None and not self._index.was_killed:
+                core.store.adopt_index_builder()
+            core.store.close(at_most_seconds=index_s)
+            _log.info("broker %s stopped", core.config.brokerName)
+
+    async def close_abruptly(self) -> None:
+        """Close everything as if this process were killed; for tests."""
+        self._cancel_timers()
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+        if self._index is not None:
+            await self._index.stop()
+        core, self._core = self._core, None
+        if core is not None:
+            core.saver.close()
+            core.search.close()
+            core.store.close_abruptly()
+
+    def _listen(self, server: RemotingServer) -> Host:
+        """Listen on both ports; return the first."""
+        config = self.settings.broker
+        address = config.listen_address
+        port = config.listenPort or _free_port(address)
+        server.listen(address, port)
+        server.listen(address, port - VIP_DISTANCE)
+        return Host(config.brokerIP1, port)
+
+    def _open(self, host: Host) -> None:
+        """Open the store and create the processors."""
+        options = StoreOptions(store_host=host, build_index=self._build_index)
+        store = MessageStore(
+            self.settings.layout,
+            self.settings.store,
+            options,
+            disk=self._disk,
+            clock=self._clock,
+        )
+        try:
+            core = BrokerCore(
+                self.settings, store, clock=self._clock, rng=self._rng, disk=self._disk
+            )
+        except BaseException:
+            store.close_abruptly()
+            raise
+        self._core = core
+        if self._server is not None:
+            core.network = self._server.group
+        self._schedule = Schedule(core)
+        transactions = TransactionProcessor(core)
+        self._checks = transactions.checks
+        sender = SendProcessor(core)
+        for processor in (
+            sender,
+            ReplyProcessor(core, sender),
+            RecallProcessor(core, sender),
+            SendBackProcessor(core),
+            QueryProcessor(core),
+            PullProcessor(core),
+            OffsetProcessor(core),
+            TopicProcessor(core),
+            ClientProcessor(core),
+            transactions,
+            GroupProcessor(core),
+            InspectionProcessor(core),
+            RuntimeProcessor(core),
+            RelayProcessor(core),
+            ConsumerStatusProcessor(core),
+            QueueLockProcessor(core),
+        ):
+            self._handlers.update(processor.handlers())
+        if self.settings.auth.is_on:
+            core.access = control.AccessControl(core)
+            self._handlers.update(core.access.guarded(self._handlers))
+
+    def _closed(self, channel: Channel) -> None:
+        if self._core is not None:
+            self._core.closed(channel)
+
+    def _deliver(self) -> None:
+        """Deliver due messages; their offsets are saved soon after."""
+        core = self.core
+        delivered = core.timers.step(DELIVERED_AT_ONCE)
+        if self._schedule is not None:
+            delivered += self._schedule.deliver_due(DELIVERED_AT_ONCE)
+        if delivered:
+            # There may be more; other requests are handled in between.
+            self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
+        now_s = asyncio.get_running_loop().time()
+        tables = (core.delay_offsets, core.timer_progress)
+        if now_s >= self._delay_save_s and any(table.is_changed for table in tables):
+            interval_s = core.config.flushDelayOffsetInterval / 1000
+            self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
+            core.saver.save_changed(tables)
+
+    def _deliver_more(self) -> None:
+        _try("delayed messages wait", self._deliver)
+
+    def _save(self) -> None:
+        self.core.saver.save_changed(self.core.tables)
+
+    def _watch_index(self) -> None:
+        if self._index is not None:
+            store = self.core.store
+            self._index.watch(store.indexed_offset, store.flushed_offset)
+
+    def _clean(self) -> None:
+        if self.core.store.clean():
+            self.core.search.segments_changed()
+        self._clean_more()
+
+    def _clean_more(self) -> None:
+        """Clean the files of some queues; other requests are handled before the next."""
+        if self.core.store.clean_queues():
+            loop = asyncio.get_running_loop()
+            words = "files of queues could not be deleted"
+            self._timers["queues"] = loop.call_later(0, _try, words, self._clean_more)
+
+    def _every(self, interval_s: float, work: Callable[[], object]) -> None:
+        """Run work periodically; after a failure it runs again the next time."""
+        loop = asyncio.get_running_loop()
+        name = f"{getattr(work, '__qualname__', work)}"
+
+        def again() -> None:
+            self._timers[name] = loop.call_later(interval_s, again)
+            _try(f"{name} failed", work)
+
+        self._timers[name] = loop.call_later(interval_s, again)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        await self.stop()
+
+
+async def run(
+    settings: BrokerSettings,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+    build_index: bool = True,
+    index_command: Sequence[str] = (),
+    status: StatusPort | None = None,
+) -> None:
+    """Run a broker until a signal or ``stop``; ``ready`` is called with its address.
+
+    ``status`` answers for it.
+    Raises what :meth:`BrokerService.start` does.
+    """
+    shutdown = end_on_signals(stop)
+    service = BrokerService(
+        settings,
+        build_index=build_index,
+        index_command=index_command,
+        load_kernels_after_s=LOAD_KERNELS_AFTER_S,
+    )
+    if status is not None:
+        status.add(service.status_source())
+    with KERNELS.in_background():
+        try:
+            await within(service.start(), None, shutdown.ended)
+            if not shutdown.ended.is_set():
+                if ready is not None:
+                    ready(service.address)
+                await shutdown.ended.wait()
+        finally:
+            await service.stop(shutdown.hurried)
+
+
+def max_connections(open_files: int) -> int:
+    """Return how many connections are allowed so that the store has files left to open.
+
+    The store may open a quarter of all as queues, two descriptors each, and some others.
+    """
+    queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
+    others = min(OTHER_FILES, open_files // 4)
+    return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), limits.MIN_CONNECTIONS)
+
+
+def _free_port(address: str) -> int:
+    """Return a free port whose port two below is free, too.
+
+    :raises OSError: if there is none.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for _ in range(PORT_TRIES):
+        with socket.create_server((address, 0), family=family) as first:
+            port: int = first.getsockname()[1]
+            with (
+                suppress(OSError, OverflowError),
+                socket.create_server((address, port - VIP_DISTANCE), family=family),
+            ):
+                return port
+    raise OSError(f"found no two free ports on {address}")
+
+
+def _try(words: str, work: Callable[[], object]) -> None:
+    """Run work whose failure is logged, not raised."""
+    try:
+        work()
+    except (OSError, RocketLensError) as error:
+        _log.warning("%s: %s", words, error)

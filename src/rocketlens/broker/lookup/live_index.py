@@ -1,0 +1,198 @@
+"""The index of a store that is being written: index files, and memory for the rest of the log.
+
+====================================  ==========================================================
+part of the log                       searched in
+====================================  ==========================================================
+covered by sound index files          index files
+between index files                   memory; ``unread`` lists ranges not read yet
+from ``open_at`` to ``read_to``       memory
+from ``read_to`` on                   nothing: each look-up calls `catch_up` first
+====================================  ==========================================================
+
+Once index files cover half of what is in memory, they are opened again, and memory drops what they
+cover. Without a builder every message is still found, and memory grows by 8 bytes for each key and
+unique key: 200 MiB for 12 million messages with one key each.
+
+Only one thread at a time may use it, not always the same. A look-up that is done in pieces keeps
+its first reader open with `using`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.read.index.index_files import CorruptIndexFile
+from rocketlens.store.read.index.tail import Tail
+from rocketlens.store.write.message_store import MessageStore
+
+STEP_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of log that one step reads into memory: 2 ms."""
+REOPEN_ENTRIES: Final = 1_000_000
+"""With more entries in memory, index files are opened again once they cover half of them."""
+_ALL_BYTES: Final = 1 << 62
+
+
+class LiveIndex:
+    """Finds messages in index files and in the part of the log that they do not cover."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store: Final = store
+        self.reader = StoreReader(store.layout)
+        self.tail: Tail | None = None
+        self.unread: list[tuple[int, int]] = []
+        self.open_at = self.read_to = 0
+        self._reopen_at = 0
+        self._users: Final[Counter[StoreReader]] = Counter()
+        """Number of look-ups in progress that use a reader."""
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether so little has to be read first that a look-up can be done on the event loop."""
+        tail = self.tail
+        return (
+            tail is not None
+            and not self.unread
+            and not tail.is_spilled
+            and self.store.end_offset - self.read_to <= tail.inline_read_budget_bytes
+        )
+
+    @property
+    def is_far_behind(self) -> bool:
+        """Whether more than one step has to be read first."""
+        return bool(self.unread) or self.store.end_offset - self.read_to > STEP_BYTES
+
+    @property
+    def should_load_kernels(self) -> bool:
+        """Whether there is so much to read that loading the compiled kernels pays."""
+        return self.tail is not None and self.tail.should_load
+
+    def open(self) -> Tail:
+        """Compute which parts of the log index files do not cover; keep what memory has of them."""
+        reader, tail = self.reader, self.tail
+        uncovered = reader.index.uncovered()
+        open_at = uncovered[-1][0]
+        self.unread = [(start, stop) for start, stop in uncovered if stop is not None]
+        if tail is None:
+            tail = self.tail = Tail(reader.log, reader.is_indexed)
+        else:
+            if open_at < self.open_at:
+                self.unread.append((open_at, self.open_at))
+            open_at = max(open_at, self.open_at)
+            tail.rebind(reader.log, reader.is_indexed, open_at)
+        self.open_at = open_at
+        self.read_to = max(open_at, self.read_to)
+        indexed_offset = self.store.indexed_offset
+        self._reopen_at = indexed_offset + max(self.read_to - indexed_offset, 0) // 2
+        return tail
+
+    def step(self) -> bool:
+        """Read one step, evict what index files cover; return whether there is more to read."""
+        self._evict_indexed()
+        self.catch_up().compact()
+        return bool(self.unread) or self.store.end_offset > self.read_to
+
+    def catch_up(self, *, to_end: bool = False) -> Tail:
+        """Read one step, or all, of the log that index files do not cover into memory.
+
+        The end of the log comes from the store. A reader that does not know it looks behind the end
+        for records after a gap, which takes a hundred times as long.
+        """
+        end = self.store.end_offset
+        if end > self.reader.log.max_offset:
+            self.reader.log.refresh()
+        tail = self.tail or self.open()
+        left = _ALL_BYTES if to_end else STEP_BYTES
+        while self.unread and left > 0:
+            start, stop = self.unread[-1]
+            read_end = tail.read(start, min(stop, start + left))
+            left -= read_end - start
+            if read_end < stop:
+                self.unread[-1] = read_end, stop
+            else:
+                self.unread.pop()
+        if left > 0 and end > self.read_to:
+            self.read_to = tail.read_end(self.read_to, min(end, self.read_to + left))
+        return tail
+
+    def first_offset(self, begin_ms: int | None, *, at_once: bool = False) -> int:
+        """Return an offset before which no record has the time ``begin_ms`` or a later one.
+
+        :raises TakesLong: with ``at_once``, before the times of an index file are read.
+        """
+        if begin_ms is None:
+            return 0
+        in_files = self.reader.index.first_offset(begin_ms, at_once=at_once)
+        in_memory = self.tail.first_offset(begin_ms) if self.tail else None
+        offsets = [each for each in (in_files, in_memory) if each is not None]
+        return min(offsets, default=self.read_to)
+
+    def refresh_log(self) -> None:
+        """Update the list of segments."""
+        self.reader.log.refresh()
+
+    def reject(self, corrupt: CorruptIndexFile) -> None:
+        """Stop using a damaged index file. Its log is read again, and index files are opened
+        late.
+        """
+        self.reader.reject_index_file(corrupt)
+        self.open()
+        begin = min((start for start, _ in self.unread), default=self.open_at)
+        self._reopen_at = self.store.indexed_offset + self.read_to - begin
+
+    @contextmanager
+    def using(self, reader: StoreReader) -> Iterator[None]:
+        """Keep a reader open during a look-up that is done in pieces."""
+        self._users[reader] += 1
+        try:
+            yield
+        finally:
+            self._users[reader] -= 1
+            if not self._users[reader]:
+                del self._users[reader]
+                if reader is not self.reader:
+                    reader.close()
+
+    @property
+    def users(self) -> int:
+        """Number of look-ups in progress that are done in pieces."""
+        return self._users.total()
+
+    def close(self) -> None:
+        """Unmap everything."""
+        self.reader.close()
+
+    def _evict_indexed(self) -> None:
+        """Evict from memory what index files cover by now."""
+        tail, store = self.tail, self.store
+        if tail is None:
+            return
+        if store.min_offset > self.open_at:
+            self.open_at = min(store.min_offset, self.read_to)
+            tail.drop_below(self.open_at)
+        if tail.entry_count > REOPEN_ENTRIES and store.indexed_offset >= self._reopen_at:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Open the index files again, unless they cover less than before.
+
+        They cover less for a moment while a builder writes to them, and if one of them is damaged.
+        """
+        reader = StoreReader(self.store.layout)
+        uncovered = reader.index.uncovered()
+        more_bytes = _gap_bytes(uncovered) - _gap_bytes(self.reader.index.uncovered())
+        if uncovered[-1][0] < self.open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:
+            reader.close()
+            self._reopen_at += max(self.read_to - self.open_at, 0) // 2
+            return
+        old, self.reader = self.reader, reader
+        if not self._users[old]:
+            old.close()
+        self.open()
+
+
+def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:
+    """Return the total length of the ranges that have an end."""
+    return sum(stop - start for start, stop in uncovered if stop is not None)

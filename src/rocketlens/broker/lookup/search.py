@@ -1,0 +1,192 @@
+"""Look-ups in the store that the broker is writing: their schedule and their threads.
+
+A message is found as soon as its send is answered: each look-up first reads the part of the log
+appended since the last one into memory (:mod:`rocketlens.broker.lookup.live_index`). Every hit is
+compared with its record before it is returned (:mod:`rocketlens.broker.lookup.look_up`).
+
+So that no look-up has much to read, the log is also read several times a second without any
+look-up, in steps of some milliseconds.
+
+One look-up or step at a time uses the memory and the index files. A look-up with little to read is
+done at once on the event loop. One with much to read is done in a thread, and so are those that
+arrive while it runs. There each connection has its turn for a millisecond
+(:mod:`rocketlens.broker.lookup.turns`). Look-ups by tag, which read the entries of whole queues,
+have a second thread and a reader of the log of their own: look-ups by key and by id never wait for
+them. Look-ups of a closed connection are dropped.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from rocketlens import limits
+from rocketlens.broker.delivery import pull_records
+from rocketlens.broker.lookup import look_up as look_ups
+from rocketlens.broker.lookup.live_index import LiveIndex
+from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
+from rocketlens.broker.lookup.turns import LookUpLimits, Turns, Work, result_of
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.net.event_loop import keep_objects
+from rocketlens.net.pace import Owner
+from rocketlens.store.read.index.index import TakesLong
+from rocketlens.store.read.index.index_files import CorruptIndexFile
+from rocketlens.store.read.index.tail import load_kernels
+from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.write.message_store import MessageStore
+
+T = TypeVar("T")
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+READ_INTERVAL_S: Final = 0.25
+"""Seconds between two rounds of steps."""
+THREAD_NAME: Final = "rocketlens-search"
+TAG_THREAD_NAME: Final = "rocketlens-search-tags"
+KEY_BOUNDS: Final = LookUpLimits(
+    limits.MAX_LOOK_UPS_OF_CONNECTION,
+    limits.MAX_LOOK_UPS,
+    limits.MAX_LOOK_UP_S,
+    limits.MAX_LOOK_UP_WAIT_S,
+)
+TAG_BOUNDS: Final = KEY_BOUNDS._replace(
+    of_one=limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=limits.MAX_TAG_LOOK_UPS
+)
+
+
+class LiveSearch:
+    """Searches the store of a running broker.
+
+    ``index`` may be used only in the thread of ``turns``, or while that thread is kept from
+    working.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store: Final = store
+        self.index: Final = LiveIndex(store)
+        self._tag_log: CommitLog | None = None
+        """The reader of look-ups by tag, for their thread only."""
+        self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
+        self.tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
+        self._reader: asyncio.Task[None] | None = None
+        self._loads_at: float | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Number of look-ups that wait or run in the threads."""
+        return self.turns.waiting + self.tag_turns.waiting
+
+    async def open(self, *, load_after_s: float | None = None) -> None:
+        """Open the index files, and start to read the part of the log that they do not cover.
+
+        The kernels are loaded ``load_after_s`` seconds from now, or earlier if there is much to
+        read; look-ups may wait for that.
+        """
+        await self.between_look_ups(self.index.open)
+        if load_after_s is not None:
+            self._loads_at = asyncio.get_running_loop().time() + load_after_s
+        self._reader = asyncio.create_task(self._catch_up_loop())
+
+    def by_key(
+        self, look_up: LookUp, owner: Owner | None = None
+    ) -> "FoundRecords | asyncio.Future[FoundRecords]":
+        """Return the newest records that have a key or unique key of a topic.
+
+        ``owner`` is the connection that sent the request.
+
+        :raises Busy: if too many look-ups wait. The future raises it if this one waited too long.
+        """
+        corrupt = None
+        if self.turns.try_begin(owner):
+            try:
+                if self.index.is_at_hand:
+                    return result_of(look_ups.by_key_once(self.index, look_up, at_once=True))
+            except CorruptIndexFile as error:
+                corrupt = error
+            except TakesLong:
+                pass
+            finally:
+                self.turns.end()
+        return self.turns.put(owner, look_ups.by_key(self.index, look_up, corrupt))
+
+    def by_tag(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
+        """Return the newest records that have a tag of a topic.
+
+        O(entries of its queues): index files of before 5.5 have no tags.
+
+        :raises Busy: as :meth:`by_key`.
+        """
+        return self.tag_turns.put(owner, self._by_tag(look_up))
+
+    def is_record_start(
+        self, record: Record, owner: Owner | None = None
+    ) -> "bool | asyncio.Future[bool]":
+        """Return whether a record starts at its physical offset.
+
+        :raises Busy: as :meth:`by_key`.
+        """
+        queue = self._store.queues.get(record.topic, record.queue_id)
+        entry = queue.entry(record.queue_offset) if queue and record.queue_offset >= 0 else None
+        if entry is not None and entry[:2] == (record.physical_offset, record.total_size):
+            return True
+        return self.turns.put(owner, look_ups.is_record_start(self.index, record))
+
+    def closed(self, owner: Owner) -> None:
+        """Drop the look-ups of a closed connection."""
+        self.turns.drop(owner)
+        self.tag_turns.drop(owner)
+
+    def between_look_ups(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run work on the index in the thread of look-ups, between two pieces.
+
+        The future raises what ``work`` raises.
+        """
+        return self.turns.put(None, _once(work))
+
+    def segments_changed(self) -> None:
+        """Update the readers after segments were deleted."""
+        self.between_look_ups(self.index.refresh_log)
+        if self._tag_log is not None:
+            self.tag_turns.put(None, _once(self._tag_log.refresh))
+
+    def close(self) -> None:
+        """Wait for the current piece of a look-up, and unmap everything."""
+        if self._reader is not None:
+            self._reader.cancel()
+        self.turns.close()
+        self.tag_turns.close()
+        self.index.close()
+        if self._tag_log is not None:
+            self._tag_log.close()
+
+    async def _catch_up_loop(self) -> None:
+        """Read what is appended, in steps, with look-ups between them."""
+        while True:
+            try:
+                if self._is_time_to_load():
+                    await asyncio.to_thread(KERNELS.load, load_kernels)
+                    await asyncio.to_thread(KERNELS.load, pull_records.load_kernels)
+                    keep_objects()
+                    self._loads_at = None
+                while await self.between_look_ups(self.index.step):
+                    pass
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
+                _log.warning("the log could not be read for look-ups: %s", error)
+            await asyncio.sleep(READ_INTERVAL_S)
+
+    def _is_time_to_load(self) -> bool:
+        if self._loads_at is not None and asyncio.get_running_loop().time() >= self._loads_at:
+            return True
+        return self.index.should_load_kernels
+
+    def _by_tag(self, look_up: LookUp) -> Work[FoundRecords]:
+        if self._tag_log is None:
+            self._tag_log = CommitLog.of(self._store.layout)
+        return (yield from look_ups.by_tag(self._store, self._tag_log, look_up))
+
+
+def _once(work: Callable[[], T]) -> Work[T]:
+    """Return a look-up of one piece that runs ``work``."""
+    return work()
+    yield  # never reached: it makes this a generator

@@ -1,0 +1,207 @@
+"""Configuration of consumer groups, for operators and tools.
+
+Create or change one (200) or many (225), return all (201) or one (352), delete (207), topics in
+which one has offsets (343), its subscription to a topic (345). A group is changed as a whole:
+members that a request does not have get RocketMQ's defaults. Changes are answered when they are
+written. Source: ``AdminBrokerProcessor``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.large_answers import Estimate
+from rocketlens.broker.tables.topics import GroupTable, default_group
+from rocketlens.errors import CommandBodyError
+from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
+from rocketlens.model.text import json_dialect
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
+from rocketlens.wire.bodies.consumer import SubscriptionAnswer
+from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import admin as commands
+from rocketlens.wire.declare import write_body
+
+Pending = Response | Awaitable[Response | None]
+
+_BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
+"""Members of the table that have a member for each group."""
+_MAXIMA: Final = {
+    "brokerId": 2**63 - 1,
+    "consumeTimeoutMinute": 2**31 - 1,
+    "groupSysFlag": 2**31 - 1,
+    "retryMaxTimes": 2**31 - 1,
+    "retryQueueNums": 65_536,
+    "whichBrokerWhenConsumeSlowly": 2**63 - 1,
+}
+"""The maximum of each numeric member. The minimum is 0, and -1 for retryMaxTimes."""
+
+
+class GroupProcessor:
+    """Creates, changes, returns and deletes consumer groups (see the codes above)."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.configuration,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+        }
+
+    def update(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Create a group, or change it."""
+        return self._update([_read(command.body)] if command.body else [])
+
+    def update_many(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Create or change groups: all of them, or none if one is invalid."""
+        configs = _object(_read(command.body)).get("groupConfigList")
+        return self._update(configs if isinstance(configs, list) else [])
+
+    def _update(self, configs: list[Any]) -> Pending:
+        groups = self.core.groups
+        checked: dict[str, dict[str, Any]] = {}
+        for each in configs:
+            members = _checked(_object(each))
+            problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
+            if problem is None and not members["consumeEnable"]:
+                problem = _system_problem(members["groupName"], "consumeEnable stays true")
+            if problem is not None:
+                return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+            checked[members["groupName"]] = members
+        saved = groups.put(checked) if checked else None
+        for group in checked:
+            self.core.held_pulls.group_changed(group)
+        return _when_saved(saved)
+
+    async def all_groups(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        """Return all groups that may be seen, and the version of the table."""
+        table = self.core.groups.table
+        estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
+        for name, members in list(table.groups.items()):
+            estimate.add(len(name) + _min_bytes(members))
+            await pace.turn()
+        async with self.core.large_answers.turn(channel, estimate):
+            value, access = table.value(), self.core.access
+            is_shown = None if access is None else access.seen_by(command, channel)
+
+            def encode() -> bytes:
+                shown = value if is_shown is None else _shown(value, is_shown)
+                return json_dialect.dumps(shown).encode()
+
+            return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
+
+    def configuration(self, command: RemotingCommand, _: Channel) -> Response:
+        """Return a group; it is created now if groups are created automatically."""
+        request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+        group = self.core.groups.find(request.group)
+        if group is None:
+            words = "No group in this broker"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+        return Response(body=json_dialect.dumps(group).encode())
+
+    def delete(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Delete a group, and its offsets if that is requested."""
+        request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+        problem = _system_problem(request.group_name, "it cannot be deleted")
+        if problem is not None:
+            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+        old_name = command.ext_fields.get("removeOffset", "")
+        if request.clean_offset or old_name.lower() == "true":
+            self.core.offsets.remove(request.group_name)
+        saved = self.core.groups.remove(request.group_name)
+        self.core.held_pulls.group_changed(request.group_name)
+        return _when_saved(saved)
+
+    def topics(self, command: RemotingCommand, _: Channel) -> Response:
+        """Return the topics in which a group has offsets."""
+        request = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+        topics = tuple(self.core.offsets.topics_of(request.group))
+        return Response(
+            body=write_body(TopicList(topic_list=topics, broker_addr=self.core.address))
+        )
+
+    def subscription(self, command: RemotingCommand, _: Channel) -> Response:
+        """Return the subscription of a group's connected consumers to a topic."""
+        request = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+        group = self.core.clients.consumers.get(request.group)
+        subscription = group.subscriptions.get(request.topic) if group else None
+        answer = SubscriptionAnswer(
+            subscription=subscription, group=request.group, topic=request.topic
+        )
+        return Response(body=write_body(answer))
+
+
+def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, Any]:
+    """Return a table of groups with those that may be seen; each is known by its retry topic."""
+    return {
+        member: {group: each for group, each in value.items() if is_shown(RETRY_PREFIX + group)}
+        if member in _BY_GROUP and isinstance(value, dict)
+        else value
+        for member, value in table.items()
+    }
+
+
+def _system_problem(group: str, words: str) -> str | None:
+    """Return why a change to a system group is refused; None for other groups."""
+    return f"{group} is a group of RocketMQ's own: {words}" if group in SYSTEM_GROUPS else None
+
+
+def _min_bytes(value: Any) -> int:
+    """Return the minimum length of a value of a group as JSON."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(name) + 4 + _min_bytes(each) for name, each in value.items())
+    return sum(map(_min_bytes, value)) if isinstance(value, list) else 1
+
+
+def _read(body: bytes) -> Any:
+    if len(body) > limits.MAX_CLIENT_JSON_BODY_BYTES:
+        raise CommandBodyError(f"{len(body)} bytes, {limits.MAX_CLIENT_JSON_BODY_BYTES} allowed")
+    return json_dialect.loads(body, CommandBodyError)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise CommandBodyError("not a SubscriptionGroupConfig: no object")
+    return value
+
+
+def _checked(config: dict[str, Any]) -> dict[str, Any]:
+    """Return all members of a group; unknown members are returned unchanged.
+
+    :raises CommandBodyError: if a member has another type or is out of range.
+    """
+    name = config.get("groupName")
+    members = {**default_group(str(name or "")), "groupName": str(name or "")}
+    for key, value in config.items():
+        if value is None or key in ("groupName", "attributes"):
+            continue
+        default = members.get(key)
+        minimum = -1 if key == "retryMaxTimes" else 0
+        if default is not None and type(value) is not type(default):
+            raise CommandBodyError(f"{key} {value!r:.60}: give a value such as {default!r:.60}")
+        if key in _MAXIMA and not minimum <= value <= _MAXIMA[key]:
+            raise CommandBodyError(f"{key} {value}: give {minimum} to {_MAXIMA[key]}")
+        members[key] = value
+    return members
+
+
+def _when_saved(saved: "asyncio.Future[Any] | None") -> Pending:
+    return Response() if saved is None else _after(saved)
+
+
+async def _after(saved: asyncio.Future[Any]) -> Response | None:
+    await asyncio.shield(saved)
+    return Response()

@@ -1,0 +1,131 @@
+"""Queries: by key, unique key or tag (12), and by offset in the log (33).
+
+Only messages that match are returned, each once. RocketMQ's brokers also return those whose keys
+have the same hash, which its clients then drop, and return a message twice that has a key twice. If
+nothing was found and something could not be searched, the response is an error, never "not found".
+Source: ``QueryMessageProcessor``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
+from rocketlens.errors import RecordError
+from rocketlens.formats import commitlog_record
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import query as commands
+
+TAG_TYPE: Final = "T"
+UNIQUE_TYPE: Final = "U"
+NOT_FOUND: Final = "can not find message, maybe time range not correct"
+
+Pending = Response | Awaitable[Response | None]
+
+
+class QueryProcessor:
+    """Answers queries by key (12) and by offset (33)."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {
+            RequestCode.QUERY_MESSAGE: self.query,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+        }
+
+    def query(self, command: RemotingCommand, channel: Channel) -> Pending:
+        """Return the newest messages of a topic that have a key, a unique key or a tag."""
+        request = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
+        config = self.core.config
+        is_unique = request.is_unique_key or request.index_type == UNIQUE_TYPE
+        max_num = config.defaultQueryMaxNum if request.is_unique_key else request.max_num
+        max_num = min(max_num, config.maxMsgsNumBatch)
+        is_valid = 0 < len(request.key) <= limits.MAX_KEY_BYTES
+        is_valid = is_valid and 0 < len(request.topic) <= limits.MAX_TOPIC_CHARACTERS
+        if not is_valid or max_num <= 0:
+            return self._answer(FoundRecords())
+        is_tag = request.index_type == TAG_TYPE and not is_unique
+        message_filter = MessageFilter(
+            topic=request.topic,
+            key=None if is_unique or is_tag else request.key,
+            unique_key=None if is_tag else request.key,
+            begin=max(request.begin_timestamp_ms, 0) or None,
+            end=request.end_timestamp_ms,
+            tags=frozenset({request.key}) if is_tag else None,
+        )
+        access = self.core.access
+        reader = None if access is None else access.reader_of(command, channel, request.topic)
+        look_up = LookUp(message_filter, max_num, None if reader is None else reader.may_read)
+        search = self.core.search
+        found = (search.by_tag if is_tag else search.by_key)(look_up, channel)
+        if isinstance(found, FoundRecords):
+            return self._answer(found)
+        return self._answer_later(found)
+
+    async def _answer_later(self, found: asyncio.Future[FoundRecords]) -> Response | None:
+        return self._answer(await found)
+
+    def _answer(self, found: FoundRecords) -> Response:
+        last = self.core.store.last_appended
+        if found.count and last is not None:
+            fields = {
+                "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
+                "indexLastUpdatePhyoffset": str(last.physical_offset),
+            }
+            if found.failures:
+                fields[commands.NOT_SEARCHED] = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            return Response(ext_fields=fields, body=found.body)
+        nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+        if found.failures:
+            failure = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            words = f"not everything could be searched: {failure}"
+            return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
+        return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
+
+    def view(self, command: RemotingCommand, channel: Channel) -> Pending:
+        """Return the record that begins at an offset of the log."""
+        request = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
+        return view_record(self.core, request.physical_offset, command, channel)
+
+
+def view_record(
+    core: BrokerCore, offset: int, command: RemotingCommand, channel: Channel
+) -> Pending:
+    """Return the record that begins at an offset of the log as the body of an answer.
+
+    ``command`` is the request for which it is read, which access control may refuse.
+    """
+    content = core.store.record(offset, 0)
+    if content is None:
+        return _no_record(offset)
+    try:
+        record = commitlog_record.decode(content, physical_offset=offset)
+    except RecordError as error:
+        return _no_record(offset, f": {error}" if error.reason == "crc" else "")
+    if core.access is not None:
+        refusal = core.access.decide_reading(command, channel, record)
+        if refusal is not None:
+            return refusal
+    is_start = core.search.is_record_start(record, channel)
+    if isinstance(is_start, bool):
+        return Response(body=bytes(content)) if is_start else _no_record(offset)
+    return _view_later(is_start, offset, bytes(content))
+
+
+async def _view_later(
+    is_start: asyncio.Future[bool], offset: int, content: bytes
+) -> Response | None:
+    return Response(body=content) if await is_start else _no_record(offset)
+
+
+def _no_record(offset: int, why: str = "") -> Response:
+    words = f"can not find message by the offset, {offset}{why}"
+    return Response(ResponseCode.SYSTEM_ERROR, remark=words)

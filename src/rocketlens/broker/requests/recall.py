@@ -1,0 +1,115 @@
+"""Recalls: code 370, which takes back a message with a delivery time of its own (a timer).
+
+A producer of RocketMQ 5 gets a handle for each such message that it sends; with the handle it has
+the message not delivered, until the second in which it is due. The broker stores a second message
+that is due at the same time, and deletes the first then (`broker/delivery/timers`).
+
+====================================  ====  ======================================================
+what is wrong                         code  remark
+====================================  ====  ======================================================
+``recallMessageEnable`` is false        16  recall failed, operation is forbidden
+there is no such topic                  17  recall failed, the topic[<topic>] not exist
+the handle cannot be read              604  recall handle is invalid
+it is of another topic                 604  recall failed, topic not match
+it is of another broker                604  recall failed, broker service not available
+it is due already, or too far off      604  recall failed, timestamp invalid
+the second message cannot be stored      1  recall failed, execute error
+====================================  ====  ======================================================
+
+That the first message exists is not checked. Source: ``RecallMessageProcessor``.
+"""
+
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.timer_time import SECOND_MS
+from rocketlens.broker.requests.send import SendProcessor
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model import properties as props
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.send import RECALL_MESSAGE
+from rocketlens.wire.recall_handle import RecallHandle
+
+_log: Final = logging.getLogger(__name__)
+
+RECALL_TAG: Final = "_RECALL_TAG_"
+_BODY: Final = b"0"
+
+
+class RecallProcessor:
+    """Stores what has a message with a delivery time deleted."""
+
+    def __init__(self, core: BrokerCore, sender: SendProcessor) -> None:
+        self.core: Final = core
+        self._sender: Final = sender
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of the code."""
+        return {RequestCode.RECALL_MESSAGE: self.recall}
+
+    def recall(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
+        """Store what has the message of a handle deleted; return its unique key."""
+        request = RECALL_MESSAGE.request.decode(command.ext_fields)
+        core = self.core
+        if not core.config.recallMessageEnable:
+            return self._refused(ResponseCode.NO_PERMISSION, "operation is forbidden")
+        if core.topics.get(request.topic) is None:
+            shown = request.topic[: limits.MAX_SHOWN_CHARACTERS]
+            return self._refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic[{shown}] not exist")
+        illegal = ResponseCode.ILLEGAL_OPERATION
+        try:
+            handle = RecallHandle.decode(request.recall_handle)
+        except BadInput as error:
+            return Response(illegal, self._fields(), remark=str(error))
+        if handle.topic != request.topic:
+            return self._refused(illegal, "topic not match")
+        if handle.broker_name != core.config.brokerName:
+            return self._refused(illegal, "broker service not available")
+        left_ms = handle.due_ms - core.clock()
+        if not 0 < left_ms < core.settings.store.timerMaxDelaySec * SECOND_MS:
+            return self._refused(illegal, "timestamp invalid")
+        return self._store(handle, request.producer_group, channel)
+
+    def _store(
+        self, handle: RecallHandle, producer_group: str | None, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
+        core, now_ms = self.core, self.core.clock()
+        properties = {
+            props.TAGS: RECALL_TAG,
+            props.TIMER_DELETED_KEY: handle.unique_key,
+            props.UNIQUE_KEY: handle.unique_key,
+            props.TIMER_DELIVER_MS: str(handle.due_ms),
+            props.BORN_TIMESTAMP: str(now_ms),
+            props.PRODUCER_GROUP: producer_group or "",
+        }
+        try:
+            topic, queue_id = core.timers.redirect(handle.topic, 0, properties)
+            appended = core.store.append(
+                topic,
+                queue_id,
+                _BODY,
+                props.format_properties(props.java_order(properties, 16)).encode(),
+                core.born_host(channel),
+                born_timestamp_ms=now_ms,
+            )
+        except RocketLensError as error:
+            _log.warning("a recall from %s is not stored: %s", channel.address, error)
+            return self._refused(ResponseCode.SYSTEM_ERROR, "execute error")
+        core.stats.put_total += 1
+        response = Response(ext_fields=self._fields() | {"msgId": handle.unique_key})
+        if core.settings.store.is_sync_flush:
+            return self._sender.when_durable(appended, response)
+        return response
+
+    def _fields(self) -> dict[str, str]:
+        return {props.MSG_REGION: self.core.config.regionId}
+
+    def _refused(self, code: ResponseCode, why: str) -> Response:
+        return Response(code, self._fields(), remark=f"recall failed, {why}")

@@ -1,0 +1,442 @@
+"""Sending: codes 10 and 310 (one message) and 320 (a batch).
+
+How a message is changed before it is stored, as in RocketMQ 5:
+
+==========================  =======================================================================
+message                     stored
+==========================  =======================================================================
+plain                       in its queue; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
+``DELAY`` of 1 and above    in SCHEDULE_TOPIC_XXXX, queue level - 1, with REAL_TOPIC and REAL_QID
+``TIMER_DELAY_SEC``, ...    in rmq_sys_wheel_timer, queue 0, likewise, unless it is due: see
+                            :mod:`rocketlens.broker.delivery.timer_time`
+``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
+to ``%RETRY%g``, too often  in ``%DLQ%g``
+member of a batch           in its queue; properties unchanged
+==========================  =======================================================================
+
+Properties are in the order of Java's ``HashMap``. Bodies are stored as received, compressed or
+not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Mapping
+from itertools import islice
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.properties import REDIRECTING_NAMES, PropertyWriter
+from rocketlens.broker.tables.registry import SubscriptionGroupMissing, topic_text
+from rocketlens.broker.tables.topics import StoredTopic
+from rocketlens.errors import FormatError, MessageIllegal
+from rocketlens.formats import batch_body
+from rocketlens.formats.batch_body import BatchMember
+from rocketlens.model import properties as props
+from rocketlens.model.message_id import UniqueKey
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    FAQ,
+    HALF_TOPIC,
+    NOT_ALLOWED_SEND_TOPICS,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+    TIMER_TOPIC,
+    UNIT_FLAG,
+    UNIT_SUB_FLAG,
+    topic_problem,
+)
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import in_thread
+from rocketlens.store.write.append import Appended
+from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
+from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
+from rocketlens.wire.commands import send as commands
+from rocketlens.wire.declare import read_i32
+from rocketlens.wire.recall_handle import RecallHandle
+
+Pending = Response | Awaitable[Response | None]
+
+MULTI_TAGS_FLAG: Final = 0x2
+_FIELDS: Final = (
+    "topic",
+    "queue_id",
+    "sys_flag",
+    "born_timestamp_ms",
+    "flag",
+    "properties",
+    "reconsume_times",
+    "batch",
+)
+_pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
+_pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
+
+Refusal = tuple[ResponseCode, str]
+_BROKERS_OWN: Final = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
+"""RocketMQ takes messages to its timers' topic from clients, too: they are delivered wherever a
+property says, past the permissions of that topic.
+"""
+Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
+
+MEMBERS_PER_TURN: Final = 500
+"""Members of a batch that are stored in one piece of work on the event loop: milliseconds."""
+
+
+class SendProcessor:
+    """Stores messages that producers send (codes 10, 310 and 320)."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        config = core.config
+        self._topics: Final = core.topics.topics
+        self._pending: Final = core.topics.pending
+        self._is_sync: Final = core.settings.store.is_sync_flush
+        self._writer: Final = PropertyWriter(
+            region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
+        )
+        self.reply: Final = {
+            props.MSG_REGION: config.regionId,
+            props.TRACE_ON: "true" if config.traceOn else "false",
+        }
+        """Fields of every response."""
+        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._process_id: Final = os.getpid()
+        # Read once: each such call releases the interpreter's lock and takes it again before a
+        # thread that waits for it wakes, which then waits on for tenths of a second.
+        self._host_hash: Final = hash(socket.gethostname())
+        self._key_count = 0
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, command: RemotingCommand, channel: Channel) -> Pending:
+        """Store a message, or the members of a batch, and return their ids and offsets."""
+        pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
+        fields = pick(command.ext_fields)
+        topic, batch = fields[0], fields[7]
+        target = self.target(command, channel, topic, fields[1])
+        if isinstance(target, Response):
+            return target
+        config, queue_id = target
+        if batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
+            answer = self._store_batch(command, channel, queue_id, fields)
+        else:
+            answer = self._store(command, channel, config, queue_id, fields)
+        if self._pending and topic in self._pending:
+            return _after(self._pending[topic], answer)
+        return answer
+
+    def target(
+        self, command: RemotingCommand, channel: Channel, topic: str, queue_id: int
+    ) -> tuple[StoredTopic, int] | Response:
+        """Return topic and queue of a message, or the response if it may not be stored there."""
+        config = self._topics.get(topic)
+        if config is None or topic in _BROKERS_OWN:
+            config, refusal = self._topic_for(topic, command)
+            if config is None:
+                return self._refuse(refusal)
+        if not config.perm & PERM_WRITE:
+            words = f"the topic[{topic}] sending message is forbidden"
+            return self._refuse((ResponseCode.NO_PERMISSION, words))
+        if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
+            words = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
+            return self._refuse((ResponseCode.INVALID_PARAMETER, words + channel.address))
+        if queue_id < 0:
+            queue_id = self.core.rng.randrange(max(config.write_queue_count, 1))
+        return config, queue_id
+
+    def _store(
+        self,
+        command: RemotingCommand,
+        channel: Channel,
+        config: StoredTopic,
+        queue_id: int,
+        fields: Fields,
+    ) -> Pending:
+        topic, _, sys_flag, born_timestamp_ms, flag, text, reconsume_times, _ = fields
+        properties = self._writer.parse(text or "")
+        unique_key = properties.get(props.UNIQUE_KEY)
+        if unique_key is None:
+            unique_key = self._new_key()
+            self._writer.add_key(properties, unique_key)
+        if topic[:1] == "%" and topic.startswith(RETRY_PREFIX):
+            config, queue_id, changes = self._to_retry(command, config, queue_id, reconsume_times)
+            topic = config.topic
+            properties.update(changes)
+        if config.filter_type == "MULTI_TAG":
+            sys_flag |= MULTI_TAGS_FLAG
+        reply_queue_id = queue_id
+        if not REDIRECTING_NAMES.isdisjoint(properties):
+            topic, queue_id, sys_flag = self._redirect(
+                topic, queue_id, sys_flag, properties, reconsume_times or 0
+            )
+        core = self.core
+        handle = None
+        if topic == TIMER_TOPIC:
+            handle = RecallHandle.of(properties, core.config.brokerName)
+        appended = core.store.append(
+            topic,
+            queue_id,
+            command.body,
+            self._writer.write(properties),
+            core.born_host(channel),
+            born_timestamp_ms=born_timestamp_ms,
+            flag=flag,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times or 0,
+        )
+        core.stats.put_total += 1
+        response = Response(
+            ext_fields={
+                "msgId": f"{core.id_prefix}{appended.physical_offset:016X}",
+                "queueId": str(reply_queue_id),
+                "queueOffset": str(appended.queue_offset),
+                "transactionId": unique_key,
+                **self.reply,
+            }
+        )
+        if handle is not None:
+            response.ext_fields["recallHandle"] = handle.encode()
+        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
+            return self.when_durable(appended, response)
+        return response
+
+    def when_durable(
+        self, appended: Appended, response: Response
+    ) -> asyncio.Future[Response | None]:
+        """Return ``response`` once a message is durable."""
+        end_offset = appended.physical_offset + appended.store_size
+        return self.core.replies.reply_when_durable(end_offset, response)
+
+    def _refuse(self, refusal: Refusal) -> Response:
+        return Response(refusal[0], dict(self.reply), remark=refusal[1])
+
+    def _topic_for(
+        self, topic: str, command: RemotingCommand
+    ) -> tuple[StoredTopic | None, Refusal]:
+        """Create the topic of a message; return None, and why, if it may not be created."""
+        problem = topic_problem(topic)
+        if problem is not None:
+            return None, (ResponseCode.INVALID_PARAMETER, problem)
+        if topic in _BROKERS_OWN:
+            words = f"Sending message to topic[{topic}] is forbidden."
+            return None, (ResponseCode.NO_PERMISSION, words)
+        is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+        codec = (commands.SEND_MESSAGE if is_long else commands.SEND_MESSAGE_V2).request
+        request = codec.decode(command.ext_fields)
+        is_retry = topic.startswith(RETRY_PREFIX)
+        sys_flag = 0
+        if request.unit_mode:
+            sys_flag = UNIT_SUB_FLAG if is_retry else UNIT_FLAG
+        topics = self.core.topics
+        config = topics.create_for_send(
+            topic, request.default_topic, request.default_topic_queue_nums, sys_flag
+        )
+        if config is None and is_retry:
+            config = topics.create_for_group(topic, 1, sys_flag)
+        words = f"topic[{topic}] not exist, apply first please!{FAQ}"
+        return config, (ResponseCode.TOPIC_NOT_EXIST, words)
+
+    def _to_retry(
+        self,
+        command: RemotingCommand,
+        config: StoredTopic,
+        queue_id: int,
+        reconsume_times: int | None,
+    ) -> tuple[StoredTopic, int, dict[str, str]]:
+        """Return topic, queue and new properties; after too many tries, the dead letter's."""
+        name = config.topic[len(RETRY_PREFIX) :]
+        group = self.core.groups.find(name)
+        if group is None:
+            raise SubscriptionGroupMissing(name)
+        max_times = int(group.get("retryMaxTimes", 16))
+        codec = commands.SEND_MESSAGE_V2 if "b" in command.ext_fields else commands.SEND_MESSAGE
+        request = codec.request.decode(command.ext_fields)
+        if command.version >= V3_4_9 and request.max_reconsume_times is not None:
+            max_times = request.max_reconsume_times
+        # Orderly consumers retry in memory, and send only what shall be a dead letter.
+        if (reconsume_times or 0) <= max_times and not self.core.queue_locks.has(name):
+            return config, queue_id, {}
+        dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{name}", 1)
+        return dead, 0, {props.DELAY: "0"}
+
+    def _redirect(
+        self,
+        topic: str,
+        queue_id: int,
+        sys_flag: int,
+        properties: dict[str, str],
+        reconsume_times: int,
+    ) -> tuple[str, int, int]:
+        """Return topic, queue and flag of a delayed or half message, and change its properties."""
+        level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
+        is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
+        if is_half and not (reconsume_times > 0 and level > 0):
+            if level <= 0:
+                self.core.timers.check(properties)
+            properties[props.TRANSACTION_ID] = properties[props.UNIQUE_KEY]
+            properties[props.REAL_TOPIC] = topic
+            properties[props.REAL_QUEUE_ID] = str(queue_id)
+            return HALF_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
+        if sys_flag & SYS_FLAG_TRANSACTION_MASK not in (0, SYS_FLAG_COMMIT):
+            return topic, queue_id, sys_flag
+        if level <= 0:
+            return (*self.core.timers.redirect(topic, queue_id, properties), sys_flag)
+        props.remove_timers(properties)
+        level = min(level, self._highest_level)
+        properties[props.DELAY] = str(level)
+        properties[props.REAL_TOPIC] = topic
+        properties[props.REAL_QUEUE_ID] = str(queue_id)
+        return SCHEDULE_TOPIC, level - 1, sys_flag
+
+    def _store_batch(
+        self,
+        command: RemotingCommand,
+        channel: Channel,
+        queue_id: int,
+        fields: Fields,
+    ) -> Pending:
+        topic, text = fields[0], fields[5]
+        if topic.startswith(RETRY_PREFIX):
+            raise MessageIllegal(f"batch request does not support retry group {topic}")
+        members = _members(command.body, MEMBERS_PER_TURN + 1)
+        if len(members) > MEMBERS_PER_TURN:
+            return self._store_large_batch(command, channel, queue_id, fields)
+        _check_no_delay(command.body, text or "", members)
+        appended = self._append(channel, queue_id, fields, members)
+        ids = self._ids_of(appended)
+        return self._batch_answer(queue_id, text or "", ids, appended[0], appended[-1])
+
+    async def _store_large_batch(
+        self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
+    ) -> Response | None:
+        """Store a batch in steps of some milliseconds, and let other requests run between them.
+
+        They may store messages of the same queue between two members.
+        """
+        max_message_bytes = self.core.settings.store.maxMessageSize
+        topic, text = fields[0], fields[5] or ""
+        # What is sent one-way is stored even if the producer has closed its connection since.
+        owner = None if command.flag & ONE_WAY_FLAG else channel
+        members = await in_thread(
+            lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
+        )
+        ids, first, last = [], None, None
+        for start in range(0, len(members), MEMBERS_PER_TURN):
+            if topic not in self._topics:
+                words = f"topic[{topic}] was deleted while the batch was stored"
+                return self._refuse((ResponseCode.TOPIC_NOT_EXIST, words))
+            step = members[start : start + MEMBERS_PER_TURN]
+            appended = self._append(channel, queue_id, fields, step)
+            ids.append(self._ids_of(appended))
+            first, last = first or appended[0], appended[-1]
+            await asyncio.sleep(0)
+        assert first is not None and last is not None  # noqa: S101, PT018 - there are members
+        answer = self._batch_answer(queue_id, text, ",".join(ids), first, last)
+        return answer if isinstance(answer, Response) else await answer
+
+    def _append(
+        self, channel: Channel, queue_id: int, fields: Fields, members: list[BatchMember]
+    ) -> list[Appended]:
+        topic, _, sys_flag, born_timestamp_ms, _, _, reconsume_times, _ = fields
+        core = self.core
+        appended = core.store.append_batch(
+            topic,
+            queue_id,
+            members,
+            core.born_host(channel),
+            born_timestamp_ms=born_timestamp_ms,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times or 0,
+        )
+        core.stats.put_total += len(appended)
+        return appended
+
+    def _ids_of(self, appended: list[Appended]) -> str:
+        prefix = self.core.id_prefix
+        return ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended])
+
+    def _batch_answer(
+        self, queue_id: int, text: str, ids: str, first: Appended, last: Appended
+    ) -> Pending:
+        ext_fields = {
+            "msgId": ids,
+            "queueId": str(queue_id),
+            "queueOffset": str(first.queue_offset),
+            **self.reply,
+        }
+        properties = props.parse(text)
+        if props.UNIQUE_KEY in properties:
+            # Producers of 5.x give the batch itself a key, too.
+            ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
+        response = Response(ext_fields=ext_fields)
+        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
+            return self.when_durable(last, response)
+        return response
+
+    def _new_key(self) -> str:
+        """Return a unique key for a message that has none."""
+        self._key_count += 1
+        address = self.core.store.store_host.address
+        unique_key = UniqueKey.at(
+            self.core.clock(),
+            address,
+            process_id=self._process_id,
+            client_hash=self._host_hash,
+            counter=self._key_count,
+        )
+        return unique_key.encode()
+
+
+def _members(body: bytes, max_count: int) -> list[BatchMember]:
+    """Read the first ``max_count`` members of a batch."""
+    try:
+        return list(islice(batch_body.decode(body), max_count))
+    except FormatError as error:
+        raise MessageIllegal(f"the message is illegal: {error}") from None
+
+
+def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
+    """Read the members of a large batch, and check each, before any of them is stored."""
+    max_count = limits.MAX_BATCH_MEMBERS
+    members = _members(body, max_count + 1)
+    if len(members) > max_count:
+        words = f"the message is illegal: a batch of more than {max_count} members"
+        raise MessageIllegal(f"{words}: send it in parts")
+    for number, member in enumerate(members):
+        if (
+            len(member.body) > max_message_bytes
+            or len(member.properties) > limits.MAX_PROPERTIES_BYTES
+        ):
+            words = f"the message is illegal: member {number} of the batch is too large"
+            raise MessageIllegal(words)
+    _check_no_delay(body, text, members)
+    return members
+
+
+def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
+    if "TIMER_D" in text and not props.TIMER_NAMES.isdisjoint(props.parse(text)):
+        # RocketMQ stores its members without the time they are due, and then delivers no timer any
+        # more: it cannot pass over them.
+        raise MessageIllegal("a batch has no delivery time: send its messages one by one")
+    if b"DELAY\x01" not in body and "DELAY\x01" not in text:
+        return
+    for each in (text, *(member.properties.decode(errors="replace") for member in members)):
+        level = props.parse(each).get(props.DELAY, "0")
+        if read_i32(level, props.DELAY) > 0:
+            raise MessageIllegal("a batch has no delayed messages: send them one by one")
+
+
+async def _after(announced: asyncio.Future[None], answer: Pending) -> Response | None:
+    """Return ``answer`` once the name servers know the topic."""
+    await asyncio.shield(announced)
+    return answer if isinstance(answer, Response) else await answer

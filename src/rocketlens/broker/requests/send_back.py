@@ -1,0 +1,132 @@
+"""Messages that consumers could not handle and give back (36).
+
+The broker reads the record at the offset and stores a copy:
+
+==================================  ================================================================
+message                             copy
+==================================  ================================================================
+given back fewer times than are     in ``%RETRY%group``, delayed by the level of the request; 0
+allowed                             stands for level 3, and one more with each time
+given back often enough, or with a  in ``%DLQ%group``, at once
+level below 0
+==================================  ================================================================
+
+Its properties have the topic that it was sent to (RETRY_TOPIC) and the offset message id of the
+first record (ORIGIN_MESSAGE_ID). Source: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.query import view_record
+from rocketlens.broker.tables.registry import SubscriptionGroupMissing
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    UNIT_SUB_FLAG,
+)
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import send as commands
+from rocketlens.wire.commands.send import ConsumerSendMessageBackRequest
+
+Pending = Response | Awaitable[Response | None]
+
+_FIRST_LEVEL: Final = 3
+"""The delay of the first retry: 10 s."""
+
+
+class SendBackProcessor:
+    """Stores messages that consumers give back (36)."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(self, command: RemotingCommand, channel: Channel) -> Pending:
+        """Store a copy of a message, to be consumed later."""
+        request = commands.CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
+        group = self.core.groups.find(request.consumer_group)
+        if group is None:
+            raise SubscriptionGroupMissing(request.consumer_group)
+        config = self.core.config
+        if not config.brokerPermission & PERM_WRITE:
+            words = f"the broker[{config.brokerIP1}] sending message is forbidden"
+            return Response(ResponseCode.NO_PERMISSION, remark=words)
+        queue_count = min(int(group.get("retryQueueNums", 1)), limits.MAX_TOPIC_QUEUES)
+        if queue_count <= 0:
+            return Response()
+        sys_flag = UNIT_SUB_FLAG if request.unit_mode else 0
+        name = f"{RETRY_PREFIX}{request.consumer_group}"
+        topic = self.core.topics.create_for_group(name, queue_count, sys_flag)
+        if not topic.perm & PERM_WRITE:
+            words = f"the topic[{name}] sending message is forbidden"
+            return Response(ResponseCode.NO_PERMISSION, remark=words)
+        max_times = int(group.get("retryMaxTimes", 16))
+        if command.version >= V3_4_9 and request.max_reconsume_times is not None:
+            max_times = request.max_reconsume_times
+        queue_id = self.core.rng.randrange(max(min(queue_count, topic.write_queue_count), 1))
+        found = view_record(self.core, request.physical_offset, command, channel)
+        if isinstance(found, Response):
+            return self._store(found, request, queue_id, max_times)
+        return self._store_later(found, request, queue_id, max_times)
+
+    async def _store_later(
+        self,
+        found: Awaitable[Response | None],
+        request: ConsumerSendMessageBackRequest,
+        queue_id: int,
+        max_times: int,
+    ) -> Response | None:
+        answer = await found
+        return None if answer is None else self._store(answer, request, queue_id, max_times)
+
+    def _store(
+        self,
+        found: Response,
+        request: ConsumerSendMessageBackRequest,
+        queue_id: int,
+        max_times: int,
+    ) -> Response:
+        """Store a copy of the record in an answer."""
+        if found.code != ResponseCode.SUCCESS:
+            words = f"look message by offset failed, {request.physical_offset}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        record = commitlog_record.decode(found.body, physical_offset=request.physical_offset)
+        properties = props.parse(decode_utf8(record.properties))
+        properties.setdefault(props.RETRY_TOPIC, record.topic)
+        if not properties.get(props.ORIGIN_MESSAGE_ID, "").strip():
+            properties[props.ORIGIN_MESSAGE_ID] = record.offset_msg_id
+        properties[props.WAIT] = "false"
+        group = request.consumer_group
+        if record.reconsume_times >= max_times or request.delay_level < 0:
+            dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{group}", 1)
+            properties[props.DELAY] = "0"
+            return self._append(record, dead.topic, 0, properties)
+        level = request.delay_level or _FIRST_LEVEL + record.reconsume_times
+        level = min(level, self._highest_level)
+        properties[props.DELAY] = str(level)
+        properties[props.REAL_TOPIC] = f"{RETRY_PREFIX}{group}"
+        properties[props.REAL_QUEUE_ID] = str(queue_id)
+        props.remove_timers(properties)
+        return self._append(record, SCHEDULE_TOPIC, level - 1, properties)
+
+    def _append(
+        self, record: Record, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> Response:
+        times = record.reconsume_times + 1
+        self.core.store_again(record, topic, queue_id, properties, reconsume_times=times)
+        return Response()

@@ -1,0 +1,155 @@
+"""End of a transaction (37).
+
+A commit stores the half message again, in its real topic, with the half's physical offset in
+``prepared_transaction_offset``; a rollback stores nothing. Both leave a mark in
+RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d`` and the half's queue offset as body. Source:
+``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
+"""
+
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.ended_halves import EndedHalves
+from rocketlens.broker.delivery.transaction_checks import TransactionChecks
+from rocketlens.errors import MessageIllegal, RecordError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import transaction as commands
+from rocketlens.wire.commands.transaction import COMMIT, ROLLBACK, EndTransactionRequest
+from rocketlens.wire.declare import read_i32
+
+_MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
+
+
+class TransactionProcessor:
+    """Commits and rolls back transactions (37)."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._ended: Final = EndedHalves(core.store, core.search)
+        self.checks: Final = TransactionChecks(core, self._ended)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Return the handler of each code."""
+        return {RequestCode.END_TRANSACTION: self.end}
+
+    def end(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
+        """Commit or roll back a transaction; it stays open if the request says neither."""
+        request = commands.END_TRANSACTION.request.decode(command.ext_fields)
+        if request.commit_or_rollback not in (COMMIT, ROLLBACK):
+            return Response()
+        half = self._half(request.commit_log_offset)
+        refusal = _refusal(half, request)
+        if half is None or refusal is not None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=refusal)
+        if self.core.access is not None:
+            # The request names a topic itself, or none: the half message has the one that counts.
+            topic = props.parse(decode_utf8(half.properties)).get(props.REAL_TOPIC, "")
+            forbidden = self.core.access.decide_writing(command, channel, topic)
+            if forbidden is not None:
+                return forbidden
+        is_commit = request.commit_or_rollback == COMMIT
+        if not self._ended.knows(half.physical_offset):
+            return self._end_later(half, is_commit=is_commit)
+        return self._end(half, is_commit=is_commit)
+
+    async def _end_later(self, half: Record, *, is_commit: bool) -> Response | None:
+        await self._ended.read_back(half.physical_offset)
+        return self._end(half, is_commit=is_commit)
+
+    def _end(self, half: Record, *, is_commit: bool) -> Response:
+        """End a transaction; ignored if it was ended before."""
+        if not self._ended.is_ended(half.queue_offset):
+            if is_commit:
+                self._commit(half)
+            self._mark(half)
+        return Response()
+
+    def _half(self, physical_offset: int) -> Record | None:
+        """Return the half message at a physical offset; None if there is none."""
+        content = self.core.store.record(physical_offset, 0)
+        if content is None:
+            return None
+        try:
+            record = commitlog_record.decode(content, physical_offset=physical_offset)
+        except RecordError:
+            return None
+        queue = self._queue(HALF_TOPIC)
+        if record.topic != HALF_TOPIC or record.queue_id or queue is None:
+            return None
+        entry = queue.entry(record.queue_offset) if record.queue_offset >= 0 else None
+        return record if entry and entry.physical_offset == physical_offset else None
+
+    def _queue(self, topic: str) -> QueueWriter | None:
+        return self.core.store.queues.get(topic, 0)
+
+    def _commit(self, half: Record) -> None:
+        properties = props.parse(decode_utf8(half.properties))
+        topic = properties.pop(props.REAL_TOPIC)
+        queue_id = read_i32(properties.pop(props.REAL_QUEUE_ID), props.REAL_QUEUE_ID)
+        level = min(read_i32(properties.get(props.DELAY, "0"), props.DELAY), self._highest_level)
+        if level > 0:
+            props.remove_timers(properties)
+            properties[props.REAL_TOPIC] = topic
+            properties[props.REAL_QUEUE_ID] = str(queue_id)
+            topic, queue_id = SCHEDULE_TOPIC, level - 1
+        else:
+            # The time of a half message was checked when it was sent. What may not wait any more,
+            # because the configuration has changed, is delivered.
+            with suppress(MessageIllegal):
+                topic, queue_id = self.core.timers.redirect(topic, queue_id, properties)
+        self.core.store_again(
+            half,
+            topic,
+            queue_id,
+            properties,
+            sys_flag=half.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_COMMIT,
+            prepared_transaction_offset=half.physical_offset,
+        )
+
+    def _mark(self, half: Record) -> None:
+        """Store the mark that a half message is ended."""
+        self.core.store.append(
+            OP_HALF_TOPIC,
+            0,
+            f"{half.queue_offset},".encode(),
+            _MARK_PROPERTIES,
+            self.core.store_host,
+            born_timestamp_ms=self.core.clock(),
+        )
+        self._ended.add(half.queue_offset)
+
+
+def _refusal(half: Record | None, request: EndTransactionRequest) -> str | None:
+    """Return in RocketMQ's words why a transaction cannot be ended; None if it can."""
+    if half is None:
+        return "Find prepared transaction message failed"
+    properties = props.parse(decode_utf8(half.properties))
+    if properties.get(props.PRODUCER_GROUP) != request.producer_group:
+        return "The producer group wrong"
+    if half.queue_offset != request.tran_state_table_offset:
+        return "The transaction state table offset wrong"
+    if request.transaction_id and properties.get(props.TRANSACTION_ID) not in (
+        None,
+        request.transaction_id,
+    ):
+        return "The commit log offset wrong"
+    return None

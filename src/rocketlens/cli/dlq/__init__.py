@@ -1,0 +1,1 @@
+"""``rocketlens dlq``: dead letters of consumer groups."""

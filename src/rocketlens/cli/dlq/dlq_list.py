@@ -1,0 +1,121 @@
+"""``rocketlens dlq list``: the groups that have dead letters."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.options import add_cluster
+from rocketlens.errors import RocketLensError
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketlens.client.mq_admin import MQAdmin
+
+EXAMPLES: Final = (
+    ("rocketlens dlq list", "the groups that have dead letters"),
+    ("rocketlens dlq list billing", "how many one group has (dlq show billing shows them)"),
+    ("rocketlens dlq list -n 127.0.0.1:9876 -o json", "of a cluster, for programs"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = SEARCH_EXIT_CODES
+    parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
+    add_cluster(parser, "$NAMESRV_ADDR")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="table, or one JSON line per group",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print a row for each group with dead letters: how many, and when the newest was stored."""
+    from rocketlens.terminal.cluster_access import ask_cluster, chosen_context, cluster_access
+
+    access = cluster_access(chosen_context(arguments, takes_store=False))
+    return ask_cluster(access, lambda admin: _list(arguments, admin))
+
+
+async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
+    from rocketlens.client.connect.namespace import is_in_namespace
+
+    listed, failed = await admin.source.survey.topics()
+    only = None
+    if arguments.group:
+        only = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
+    topics = [
+        topic
+        for topic in listed
+        if topic.startswith(DEAD_LETTER_PREFIX)
+        and is_in_namespace(admin.namespace, topic)
+        and only in {None, topic}
+    ]
+    for each in failed:
+        note(f"INCOMPLETE: {each.source}: {each.error}")
+    is_complete = not any(each.is_failure for each in failed)
+    found: list[dict[str, Any]] = []
+    for topic in topics:
+        fields = await _fields(admin, topic)
+        is_complete &= fields["error"] is None
+        if fields["messages"] or fields["error"]:
+            found.append(fields)
+    _print(arguments, found)
+    if not is_complete:
+        return ExitCode.INCOMPLETE
+    return ExitCode.OK if found else ExitCode.NO
+
+
+async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
+    """Return how many dead letters a group has, and when the newest was stored."""
+    from rocketlens.client.connect.namespace import without_namespace
+
+    group = without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX)
+    fields: dict[str, Any] = {"group": group, "messages": 0, "newest_ms": None, "error": None}
+    try:
+        queues = await admin.message_queues(topic)
+        if not queues:
+            fields["error"] = "its topic cannot be read: give it permission 6"
+        for queue in queues:
+            first = await admin.min_offset(queue)
+            fields["messages"] += max(await admin.max_offset(queue) - first, 0)
+        async with admin.tail(topic, 1) as tail:
+            async for message in tail:
+                fields["newest_ms"] = message.store_timestamp_ms
+        failed = next((each for each in tail.coverage if each.is_failure), None)
+        if failed is not None:
+            fields["error"] = f"{failed.source}: {failed.error}"
+    except RocketLensError as error:
+        fields["error"] = str(error)
+    return fields
+
+
+def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
+    if arguments.output == "json":
+        from rocketlens.terminal.as_json import json_line
+
+        for fields in found:
+            print(json_line(fields))
+        return
+    from rocketlens.cli.table import Moment, print_rows
+
+    # Most lists have no error.
+    titles = ["group", "messages", "newest"]
+    titles += ["error"] if any(fields["error"] for fields in found) else []
+    rows = [
+        (
+            fields["group"],
+            fields["messages"],
+            "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
+            fields["error"] or "",
+        )[: len(titles)]
+        for fields in found
+    ]
+    if rows:
+        print_rows(titles, rows)

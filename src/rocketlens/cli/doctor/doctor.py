@@ -1,0 +1,64 @@
+"""``rocketlens doctor``: checks of this machine, and of a store or a cluster."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.options import add_source
+from rocketlens.terminal.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rocketlens.cli.doctor.doctor_check import Check
+
+EXAMPLES: Final = (
+    ("rocketlens doctor", "is all there that commands need?"),
+    ("rocketlens doctor --store /data/rocketmq/store", "and is this store sound?"),
+    ("rocketlens doctor -n 127.0.0.1:9876", "and this cluster?"),
+    ("rocketlens doctor --compile", "compile now what is compiled at the first use otherwise"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "exit codes: 0 healthy, 1 a check failed, 2 wrong usage or an error.\n"
+        "Each warning and failure ends with what mends it. A log of up to 4 GiB is read."
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile all kernels now, and keep them: half a minute, once",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print a line for each check; the exit code is NO if one failed."""
+    from rocketlens.cli.doctor.doctor_check import print_check
+
+    has_failed = False
+    for check in _checks(arguments):
+        print_check(check)
+        has_failed |= check.state == "fail"
+    return ExitCode.NO if has_failed else ExitCode.OK
+
+
+def _checks(arguments: Namespace) -> "Iterator[Check]":
+    from rocketlens.cli.doctor.doctor_machine import compile_check, machine_checks
+    from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+
+    context = chosen_context(arguments, takes_store=True)
+    yield from machine_checks()
+    if arguments.compile:
+        yield from compile_check()
+    if context.store is not None:
+        from pathlib import Path
+
+        from rocketlens.cli.doctor.doctor_store import store_checks
+
+        yield from store_checks(Path(context.store))
+    elif context.namesrv is not None:
+        from rocketlens.cli.doctor.doctor_cluster import cluster_checks
+
+        yield from cluster_checks(cluster_access(context))

@@ -1,0 +1,157 @@
+"""What ``rocketlens doctor`` checks of a machine: what searching needs, then what Spark needs."""
+
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rocketlens import __version__
+from rocketlens.cli.doctor.doctor_check import Check, fail, free_space, guarded, ok, warn
+from rocketlens.errors import RocketLensError
+
+FREE_BYTES_NEEDED: Final = 1 << 30
+_MIN_FILES: Final = 4096
+"""A broker keeps a file open for each connection, and maps those of its store."""
+_SPARK_TOO: Final = "`index build` and `index verify` need it"
+
+
+def machine_checks() -> Iterator[Check]:
+    """Check what is needed to search, then what Spark needs."""
+    checks = {
+        "RocketLens": _versions,
+        "kernels": _kernels,
+        "Java": _java,
+        "PySpark": _pyspark,
+        "PYSPARK_PYTHON": _workers,
+        "temp dir": _temporary,
+        "file limit": _file_limit,
+        "clock": _clock,
+    }
+    for name, check in checks.items():
+        yield from guarded(check, name)
+
+
+def _versions() -> Iterator[Check]:
+    yield ok("RocketLens", __version__)
+    yield ok("Python", f"{platform.python_version()} ({sys.executable})")
+
+
+def _kernels() -> Iterator[Check]:
+    from importlib import metadata
+
+    import numpy as np
+
+    from rocketlens.formats.compiled import kernels
+
+    found = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
+    versions = f"numpy {np.__version__}, numba {metadata.version('numba')}"
+    if found == -1:
+        yield ok("kernels", f"{versions}: compiled code works")
+    else:
+        mend = "pip install --force-reinstall numba llvmlite"
+        yield fail("kernels", f"{versions}: compiled code fails", mend)
+
+
+def compile_check() -> Iterator[Check]:
+    """Compile all kernels, and check that the compiled code is kept."""
+    from rocketlens.formats.compiled import kernels
+
+    compiled = kernels.compile_all()
+    if compiled.directories:
+        where = ", ".join(compiled.directories)
+        yield ok("compiled", f"all {compiled.number} kernels, kept in {where}")
+    else:
+        detail = (
+            f"all {compiled.number} kernels, and no directory for them can be written: each "
+            "process compiles them again, which takes seconds"
+        )
+        yield warn("compiled", detail, "set NUMBA_CACHE_DIR to a directory that can be written")
+
+
+def _java() -> Iterator[Check]:
+    from rocketlens.pipeline.session import INSTALL_JDK, OLDEST_JDK, find_java
+
+    try:
+        java, version = find_java()
+    except RocketLensError as error:
+        yield warn("Java", f"{error} ({_SPARK_TOO})", INSTALL_JDK)
+        return
+    detail = f"{version} ({java})"
+    yield ok("Java", detail) if version >= OLDEST_JDK else warn("Java", detail, INSTALL_JDK)
+
+
+def _pyspark() -> Iterator[Check]:
+    from importlib import metadata
+
+    from rocketlens.model.installation import install_command
+
+    versions = []
+    for name in ("pyspark", "pyarrow", "pandas"):
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            yield warn(
+                "PySpark", f"{name} is not installed ({_SPARK_TOO})", install_command("spark")
+            )
+            return
+    yield ok("PySpark", ", ".join(versions))
+
+
+def _workers() -> Iterator[Check]:
+    """Compare the Python of Spark's workers with the one that runs this."""
+    name, this = "PYSPARK_PYTHON", sys.executable
+    mend = f"export {name}={this}"
+    chosen = os.environ.get(name)
+    path = shutil.which(chosen or "python3")
+    if path is None and chosen:
+        yield warn(name, f"{chosen} is not a program", mend)
+    elif path is not None and _is_same_python(path):
+        yield ok(name, chosen or f"not set: Spark runs python3 of PATH, which is this one ({path})")
+    elif chosen:
+        yield warn(name, f"{chosen} is not the Python that runs this; commands use {this}", mend)
+    else:
+        runs = f"python3 of PATH is {path}" if path else "PATH has no python3"
+        detail = (
+            f"not set, and {runs}, not {this}: commands and rocketlens.spark() use the latter, but "
+            "other Spark sessions do not find the source rocketmq"
+        )
+        yield warn(name, detail, mend)
+
+
+def _is_same_python(path: str) -> bool:
+    """Return whether a program is this Python, in the same virtual environment.
+
+    Programs of all environments can be links to one and the same file: their directories differ.
+    """
+    one, other = Path(path), Path(sys.executable)
+    return one.resolve() == other.resolve() and one.parent.resolve() == other.parent.resolve()
+
+
+def _temporary() -> Iterator[Check]:
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.write(b"rocketlens")
+    yield free_space("temp dir", Path(tempfile.gettempdir()), FREE_BYTES_NEEDED)
+
+
+def _file_limit() -> Iterator[Check]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= _MIN_FILES:
+        yield ok("file limit", f"{soft:,} files can be open")
+        return
+    mend = "ulimit -n 65536" if hard == resource.RLIM_INFINITY or hard >= 65_536 else ""
+    mend = mend or f"ulimit -n {hard}, and raise the hard limit (LimitNOFILE=65536 in systemd)"
+    detail = f"{soft:,} files can be open: a broker closes connections that find no room"
+    yield warn("file limit", detail, mend)
+
+
+def _clock() -> Iterator[Check]:
+    now = datetime.now(UTC)
+    zone = datetime.now().astimezone().strftime("%z")
+    yield ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, local zone {zone}")

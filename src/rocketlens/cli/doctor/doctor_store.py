@@ -1,0 +1,297 @@
+"""What ``rocketlens doctor`` checks of a store directory, without changing anything in it."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.doctor.doctor_check import (
+    Check,
+    about,
+    fail,
+    free_space,
+    listed,
+    ok,
+    warn,
+)
+from rocketlens.cli.doctor.doctor_cluster import clock_check, offset_check
+from rocketlens.cli.doctor.doctor_machine import FREE_BYTES_NEEDED
+from rocketlens.errors import RocketLensError
+from rocketlens.model.text.counted import counted
+from rocketlens.terminal.output import size_text
+
+if TYPE_CHECKING:
+    from rocketlens.query.facts.store_check import LogContents, QueueFault
+    from rocketlens.query.store_reader import StoreReader
+
+_MAX_NOTE_BYTES: Final = 1 << 20
+_MAX_TAIL_SECONDS: Final = 2.0
+_MAX_LAG_BYTES: Final = 1 << 30
+_MAX_STILL_SECONDS: Final = 60.0
+_MAX_USED_RATIO: Final = 0.9
+"""Where RocketMQ refuses messages, unless its configuration says otherwise."""
+_REBUILD: Final = "rocketlens index build --queues --store"
+_REPAIR: Final = "restore those files from a backup; what is lost cannot be rebuilt"
+
+
+def store_checks(store: Path) -> Iterator[Check]:
+    """Check a store: its log, queues, index, tables, offsets, disk and clock."""
+    from rocketlens.query.facts.store_check import read_contents
+    from rocketlens.query.store_reader import StoreReader
+    from rocketlens.store.layout import StoreLayout
+
+    try:
+        layout = StoreLayout.of(store)
+        source = StoreReader(layout)
+    except (RocketLensError, OSError) as error:
+        yield fail("store", str(error), "name the directory that holds commitlog/: --store DIR")
+        return
+    store = layout.root
+    try:
+        yield from _log_files(source)
+        yield _owner(store)
+        contents = read_contents(source)
+        yield from listed(_damage(source, contents))
+        yield from _queues(source, contents)
+        yield from _index(source)
+        yield from _builder(store)
+        yield from _tables(store)
+        yield from _offsets(source, contents)
+        yield from _name_taken(store)
+        yield from _missing(store)
+        yield from _disk(source)
+        if contents is not None and contents.newest_ms is not None:
+            yield clock_check(contents.newest_ms, time.time_ns() // 1_000_000)
+        detail = (
+            "every record was read; entries of queues and index were not all compared: "
+            "`rocketlens index verify` does"
+        )
+        if contents is None:
+            detail = "not read, because it is long: `rocketlens index verify` reads all of it"
+        yield about("log content", detail)
+    except OSError as error:
+        what = f"{error.filename or store}: {error.strerror or error}"
+        yield fail("store", what, "make it readable, or check the disk")
+    finally:
+        source.close()
+
+
+def _log_files(source: "StoreReader") -> Iterator[Check]:
+    from rocketlens.query.facts.store_status import writer_of
+    from rocketlens.store.layout import StoreLayout
+
+    log = source.log
+    log_bytes = sum(segment.size for segment in log.segments)
+    yield ok(
+        "store",
+        f"{source.path}: {len(log.segments)} commit log files, {size_text(log_bytes)}, "
+        f"from physical offset {log.min_offset}, written by {writer_of(StoreLayout(source.path))}",
+    )
+    if log.odd_files:
+        names = ", ".join(log.odd_files[:10])
+        detail = f"not read, because they are not commit log files: {names}"
+        yield warn("commit log", detail, "move them out of commitlog/")
+
+
+def _owner(store: Path) -> Check:
+    """Check whether a broker has the store open, or was killed."""
+    from rocketlens.model.status import StoreClosing
+    from rocketlens.query.facts.store_status import closing_of
+    from rocketlens.store.layout import StoreLayout
+
+    closing = closing_of(StoreLayout(store))
+    if closing is StoreClosing.IN_USE:
+        detail = "a broker or job is running: searching works, a rebuild needs --out or a copy"
+        return ok("owner", detail)
+    if closing is StoreClosing.KILLED:
+        detail = (
+            "no broker runs, but the file abort exists: it was killed, or this is a copy of a live "
+            "store; searching works, the ends of its files may be unfinished"
+        )
+        return warn("owner", detail, "start its broker, which recovers the store")
+    return ok("owner", "no broker runs, and the last one closed the store")
+
+
+def _damage(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
+    """List the ranges of the log that are missing or damaged: all of them, where it was read."""
+    behind = "messages there are lost, and answers that may lack them are incomplete"
+    if contents is not None:
+        for damage in contents.damage:
+            yield fail("commit log", f"{damage}: {behind}", _REPAIR)
+        return
+    for before, after in pairwise(source.log.segments):
+        if before.end_offset < after.base_offset:
+            detail = (
+                f"physical offsets {before.end_offset} to {after.base_offset}: no file has them"
+            )
+            yield fail("commit log", f"{detail}: {behind}", _REPAIR)
+    for damage in source.tail.damage:
+        yield fail("commit log", f"{damage}: {behind}", _REPAIR)
+
+
+def _queues(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
+    """Check that queues are there, and reach as far as the log."""
+    from rocketlens.bulk.store_settings import queues_are_in_rocksdb
+    from rocketlens.query.facts.store_check import queue_faults
+    from rocketlens.store.read.rocks import NEEDED, is_readable
+
+    name = "consume queues"
+    if queues_are_in_rocksdb(source.path):
+        detail = "in RocksDB: what a broker has not written to it yet is looked up in the log"
+        if not is_readable():
+            detail = f"{NEEDED}; positions are looked up in the log"
+        yield about(name, detail)
+        return
+    topics = source.queues.topics()
+    if not topics:
+        detail = "consumequeue/ is missing or empty: positions are looked up in the log"
+        mend = f"{_REBUILD} {source.path}, or start its broker, which rebuilds it"
+        yield warn(name, detail, mend)
+        return
+    faults = list(queue_faults(source, contents))
+    if not faults:
+        reach = "as far as the log" if contents is not None else "their last entries are right"
+        yield ok(name, f"{counted(len(topics), 'topic')}, {reach}")
+    yield from listed(_queue_check(source, fault) for fault in faults)
+
+
+def _queue_check(source: "StoreReader", fault: "QueueFault") -> Check:
+    from rocketlens.query.facts.store_check import QueueFaultKind
+
+    queue = f"consumequeue/{fault.name.topic}/{fault.name.queue_id}"
+    messages = f"messages {fault.first} to {fault.stop - 1}"
+    if fault.kind is QueueFaultKind.NOT_YET:
+        detail = f"{queue} lacks the newest {messages}: a broker adds them when it starts"
+        return about("consume queues", detail)
+    what = {
+        QueueFaultKind.MISSING: f"{queue} is missing: it should have {messages}, unless its topic "
+        "was deleted and created again",
+        QueueFaultKind.SHORT: f"{queue} ends at {fault.first}, and the log has {messages}",
+        QueueFaultKind.HOLE: f"{queue} has no file for {messages}",
+        QueueFaultKind.ASTRAY: f"{queue}: its last entry, {fault.first}, leads to no message of it",
+    }[fault.kind]
+    mend = f"{_REBUILD} {source.path}"
+    if fault.kind is QueueFaultKind.MISSING:
+        # A job takes a topic without queues for a deleted one, as a broker does.
+        aside = f"mv {source.path}/consumequeue {source.path}/consumequeue.old"
+        mend = f"stop its broker; {aside}; {mend}"
+    return warn("consume queues", f"{what}; consumers do not receive them", mend)
+
+
+def _offsets(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
+    from rocketlens.query.facts.store_check import offset_faults_of_store
+
+    yield from listed(map(offset_check, offset_faults_of_store(source, contents)))
+
+
+def _disk(source: "StoreReader") -> Iterator[Check]:
+    log_bytes = sum(segment.size for segment in source.log.segments)
+    usage = shutil.disk_usage(source.path)
+    ratio = usage.used / usage.total if usage.total else 0.0
+    if ratio >= _MAX_USED_RATIO:
+        detail = f"{source.path}: {ratio:.0%} of the disk is used: a broker refuses messages"
+        mend = "make room, or keep messages for less time (fileReservedTime in broker.conf)"
+        yield warn("disk", detail, mend)
+        return
+    yield free_space("disk", source.path, max(FREE_BYTES_NEEDED, log_bytes // 2))
+
+
+def _builder(store: Path) -> Iterator[Check]:
+    """Check how far a RocketLens broker's index is behind its log, and whether a builder runs."""
+    from rocketlens.query.facts.store_status import index_builder_of
+    from rocketlens.store.layout import StoreLayout
+
+    builder = index_builder_of(StoreLayout(store))
+    if builder is None:
+        return
+    behind = builder.behind_bytes
+    detail = (
+        f"{'running' if builder.is_running else 'not running'}; index files are synced up to "
+        f"physical offset {builder.safe_offset}, {size_text(behind)} behind the log"
+    )
+    is_late = behind > _MAX_LAG_BYTES or (behind > 0 and not builder.is_running)
+    silent_seconds = time.time() - builder.silent_since_ms / 1000
+    if builder.is_running and behind > 0 and silent_seconds > _MAX_STILL_SECONDS:
+        is_late = True
+        detail += f"; it has written nothing for {silent_seconds:.0f} s, so it may hang"
+    if is_late:
+        mend = "restart its broker, or build them: rocketlens index build"
+        yield warn("index builder", detail, mend)
+    else:
+        yield ok("index builder", detail)
+
+
+def _tables(store: Path) -> Iterator[Check]:
+    """List the damaged tables of topics, groups and offsets."""
+    from rocketlens.broker.tables.config_table import damaged_tables
+
+    for problem in damaged_tables(store / "config"):
+        mend = "start its broker, which keeps the damaged file; or put back a backup of it"
+        yield warn("config", problem, mend)
+
+
+def _name_taken(store: Path) -> Iterator[Check]:
+    """Report another broker that registered under the name of this store's broker."""
+    import json
+
+    from rocketlens.store.fs import read_bytes
+    from rocketlens.store.layout import StoreLayout
+    from rocketlens.terminal.times import iso_text
+
+    try:
+        note = json.loads(read_bytes(StoreLayout(store).name_taken, _MAX_NOTE_BYTES) or b"null")
+        if note is None:
+            return
+        now = "; ".join(f"{server} leads to {other}" for server, other in note["takenBy"].items())
+        detail = (
+            f"another broker registered under the name {note['brokerName']}, last "
+            f"{note['lastBy']} at {iso_text(note['lastTimestampMs'])}; "
+            f"{now or 'all name servers lead to this broker again'}"
+        )
+        yield warn("broker name", detail, "set brokerName to a name of its own in broker.conf")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        detail = f"rocketlens/name_taken.json cannot be read: {error!r}"
+        yield warn("broker name", detail, f"rm {store}/rocketlens/name_taken.json")
+
+
+def _missing(store: Path) -> Iterator[Check]:
+    """List the directories that a killed job removed without putting in new ones."""
+    from rocketlens.store.disk import missing_directories
+
+    for name in missing_directories(store):
+        detail = (
+            f"{name}/ is missing: the job that was replacing it was killed; answers come from the "
+            "log until a broker or job opens the store"
+        )
+        yield warn(name, detail, f"{_REBUILD} {store}")
+
+
+def _index(source: "StoreReader") -> Iterator[Check]:
+    """Check which index files can be used, and how much log each search reads without them."""
+    states = source.index.states
+    damaged = [state for state in states if state.file is None]
+    sound = source.index.sound
+    entries = sum(file.header.last_entry for file in sound)
+    detail = f"{counted(len(sound), 'file')}, {counted(entries, 'entry', 'entries')}"
+    mend = f"rocketlens index build --store {source.path}"
+    if states:
+        yield ok("index", detail)
+    else:
+        yield warn("index", "no index files: searching reads the log", mend)
+    yield from listed(
+        warn(
+            "index", f"{state.path.name} is damaged: {state.error}; answers come from the log", mend
+        )
+        for state in damaged
+    )
+    begin = time.monotonic()
+    _ = source.tail
+    seconds = time.monotonic() - begin
+    detail = f"each search first reads the log that the index does not cover: {seconds:.1f} s"
+    yield (
+        ok("not indexed", detail)
+        if seconds < _MAX_TAIL_SECONDS
+        else warn("not indexed", detail, mend)
+    )

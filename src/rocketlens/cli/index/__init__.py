@@ -1,0 +1,1 @@
+"""``rocketlens index``: builds and checks index files, with Spark."""

@@ -1,0 +1,270 @@
+"""Messages from lines or JSON lines, for ``rocketlens send``: in batches, several on their way."""
+
+import asyncio
+import json
+import os
+import threading
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, BrokerError, RemotingError, RocketLensError, SendFailed
+from rocketlens.model import properties as props
+from rocketlens.model.text.escape import printable
+
+if TYPE_CHECKING:
+    from rocketlens.client.connect.route import MessageQueue
+    from rocketlens.client.send.message import Message
+    from rocketlens.client.send.producer import Producer
+
+_READ_BYTES: Final = 1 << 18
+_BATCH_BYTES: Final = 1 << 18
+"""Of bodies in a batch. Brokers take 4 MiB; smaller ones fill the time until an answer comes."""
+_BATCH_MESSAGES: Final = 512
+_BATCHES_AT_ONCE: Final = 8
+_MAX_SHOWN_ERRORS: Final = 20
+_MAX_LINE_BYTES: Final = limits.MAX_MESSAGE_BYTES * 2
+"""A body of JSON may be escaped, or in base64."""
+_MEMBERS: Final = frozenset(
+    {"body", "body_text", "body_base64", "tags", "keys", "properties", "delay_level", "flag"}
+)
+ReadLine = Callable[[bytes], "Message"]
+
+
+class SendSummary(NamedTuple):
+    """How many messages were sent, and how many lines were not."""
+
+    sent: int
+    failed: int
+    stopped_at: int | None
+    """The line from which on nothing was sent, because brokers did not take it."""
+
+
+class _Line(NamedTuple):
+    number: int
+    message: "Message"
+
+
+def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
+    """Return what makes a message of a line of JSON: an object, as ``find -o jsonl`` prints it.
+
+    ``body`` is a text, or JSON that is sent as such; ``body_text`` and ``body_base64`` are what
+    they say. Members that say where a message was stored, and RocketMQ's own properties, are left
+    out. ``defaults`` are arguments of `Message` for what a line lacks.
+    """
+    from rocketlens.client.send.message import Message
+
+    def read(line: bytes) -> "Message":
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"it is not JSON: {str(error)[:100]}") from error
+        if not isinstance(fields, dict):
+            raise BadInput("it is JSON, but not an object")
+        given = {
+            name: fields[name] for name in _MEMBERS & fields.keys() if fields[name] is not None
+        }
+        body = _body_of(given)
+        if "properties" in given:
+            if not isinstance(given["properties"], dict):
+                raise BadInput("properties is not an object")
+            given["properties"] = defaults.get("properties", {}) | {
+                name: value
+                for name, value in given["properties"].items()
+                if name not in props.SYSTEM_PROPERTIES
+            }
+        return Message(topic, body, **{**defaults, **given})
+
+    return read
+
+
+def _body_of(given: dict[str, Any]) -> bytes | str:
+    """Take the body out of the members of a line."""
+    bodies = [given.pop(name, None) for name in ("body", "body_text", "body_base64")]
+    if sum(each is not None for each in bodies) != 1:
+        raise BadInput("it needs one of body, body_text and body_base64")
+    body, text, base64 = bodies
+    if base64 is not None:
+        try:
+            return b64decode(base64, validate=True)
+        except (ValueError, TypeError) as error:
+            raise BadInput(f"body_base64 is not base64: {error}") from error
+    if text is not None:
+        if not isinstance(text, str):
+            raise BadInput("body_text is not a text")
+        return text
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+
+
+def text_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
+    """Return what makes a message of a line of text: its body, without the newline."""
+    from rocketlens.client.send.message import Message
+
+    return lambda line: Message(topic, line, **defaults)
+
+
+class ManySender:
+    """Sends messages of lines in batches; counts what was sent, and names lines that were not."""
+
+    def __init__(
+        self,
+        producer: "Producer",
+        read_line: ReadLine,
+        on_error: Callable[[str], None],
+        queue: "MessageQueue | None" = None,
+    ) -> None:
+        """Send with ``producer``, to one queue in the order of the lines if that is given."""
+        self._producer: Final = producer
+        self._read_line: Final = read_line
+        self._on_error: Final = on_error
+        self._queue: Final = queue
+        self._room: Final = asyncio.Semaphore(1 if queue else _BATCHES_AT_ONCE)
+        self._sending: Final[set[asyncio.Task[None]]] = set()
+        self._sent = 0
+        self._failed = 0
+        self._stopped_at: int | None = None
+
+    @property
+    def summary(self) -> SendSummary:
+        """What came of it so far."""
+        return SendSummary(self._sent, self._failed, self._stopped_at)
+
+    async def send(self, pieces: AsyncIterator[bytes]) -> None:
+        """Send the lines of a text that comes in pieces; what came is not kept back for more."""
+        rest, number = b"", 0
+        async for piece in pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            await self._send_lines(whole, number + 1)
+            number += len(whole)
+            if self._stopped_at is not None:
+                break
+            if len(rest) > _MAX_LINE_BYTES:
+                raise BadInput(f"line {number + 1} has more than {_MAX_LINE_BYTES} bytes")
+        if rest and self._stopped_at is None:
+            await self._send_lines([rest], number + 1)
+        while self._sending:
+            await asyncio.wait(self._sending)
+
+    async def _send_lines(self, lines: list[bytes], first: int) -> None:
+        batch: list[_Line] = []
+        size = 0
+        for number, line in enumerate(lines, first):
+            try:
+                message = self._read_line(line)
+            except RocketLensError as error:
+                self._refuse(number, error)
+                continue
+            is_full = len(batch) == _BATCH_MESSAGES or size + len(message.body) > _BATCH_BYTES
+            if batch and (is_full or message.delay_level):
+                await self._start(batch)
+                batch, size = [], 0
+            batch.append(_Line(number, message))
+            size += len(message.body)
+            if message.delay_level:
+                await self._start(batch)
+                batch, size = [], 0
+            if self._stopped_at is not None:
+                return
+        if batch:
+            await self._start(batch)
+
+    async def _start(self, batch: list[_Line]) -> None:
+        """Send a batch as soon as there is room; return before its answer comes."""
+        await self._room.acquire()
+        if self._stopped_at is not None:
+            self._room.release()
+            return
+        task = asyncio.get_running_loop().create_task(self._send_batch(batch))
+        self._sending.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        self._room.release()
+
+    async def _send_batch(self, batch: list[_Line]) -> None:
+        try:
+            if len(batch) == 1:
+                await self._producer.send(batch[0].message, queue=self._queue)
+            else:
+                messages = [each.message for each in batch]
+                await self._producer.send_batch(messages, queue=self._queue)
+        except (SendFailed, RemotingError) as error:
+            self._stop(batch, error)
+        except (BadInput, BrokerError) as error:
+            if len(batch) == 1:
+                self._refuse(batch[0].number, error)
+            else:
+                # One of them may be what is refused.
+                for each in batch:
+                    await self._send_batch([each])
+        except RocketLensError as error:
+            self._stop(batch, error)
+        else:
+            self._sent += len(batch)
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        self._failed += 1
+        if self._failed <= _MAX_SHOWN_ERRORS:
+            self._on_error(f"line {number}: {printable(str(error))}")
+        elif self._failed == _MAX_SHOWN_ERRORS + 1:
+            self._on_error("and more lines, which are only counted")
+
+    def _stop(self, batch: list[_Line], error: Exception) -> None:
+        """Stop: where one batch is not taken, those behind it would wait as long, one by one."""
+        first, last = batch[0].number, batch[-1].number
+        self._failed += len(batch)
+        self._on_error(f"lines {first} to {last}: {printable(str(error))}")
+        if self._stopped_at is None or first < self._stopped_at:
+            self._stopped_at = first
+
+
+async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield what a stream has, as it comes; the event loop does not wait for it."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue(maxsize=4)
+    read = _reader_of(stream)
+
+    def read_all() -> None:
+        while True:
+            try:
+                piece: bytes | OSError = read()
+            except OSError as error:
+                piece = error
+            try:
+                asyncio.run_coroutine_threadsafe(pieces.put(piece), loop).result()
+            except RuntimeError:  # the loop was closed, and nothing is read any more
+                return
+            if not piece or isinstance(piece, OSError):
+                return
+
+    # A daemon, because a thread that waits for a terminal cannot be told to end.
+    threading.Thread(target=read_all, name="rocketlens-lines", daemon=True).start()
+    while piece := await pieces.get():
+        if isinstance(piece, OSError):
+            raise piece
+        yield piece
+
+
+def _reader_of(stream: BinaryIO) -> Callable[[], bytes]:
+    """Return what reads what is there; without a lock that would outlive the interpreter."""
+    try:
+        descriptor = stream.fileno()
+    except OSError:
+        return lambda: stream.read(_READ_BYTES)
+    return lambda: os.read(descriptor, _READ_BYTES)
+
+
+def open_lines(given: str, stdin: Any) -> BinaryIO:
+    """Return the stream of ``--lines`` or ``--jsonl``: a file, or ``-`` for standard input.
+
+    :raises BadInput: when standard input is closed.
+    """
+    if given != "-":
+        return Path(given).open("rb")
+    if stdin is None:
+        raise BadInput("lines come from -, but standard input is closed")
+    stream: BinaryIO = stdin.buffer
+    return stream

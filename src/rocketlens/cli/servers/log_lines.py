@@ -1,0 +1,202 @@
+"""What servers log: safe lines on stderr, as text for people or JSON for programs.
+
+::
+
+    2026-11-21T21:13:56.674+00:00 INFO  broker: listens on 127.0.0.1:10911
+    {"time": "2026-11-21T21:13:56.674+00:00", "level": "info", "area": "broker", "message": "..."}
+
+A thread of its own writes the lines, because a terminal that is paused, or a program that does not
+read what a server logs, must not stop the server. Lines that find no room are counted. Most lines
+are caused by clients, so lines that differ only in their values are bounded, too.
+"""
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from rocketlens import limits
+from rocketlens.cli.options import LOG_FORMATS, LOG_LEVELS, LOG_VARIABLE
+from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import printable, safe_json
+
+_SPAN_S: Final = 10.0
+"""Seconds in which lines that are alike are counted."""
+_FLUSH_S: Final = 2.0
+"""Seconds for which the end of the program waits until all lines are written."""
+
+
+class EscapingFormatter(logging.Formatter):
+    """Writes each message on one line, with whatever a terminal would obey escaped.
+
+    Much of what is logged comes from others: remarks of name servers, names, addresses. The lines
+    of a traceback stay lines.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-5s %(area)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line of a record."""
+        record.area = area_of(record)
+        return printable(super().formatMessage(record))
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's name
+        """Return the time of a record in UTC."""
+        return time_of(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the traceback of an exception."""
+        return printable(super().formatException(ei), keep="\n")
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """Return a stack."""
+        return printable(stack_info, keep="\n")
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each message as one JSON object on one line; a traceback is a field of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        fields = {
+            "time": time_of(record),
+            "level": record.levelname.lower(),
+            "area": area_of(record),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        # A lone surrogate, which UTF-8 cannot have, becomes an escape.
+        text = json.dumps(fields, ensure_ascii=False)
+        return safe_json(text.encode("utf-8", "backslashreplace").decode())
+
+
+def area_of(record: logging.LogRecord) -> str:
+    """Return the part of the program that a record is from: ``broker``, ``store``, ``net``."""
+    words = record.name.split(".")
+    return words[1] if words[0] == "rocketlens" and len(words) > 1 else record.name
+
+
+def time_of(record: logging.LogRecord) -> str:
+    """Return the time of a record, in UTC and with milliseconds."""
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class LineBudget(logging.Filter):
+    """Bounds the lines below ERROR that have the same words and differ in their values.
+
+    So clients that come and go thousands of times a second do not fill a disk. The next line that
+    is written has the number of those before it that were not.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock: Final = clock
+        self._since_s = clock()
+        self._written: Final[dict[tuple[str, str], int]] = {}
+        self._left_out: Final[dict[tuple[str, str], int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        if record.levelno >= logging.ERROR:
+            return True
+        now_s = self._clock()
+        if now_s - self._since_s >= _SPAN_S:
+            self._since_s = now_s
+            self._written.clear()
+        words = record.name, str(record.msg)
+        count = self._written[words] = self._written.get(words, 0) + 1
+        if count > limits.MAX_LIKE_LOG_LINES:
+            self._left_out[words] = self._left_out.get(words, 0) + 1
+            return False
+        left_out = self._left_out.pop(words, 0)
+        if left_out:
+            record.msg = f"{record.getMessage()} ({left_out} like it before it are not shown)"
+            record.args = ()
+        return True
+
+
+class LineWriter(logging.Handler):
+    """Writes lines in a thread of its own; :meth:`emit` never waits for their reader."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream: Final = stream
+        self._lines: Final[deque[str]] = deque()
+        self._changed: Final = threading.Condition(threading.Lock())
+        self._is_writing = False
+        self._dropped = 0
+        self._thread: Final = threading.Thread(
+            target=self._write, name="rocketlens-log", daemon=True
+        )
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue the line of a record, or count it if too many wait."""
+        line = self.format(record)
+        with self._changed:
+            if len(self._lines) >= limits.MAX_WAITING_LOG_LINES:
+                self._dropped += 1
+                return
+            if self._dropped:
+                line += f" ({self._dropped} lines before it are lost: they were not read in time)"
+                self._dropped = 0
+            self._lines.append(line)
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """Wait until all lines are written, some seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._lines and not self._is_writing, _FLUSH_S)
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._lines)
+                line = self._lines.popleft()
+                self._is_writing = True
+            try:
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
+            except (OSError, ValueError):
+                # Closed: there is no better place to say so.
+                continue
+
+
+def log_to_stderr(arguments: Namespace) -> None:
+    """Write what is logged to stderr, one line each; stdout is for what the user asked for.
+
+    :raises BadInput: if the environment variable has a word that is neither level nor format.
+    """
+    level, form = _settings(os.environ.get(LOG_VARIABLE, ""))
+    level, form = arguments.log_level or level, arguments.log_format or form
+    handler = LineWriter(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else EscapingFormatter())
+    handler.addFilter(LineBudget())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _settings(words: str) -> tuple[str, str]:
+    """Return level and format: the words of the variable, such as ``debug`` or ``info,json``."""
+    level, form = "info", "text"
+    for word in filter(None, (each.strip().lower() for each in words.split(","))):
+        if word in LOG_LEVELS:
+            level = word
+        elif word in LOG_FORMATS:
+            form = word
+        else:
+            raise BadInput(
+                f"{LOG_VARIABLE}: {word[: limits.MAX_SHOWN_CHARACTERS]!r} is neither a level "
+                f"({', '.join(LOG_LEVELS)}) nor a format ({', '.join(LOG_FORMATS)})"
+            )
+    return level, form

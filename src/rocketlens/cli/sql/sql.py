@@ -1,0 +1,356 @@
+"""``rocketlens sql``: a SELECT over the messages of a store or a cluster, run by DuckDB."""
+
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rocketlens.cli.message_stream import (
+    MessageSelection,
+    add_selection,
+    read_into,
+    selection_of,
+)
+from rocketlens.errors import BadInput
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketlens.cli.sql.sql_plan import SqlPlan
+    from rocketlens.model.answer import Answer
+    from rocketlens.query.lookup.by_time import Scan
+
+EXAMPLES: Final = (
+    (
+        'rocketlens sql "select topic, count(*) from messages group by 1"',
+        "how many messages each topic has",
+    ),
+    (
+        (
+            "rocketlens sql \"select body_json->>'city' city, count(*) n from messages "
+            "where topic = 'Shop' group by 1\""
+        ),
+        "by a value in JSON bodies",
+    ),
+    ("rocketlens sql --store /data/rocketmq/store", "a prompt for queries, which end with ;"),
+    (
+        (
+            "rocketlens sql \"select * from messages where 'ORDER-42' = any(keys)\" -o json "
+            "-n 127.0.0.1:9876"
+        ),
+        "by a key, in a running cluster",
+    ),
+)
+_SETTINGS: Final = {
+    "TimeZone": "'UTC'",
+    # Only what the query names: no variables of this program, nothing from the network.
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+}
+_READ: Final = "rocketlens_messages"
+_VIEW: Final = (
+    "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
+    "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json FROM {read}"
+)
+_NO_TABLE: Final = re.compile(r"Catalog Error: Table with name (?P<name>\S+) does not exist")
+_NULL: Final = "NULL"
+_OUTPUTS: Final = ("table", "csv", "json", "jsonl", "parquet")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
+        "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
+        "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
+        f"here, decide what is read. Needs the extra sql.\n{SEARCH_EXIT_CODES}"
+    )
+    parser.add_argument(
+        "query",
+        metavar="SELECT",
+        nargs="?",
+        help="one SELECT, in DuckDB's dialect (default: those typed at a prompt, or the one on "
+        "standard input)",
+    )
+    add_selection(parser)
+    parser.add_argument(
+        "-o", "--output", choices=_OUTPUTS, default="table", help="how to print the result"
+    )
+    parser.add_argument("--to", metavar="FILE", help="the file of -o parquet")
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Run the query, print its result, and say whether everything was read."""
+    if (arguments.output == "parquet") != (arguments.to is not None):
+        raise BadInput("-o parquet and --to FILE go together")
+    from rocketlens.model.arrow import package
+
+    duckdb = package("duckdb", "sql", "rocketlens sql")
+    package("pyarrow", "sql", "rocketlens sql")
+    if arguments.query is None and sys.stdin.isatty():
+        from rocketlens.cli.sql.sql_prompt import run_prompt
+
+        return run_prompt(lambda query: _run_query(query, arguments, duckdb))
+    return _run_query(arguments.query or sys.stdin.read(), arguments, duckdb)
+
+
+def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
+    """Run one query, and print its result.
+
+    :raises BadInput: when it is not one SELECT, or DuckDB refuses it.
+    """
+    from rocketlens.cli.find import exit_code
+    from rocketlens.cli.sql.sql_plan import TABLE, plan_of
+    from rocketlens.terminal.notes import print_notes
+
+    selection = selection_of(arguments)
+    with duckdb.connect() as connection:
+        for name, value in _SETTINGS.items():
+            connection.execute(f"SET {name} = {value}").fetchall()
+        serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
+        plan = plan_of(serialized, lambda text: _milliseconds(connection, text))
+        source = _source(arguments, selection, plan)
+        with source:
+            if plan.uses_table:
+                source.register(connection, _READ)
+                connection.execute(_VIEW.format(table=TABLE, read=_READ))
+            try:
+                result = connection.sql(query).to_arrow_reader(16_384)
+                count = _print(result, arguments)
+            except duckdb.Error as error:
+                raise BadInput(_reason(str(error))) from error
+            answer = source.answer() if plan.uses_table else None
+    if answer is None:
+        return ExitCode.OK
+    print_notes(answer, count, "row")
+    return exit_code(answer, count)
+
+
+def _reason(said: str) -> str:
+    """Return DuckDB's error in one line, without the tables of its own that it suggests."""
+    from rocketlens.cli.sql.sql_plan import TABLE
+    from rocketlens.query.topic_choice import suggestion
+
+    unknown = _NO_TABLE.match(said)
+    if unknown is None:
+        return said.partition("\n\n")[0].replace("\n", " ")
+    meant = suggestion(unknown["name"], [TABLE])
+    return f"there is no table {unknown['name']!r}{meant or f': the table is {TABLE}'}"
+
+
+def _milliseconds(connection: Any, text: str) -> int | None:
+    """Return what DuckDB understands by a text where a timestamp is compared."""
+    found = _value(connection, "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ))", text)
+    return None if found is None else int(found)
+
+
+def _value(connection: Any, query: str, argument: str) -> Any:
+    # All of a result: DuckDB keeps a connection busy until the last row is fetched.
+    ((value,),) = connection.execute(query, [argument]).fetchall()
+    return value
+
+
+def _source(
+    arguments: Namespace, selection: MessageSelection, plan: "SqlPlan"
+) -> "_Streamed | _Spooled":
+    """Return where the table comes from: the log as it is read, or a file made before."""
+    from rocketlens.cli.source import choose_source
+
+    begin = max((b for b in (selection.begin, plan.begin) if b is not None), default=None)
+    end = min((e for e in (selection.end, plan.end) if e is not None), default=None)
+    key = selection.key if selection.key is not None else plan.key
+    # The topics of the options may be patterns; those of the query narrow what these leave.
+    topics = selection.topics or tuple(sorted(plan.topics or ()))
+    narrowed = selection._replace(topics=topics, begin=begin, end=end, key=key)
+    is_empty = begin is not None and end is not None and begin > end
+    is_scan = key is None and not is_empty and narrowed.request().text is None
+    if plan.is_streamed and is_scan and choose_source(arguments) is None:
+        return _Streamed(arguments, narrowed, plan)
+    return _Spooled(arguments, narrowed._replace(begin=None, end=None) if is_empty else narrowed)
+
+
+class _Streamed:
+    """The log of a store, scanned while DuckDB takes it."""
+
+    def __init__(self, arguments: Namespace, selection: MessageSelection, plan: "SqlPlan") -> None:
+        self._arguments: Final = arguments
+        self._request: Final = selection.request()
+        self._plan: Final = plan
+        self._is_read = False
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        from rocketlens.cli.options import store_directory
+        from rocketlens.query.offline import open_store
+
+        self._store = open_store(store_directory(self._arguments))
+        try:
+            self._scan: Scan = self._store.scan_for(self._request, checks_topics=False)
+        except BaseException:
+            self._store.close()
+            raise
+        return self
+
+    def register(self, connection: Any, name: str) -> None:
+        """Make the table known."""
+        import pyarrow as pa
+
+        from rocketlens.model.arrow import schema
+
+        connection.register(name, pa.RecordBatchReader.from_batches(schema(), self._batches()))
+
+    def _batches(self) -> "Iterator[pa.RecordBatch]":
+        for batch in self._scan.record_batches(with_body=self._plan.with_body):
+            self._count += batch.num_rows
+            yield batch
+        self._is_read = True
+
+    def answer(self) -> "Answer":
+        """Return what was searched; a LIMIT may have needed only a part, which is complete then.
+
+        :raises TopicNotFound: when there was nothing to read, for want of a topic.
+        """
+        from dataclasses import replace
+
+        from rocketlens.cli.message_stream import check_topics
+        from rocketlens.model.answer import Answer
+
+        coverage = self._scan.coverage
+        if self._is_read:
+            check_topics(self._store, self._request.topics, self._count)
+        if not self._is_read:
+            coverage = tuple(
+                replace(each, log_end_offset=each.end_offset) if each.is_short else each
+                for each in coverage
+            )
+        return Answer(self._arguments.query or "", (), coverage)
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+
+class _Spooled:
+    """Messages that were written to a temporary file, for whatever reads them more than once."""
+
+    def __init__(self, arguments: Namespace, selection: MessageSelection) -> None:
+        self._arguments: Final = arguments
+        self._selection: Final = selection
+        import tempfile
+
+        self._directory: Final = tempfile.TemporaryDirectory(prefix="rocketlens-sql-")
+        self._answer: Answer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def register(self, connection: Any, name: str) -> None:
+        """Read the messages, and make the table known."""
+        from rocketlens.cli.export import parquet_sink
+
+        path = Path(self._directory.name, "messages.parquet")
+        with parquet_sink(path) as sink:
+            self._answer = read_into(sink, self._selection, self._arguments)
+        connection.read_parquet(str(path)).create_view(name)
+
+    def answer(self) -> "Answer":
+        """Return what was searched."""
+        assert self._answer is not None  # noqa: S101 - register comes first
+        return self._answer
+
+    def __exit__(self, *_: object) -> None:
+        self._directory.cleanup()
+
+
+def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
+    """Print the rows of a result; return how many there were."""
+    if arguments.output == "parquet":
+        return _write_parquet(result, Path(arguments.to))
+    names = result.schema.names
+    rows = (tuple(row) for batch in result for row in zip(*_columns(batch), strict=True))
+    count = 0
+    if arguments.output == "table":
+        from rocketlens.cli.table import print_rows
+
+        found = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
+        if found:
+            print_rows(names, found)
+        return len(found)
+    if arguments.output == "csv":
+        from rocketlens.terminal.message_values import csv_row, defused
+
+        sys.stdout.write(csv_row(names))
+        for row in rows:
+            sys.stdout.write(csv_row([defused(_cell(value)) for value in row]))
+            count += 1
+        return count
+    from rocketlens.terminal.as_json import json_line
+
+    is_array = arguments.output == "json"
+    sys.stdout.write("[" if is_array else "")
+    for count, row in enumerate(rows, 1):
+        line = json_line({n: _json_value(v) for n, v in zip(names, row, strict=True)})
+        sys.stdout.write(
+            ("," if is_array and count > 1 else "") + line + ("" if is_array else "\n")
+        )
+    sys.stdout.write("]\n" if is_array else "")
+    return count
+
+
+def _columns(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
+    return [column.to_pylist() for column in batch.columns]
+
+
+def _write_parquet(result: "pa.RecordBatchReader", path: Path) -> int:
+    from rocketlens.model.arrow import package
+
+    parquet = package("pyarrow.parquet", "sql", "Parquet")
+    partial = path.with_name(f".{path.name}.part")
+    count = 0
+    try:
+        with parquet.ParquetWriter(partial, result.schema, compression="zstd") as writer:
+            for batch in result:
+                writer.write_batch(batch)
+                count += batch.num_rows
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON has it; bytes as text, or in base64 where they are none."""
+    from base64 import b64encode
+    from datetime import date, datetime
+    from decimal import Decimal
+
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode("ascii")}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(name): _json_value(each) for name, each in value.items()}
+    if isinstance(value, list):
+        is_map = bool(value) and all(isinstance(each, tuple) and len(each) == 2 for each in value)
+        if is_map:
+            return {str(name): _json_value(each) for name, each in value}
+        return [_json_value(each) for each in value]
+    return value if isinstance(value, int | float | str | bool | None) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell of a table or of CSV."""
+    import json
+
+    shown = _json_value(value)
+    if isinstance(value, bytes) and not isinstance(shown, str):
+        return f"0x{value.hex()}"
+    is_plain = isinstance(shown, str | int | float | None)
+    return shown if is_plain else json.dumps(shown, ensure_ascii=False)

@@ -1,0 +1,215 @@
+"""Hands one stored message to consumers again, past their queues: ``consumeMessageDirectly``.
+
+The broker that has the message passes it on to a client of the group and returns what its listener
+made of it. No offset moves, and nothing is retried: a client that fails has had the message, and
+the result says so.
+
+| what happens | error |
+|---|---|
+| the group has no client that is online at that broker | `BrokerError` 206 |
+| the client left meanwhile | `BrokerError` 1, `The Consumer <g> <c> not online` |
+| it does not answer the broker in 10 s | `BrokerError` 207; it may have consumed the message |
+| it consumes by pulling, so that it has no listener | `BadInput`: nothing was handed over |
+| its answer cannot be read | `BadAnswer` |
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin.group_calls import (
+    as_it_is,
+    connections_of,
+    is_not_connected,
+    passed_on_to,
+)
+from rocketlens.client.connect.cluster import ClusterCalls, failures
+from rocketlens.client.connect.route import Broker, is_address_of
+from rocketlens.client.search.view import offset_id_of, view_on
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    BrokerError,
+    MessageNotFound,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.wire.bodies.consumer import (
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumeResult,
+)
+from rocketlens.wire.bodies.heartbeat import ConsumeType
+from rocketlens.wire.commands.consumer import (
+    CONSUME_MESSAGE_DIRECTLY,
+    ConsumeMessageDirectlyRequest,
+)
+
+_MAY_BE_CONSUMED: Final = "it may have consumed the message; look at its log before trying again"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedDirectly:
+    """What one client of a group made of a message that it was handed.
+
+    ``consume_result`` is None if the client returned none that RocketMQ knows. ``spent_time_ms``
+    and ``remark`` (such as the text of an exception) are the client's own.
+    """
+
+    consumer_group: str
+    client_id: str
+    consume_result: ConsumeResult | None
+    remark: str | None
+    spent_time_ms: int
+    order: bool
+    """Whether its listener is one for messages in order."""
+    auto_commit: bool
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether the listener returned success, or commit where it commits by itself."""
+        return self.consume_result in {ConsumeResult.CR_SUCCESS, ConsumeResult.CR_COMMIT}
+
+
+async def consume_directly(
+    cluster: ClusterCalls, group: str, client_id: str | None, message: MessageExt
+) -> ConsumedDirectly:
+    """Let a client consume a message, or without one the first that is online.
+
+    Without ``client_id`` the next client is taken if one left before it was handed the message.
+
+    :raises RocketLensError: as the table above says.
+    """
+    address = await address_of(cluster, message)
+    if client_id is not None:
+        return await hand_over(cluster, address, group, client_id, message)
+    left: BrokerError | None = None
+    for each in await online_clients(cluster, address, group):
+        try:
+            return await hand_over(cluster, address, group, each, message)
+        except BrokerError as error:
+            if not is_not_connected(error):
+                raise
+            left = left or error
+    raise left or AssertionError("a group that is online has a client")
+
+
+async def consume_directly_by_all(
+    cluster: ClusterCalls, group: str, message: MessageExt
+) -> dict[str, ConsumedDirectly | RocketLensError]:
+    """Let every client of a group consume a message at once; return each one's result or error.
+
+    :raises RocketLensError: if the group has no client that is online, or the message's broker
+        cannot be asked for them.
+    """
+    address = await address_of(cluster, message)
+    client_ids = await online_clients(cluster, address, group)
+
+    async def hand(client_id: str) -> ConsumedDirectly | RocketLensError:
+        try:
+            return await hand_over(cluster, address, group, client_id, message)
+        except RocketLensError as error:
+            return error
+
+    results = await asyncio.gather(*map(hand, client_ids))
+    return dict(zip(client_ids, results, strict=True))
+
+
+async def hand_over(
+    cluster: ClusterCalls, address: str, group: str, client_id: str, message: MessageExt
+) -> ConsumedDirectly:
+    """Let a broker pass a message of its own on to a client.
+
+    :raises RocketLensError: as the table above says.
+    """
+    header = ConsumeMessageDirectlyRequest(
+        consumer_group=group,
+        client_id=client_id,
+        msg_id=message.offset_msg_id,
+        topic=message.topic,
+    )
+    with passed_on_to(client_id, _MAY_BE_CONSUMED):
+        result = await cluster.ask_for(
+            as_it_is,
+            ConsumeMessageDirectlyResult,
+            address,
+            CONSUME_MESSAGE_DIRECTLY,
+            header,
+            timeout_s=limits.RELAYED_TIMEOUT_S,
+        )
+    return ConsumedDirectly(
+        consumer_group=group,
+        client_id=client_id,
+        consume_result=result.consume_result,
+        remark=result.remark,
+        spent_time_ms=result.spent_time_ms,
+        order=result.order,
+        auto_commit=result.auto_commit,
+    )
+
+
+async def online_clients(cluster: ClusterCalls, address: str, group: str) -> list[str]:
+    """Return the clients of a group that a broker has, sorted.
+
+    :raises BrokerError: 206 if it has none.
+    :raises BadInput: if they consume by pulling.
+    """
+    found = await connections_of(cluster, group, address)
+    check_push(found, group)
+    return sorted(each.client_id for each in found.connections)
+
+
+def check_push(found: ConsumerConnection, group: str) -> None:
+    """Check that a group's clients have a listener to hand a message to.
+
+    :raises BadInput: if they do not.
+    """
+    if found.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+        kind = found.consume_type.name if found.consume_type else "nothing known"
+        raise BadInput(
+            f"group {group} has no push consumers ({kind}): a message cannot be handed to it"
+        )
+
+
+async def address_of(cluster: ClusterCalls, message: MessageExt) -> str:
+    """Return the address of the broker that has a message.
+
+    That is the one whose address the message has. If the broker moved, every broker is asked for
+    the message; an address that only the message has is never dialled.
+
+    :raises MessageNotFound: if no broker has it any more.
+    :raises AnswerIncomplete: if a broker that may have it failed.
+    """
+    brokers = await cluster.all_brokers()
+    for broker in brokers.values():
+        for address in broker.in_order:
+            if is_address_of(address, message.store_host):
+                return _first(broker)
+    asked = offset_id_of(message.offset_msg_id)
+    if asked is None:
+        raise BadInput(f"{message.offset_msg_id[:80]!r} is not an offset message id")
+    return await _address_of_moved(cluster, list(brokers.values()), asked, message)
+
+
+async def _address_of_moved(
+    cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, message: MessageExt
+) -> str:
+    answers = await view_on(cluster, brokers, asked, message.topic)
+    for answer in answers:
+        if answer.value:
+            return _first(answer.broker)
+    failed = failures([answer.coverage for answer in answers])
+    if failed:
+        said = f"which broker has {message.offset_msg_id} now cannot be learnt: {failed}"
+        raise AnswerIncomplete(said, Answer("", (), ()))
+    raise MessageNotFound(f"no broker has {message.offset_msg_id} any more")
+
+
+def _first(broker: Broker) -> str:
+    for address in broker.in_order:
+        return address
+    raise TopicNotFound(f"the name servers know no address of broker {broker.name}")

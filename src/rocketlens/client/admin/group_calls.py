@@ -1,0 +1,248 @@
+"""What is asked about one consumer group: its clients, how far they came, what they are doing.
+
+A group's brokers are those of its retry topic, which the first heartbeat of a consumer makes on
+each broker. Source: ``DefaultMQAdminExtImpl``.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.route import Broker
+from rocketlens.errors import (
+    BadAnswer,
+    BrokerError,
+    CallTimeout,
+    ConnectionLost,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.wire.bodies.consumer import (
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    GroupList,
+    ProducerConnection,
+)
+from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.admin import (
+    GET_CONSUME_STATS,
+    GET_CONSUMER_CONNECTION_LIST,
+    GET_PRODUCER_CONNECTION_LIST,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+    GetProducerConnectionListRequest,
+    QueryTopicConsumeByWhoRequest,
+)
+from rocketlens.wire.commands.consumer import (
+    GET_CONSUMER_RUNNING_INFO,
+    GetConsumerRunningInfoRequest,
+)
+
+B = TypeVar("B")
+
+NO_CONNECTION: Final = "Not found the consumer group connection"
+_SEE_CLIENT: Final = "look at its log, and make sure that it is a RocketMQ client, 4.x or 5.x"
+
+
+def as_it_is(read: B) -> B:
+    """Make nothing else of the body of an answer."""
+    return read
+
+
+async def group_brokers(cluster: ClusterCalls, group: str) -> list[Broker]:
+    """Return the brokers that know a group, in the order of their names.
+
+    :raises TopicNotFound: if none does.
+    :raises RemotingError: if no name server answers.
+    """
+    route = await cluster.route(RETRY_PREFIX + group)
+    brokers = [route.brokers[name] for name in sorted(route.brokers)]
+    if not any(broker.addresses for broker in brokers):
+        raise TopicNotFound(f"group {group}: the name servers know no broker of it")
+    return [broker for broker in brokers if broker.addresses]
+
+
+async def connections_of(
+    cluster: ClusterCalls, group: str, broker_addr: str | None = None
+) -> ConsumerConnection:
+    """Return the clients of a group and what they subscribe to, as the first broker has them.
+
+    Consumers tell every broker of the group about themselves. If one does not know any, or does not
+    answer, the next one is asked. ``broker_addr``: only this one is asked.
+
+    :raises BrokerError: 206 if the group has no client that is online.
+    :raises TopicNotFound: if no broker knows the group.
+    :raises RemotingError: if no broker answers.
+    """
+    addresses = [broker_addr] if broker_addr is not None else []
+    if broker_addr is None:
+        addresses = [each.in_order[0] for each in await group_brokers(cluster, group)]
+    header = GetConsumerConnectionListRequest(consumer_group=group)
+    refused: RocketLensError | None = None
+    failed: RocketLensError | None = None
+    for address in addresses:
+        try:
+            found = await cluster.ask_for(
+                as_it_is, ConsumerConnection, address, GET_CONSUMER_CONNECTION_LIST, header
+            )
+        except BrokerError as error:
+            refused = refused or error
+        except RocketLensError as error:
+            failed = failed or error
+        else:
+            if found.connections:
+                return found
+            code = ResponseCode.CONSUMER_NOT_ONLINE
+            refused = refused or BrokerError(address, code, NO_CONNECTION, retriable=False)
+    # A broker that does not answer may have known a client: it is not offline then.
+    raise failed or refused or AssertionError("a group has a broker")
+
+
+async def running_info(
+    cluster: ClusterCalls, group: str, client_id: str, *, jstack: bool = False
+) -> ConsumerRunningInfo:
+    """Return what a client of a group is doing; a broker that it is connected to passes it on.
+
+    ``jstack``: with the stacks of its threads.
+
+    :raises BrokerError: 1 if no broker has a connection to the client, 207 if it does not answer.
+    :raises TopicNotFound: if no broker knows the group.
+    :raises RemotingError: if a broker does not answer, or the client's answer cannot be read.
+    """
+    header = GetConsumerRunningInfoRequest(
+        consumer_group=group, client_id=client_id, jstack_enable=jstack
+    )
+    refused: BrokerError | None = None
+    for broker in await group_brokers(cluster, group):
+        try:
+            with passed_on_to(client_id, _SEE_CLIENT):
+                return await cluster.ask_for(
+                    as_it_is,
+                    ConsumerRunningInfo,
+                    broker.in_order[0],
+                    GET_CONSUMER_RUNNING_INFO,
+                    header,
+                    timeout_s=limits.RELAYED_TIMEOUT_S,
+                )
+        except BrokerError as error:
+            if not is_not_connected(error):
+                raise
+            refused = refused or error
+    raise refused or AssertionError("a group has a broker")
+
+
+@contextmanager
+def passed_on_to(client_id: str, doubt: str) -> Iterator[None]:
+    """Name the client, and what to do, in the errors of a request that a broker passes on to it.
+
+    ``doubt`` is what to think of the client if its answer does not come, or cannot be read.
+    """
+    try:
+        yield
+    except BadAnswer as error:
+        said = f"the answer of client {client_id} to {error.request}, which this broker passed on,"
+        error.args = (f"{error.address}: {said} cannot be read ({error.reason}): {doubt}",)
+        raise
+    except (CallTimeout, ConnectionLost) as error:
+        error.args = (f"{error}: client {client_id} did not answer through it: {doubt}",)
+        raise
+    except BrokerError as error:
+        if error.code == ResponseCode.CONSUME_MSG_TIMEOUT:
+            error.args = (f"{error}: client {client_id} does not answer: {doubt}",)
+        elif error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            error.args = (f"{error}: client {client_id}, or the broker, cannot do that",)
+        elif client_id not in str(error):
+            error.args = (f"{error} (for client {client_id})",)
+        raise
+
+
+def is_not_connected(error: BrokerError) -> bool:
+    """Return whether a broker passed a request on to no client: it has no connection to it."""
+    said = error.remark or ""
+    return error.code == ResponseCode.SYSTEM_ERROR and said.endswith(" not online")
+
+
+async def consume_stats(
+    cluster: ClusterCalls, group: str, topic: str | None = None
+) -> ConsumeStats:
+    """Return how far a group came in each queue, of all its brokers together.
+
+    The table is empty if the group never committed an offset.
+
+    :raises BrokerError: if a broker refuses.
+    :raises TopicNotFound: if no broker knows the group.
+    :raises RemotingError: if a broker does not answer: part of the queues would look like all.
+    """
+    header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+    asked = [
+        cluster.ask_for(
+            as_it_is,
+            ConsumeStats,
+            broker.in_order[0],
+            GET_CONSUME_STATS,
+            header,
+            timeout_s=3 * cluster.timeout_s,
+        )
+        for broker in await group_brokers(cluster, group)
+    ]
+    offsets: dict[MessageQueueBody, OffsetWrapper] = {}
+    tps = 0.0
+    for each in await asyncio.gather(*asked):
+        offsets.update(each.offset_table)
+        tps += each.consume_tps
+    return ConsumeStats(offset_table=offsets, consume_tps=tps)
+
+
+async def groups_of_topic(cluster: ClusterCalls, topic: str) -> tuple[str, ...]:
+    """Return the consumer groups of a topic, as one of its brokers lists them.
+
+    :raises TopicNotFound: if no broker has the topic.
+    :raises RocketLensError: if that broker does not answer.
+    """
+    broker, *_ = await _topic_brokers(cluster, topic)
+    header = QueryTopicConsumeByWhoRequest(topic=topic)
+    read = await cluster.ask_for(
+        as_it_is, GroupList, broker.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header
+    )
+    return read.groups
+
+
+async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:
+    """Return the brokers of a topic that have an address, one at least, in the order of names.
+
+    :raises TopicNotFound: if no broker has the topic.
+    """
+    route = await cluster.route(topic)
+    brokers = [each for each in route.brokers.values() if each.addresses]
+    if not brokers:
+        raise TopicNotFound(f"topic {topic}: the name servers know no broker of it")
+    return brokers
+
+
+async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> ProducerConnection:
+    """Return the producers of a group, as the first broker of a topic that knows one has them.
+
+    :raises BrokerError: 1 if no broker of the topic knows one.
+    :raises TopicNotFound: if no broker has the topic.
+    :raises RemotingError: if no broker answers.
+    """
+    header = GetProducerConnectionListRequest(producer_group=group)
+    errors: list[RocketLensError] = []
+    for broker in await _topic_brokers(cluster, topic):
+        try:
+            return await cluster.ask_for(
+                as_it_is,
+                ProducerConnection,
+                broker.in_order[0],
+                GET_PRODUCER_CONNECTION_LIST,
+                header,
+            )
+        except RocketLensError as error:
+            errors.append(error)
+    raise errors[0]

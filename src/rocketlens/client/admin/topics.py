@@ -1,0 +1,155 @@
+"""All topics of a cluster: their queues, with messages and times.
+
+The name servers are asked for the topics, and each broker of a topic for its queues. A broker that
+does not answer makes the answer incomplete, and the queues of its topics are not known.
+
+| asked for | what |
+|---|---|
+| topics (206), route (105), of name servers | names, and the brokers of each |
+| topic stats (202) | the offsets of each queue, and the time of its newest message |
+| earliest store time (32) | the time of its oldest message |
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin.group_calls import as_it_is
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, fields_of
+from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+from rocketlens.client.connect.route import Broker
+from rocketlens.client.connect.survey import CoverageByReason, Survey
+from rocketlens.errors import BrokerError, TopicNotFound
+from rocketlens.model.answer import Coverage, SourceState
+from rocketlens.model.rocketmq import reply_topic
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.query.topic_choice import matching_topics, unknown_topic
+from rocketlens.wire.bodies.stats import TopicStatsTable
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.offset import (
+    GET_EARLIEST_MSG_STORETIME,
+    GetEarliestStoreTimeRequest,
+)
+from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+
+
+async def find_topics(
+    cluster: ClusterCalls, survey: Survey, asked: Collection[str], namespace: str
+) -> TopicsAnswer:
+    """Return all topics of a cluster's namespace, or those that names and patterns match.
+
+    :raises TopicNotFound: if no topic has a name, or matches a pattern, and all name servers
+        answered.
+    :raises RemotingError: if no name server answers.
+    """
+    return await _Topics(cluster, survey, namespace).find(asked)
+
+
+class _Topics:
+    def __init__(self, cluster: ClusterCalls, survey: Survey, namespace: str) -> None:
+        self._cluster: Final = cluster
+        self._survey: Final = survey
+        self._namespace: Final = namespace
+        self._coverage: Final = CoverageByReason()
+        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+
+    async def find(self, asked: Collection[str]) -> TopicsAnswer:
+        brokers = await self._survey.brokers()
+        listed = await self._survey.topics()
+        for each in (*brokers.coverage, *listed.coverage):
+            self._coverage.add(each)
+        full_names = {
+            without_namespace(self._namespace, name): name
+            for name in listed.value
+            if is_in_namespace(self._namespace, name)
+        }
+        names = self._choose(asked, full_names, listed.coverage)
+        clusters = {each.cluster_name for each in brokers.value.values()}
+        own = {*brokers.value, *clusters, *map(reply_topic, clusters)}
+        found = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
+        return TopicsAnswer(
+            tuple(topic for topic in found if topic is not None), self._coverage.all()
+        )
+
+    def _choose(
+        self, asked: Collection[str], known: Collection[str], failed: Collection[Coverage]
+    ) -> list[str]:
+        if not asked:
+            return sorted(known)
+        names, unknown = matching_topics(asked, known)
+        unknown |= {
+            name: unknown_topic(name, known, "this cluster") for name in names if name not in known
+        }
+        for error in unknown.values():
+            if not failed:
+                raise error
+        if unknown:
+            # A name server that did not answer may know them.
+            for each in failed:
+                self._coverage.replace(replace(each, state=SourceState.FAILED))
+        return [name for name in names if name in known]
+
+    async def _find(
+        self, name: str, full_name: str, of_brokers: Collection[str]
+    ) -> FoundTopic | None:
+        """Return a topic; None if it was deleted since the topics were listed."""
+        async with self._turns:
+            try:
+                route = await self._survey.route(full_name)
+            except TopicNotFound:
+                return None
+            for each in route.coverage:
+                self._coverage.add(each)
+
+            async def ask(_: Broker, address: str) -> list[TopicQueue]:
+                return await self._queues(full_name, address)
+
+            answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)
+        is_of_broker = full_name in of_brokers
+        return FoundTopic(name, self._merged(answers), is_of_broker=is_of_broker)
+
+    def _merged(
+        self, answers: list[BrokerAnswer[list[TopicQueue]]]
+    ) -> tuple[TopicQueue, ...] | None:
+        for answer in answers:
+            self._coverage.add(answer.coverage)
+        if any(answer.value is None for answer in answers):
+            return None
+        queues = [queue for answer in answers for queue in answer.value or ()]
+        return tuple(sorted(queues, key=lambda each: (each.broker_name or "", each.queue_id)))
+
+    async def _queues(self, topic: str, address: str) -> list[TopicQueue]:
+        try:
+            table = await self._cluster.ask_for(
+                as_it_is,
+                TopicStatsTable,
+                address,
+                GET_TOPIC_STATS_INFO,
+                GetTopicStatsRequest(topic=topic),
+            )
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return []
+            raise
+        queues = []
+        for queue, offsets in table.offset_table.items():
+            found = TopicQueue(
+                queue.broker_name,
+                queue.queue_id,
+                offsets.min_offset,
+                offsets.max_offset,
+                newest_ms=offsets.last_update_timestamp_ms or None,
+            )
+            if found.messages:
+                oldest_ms = await self._oldest_ms(topic, queue.queue_id, address)
+                found = replace(found, oldest_ms=oldest_ms)
+            queues.append(found)
+        return queues
+
+    async def _oldest_ms(self, topic: str, queue_id: int, address: str) -> int | None:
+        header = GetEarliestStoreTimeRequest(topic=topic, queue_id=queue_id)
+        answer = await self._cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
+        timestamp_ms = fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
+        return timestamp_ms if timestamp_ms >= 0 else None

@@ -1,0 +1,270 @@
+"""Whether consumer groups consumed a message: RocketMQ's ``messageTrackDetail``, with its reasons.
+
+A broker keeps one number for each group and queue: the offset from which the group goes on. What
+became of one message is inferred from it. `MessageTrack` keeps what was learnt beside the inferred
+type, so that cases with one type can be told apart: an offset past the message also follows from a
+reset, or from members that skipped it.
+
+| learnt | track type |
+|---|---|
+| clients online, pull consumers | PULL |
+| clients online, offset past the message, a tag subscribed | CONSUMED |
+| clients online, offset past the message, another tag subscribed | CONSUMED_BUT_FILTERED |
+| clients online, offset not past the message, or none in its queue | NOT_CONSUME_YET |
+| clients online, no offset at all, broadcasting | CONSUME_BROADCASTING |
+| no client online | NOT_ONLINE |
+| anything else, also errors | UNKNOWN |
+
+`MessageTrack.state` tells them apart by the rules of `rocketlens.query.facts.group_state`, and
+names what it rests on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.client.admin.group_calls import connections_of, consume_stats, groups_of_topic
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.route import is_address_of
+from rocketlens.errors import BrokerError, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import RETRY_PREFIX, TAG_TYPE
+from rocketlens.query.facts.group_state import (
+    GroupFacts,
+    GroupState,
+    GroupVerdict,
+    Subscribed,
+    judge,
+)
+from rocketlens.wire.bodies.consumer import ConsumerConnection
+from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from rocketlens.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from rocketlens.wire.bodies.stats import OffsetWrapper
+
+NO_STATS: Final = (
+    "Not found the consumer group consume stats, because return offset table is empty, maybe the "
+    "consumer not consume any message"
+)
+"""What the tool of RocketMQ 4.9 says of a group without offsets."""
+
+
+class TrackType(Enum):
+    """What RocketMQ's tool infers for a group; the table above says from what."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    PULL = "PULL"
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrack:
+    """What is known of one consumer group and one message."""
+
+    consumer_group: str
+    track_type: TrackType
+    exception_desc: str | None = None
+    """Why a type is NOT_ONLINE or UNKNOWN, as RocketMQ words it."""
+    connections: ConsumerConnection | None = None
+    """The group's clients; None if none is online, or it could not be learnt."""
+    consumer_offset: int | None = None
+    """Where the group goes on in the message's queue; None if it has no offset there, or it
+    could not be learnt."""
+    has_offsets: bool | None = None
+    """Whether the group has offsets in any queue; None if it could not be learnt."""
+    error: RocketLensError | None = None
+    """Which question failed."""
+    has_topic_offsets: bool | None = None
+    """Whether it has offsets in any queue of the topic; None if it could not be learnt."""
+    retry_offsets: Mapping[tuple[str | None, int], int] = field(default_factory=dict)
+    """Where it goes on in its retry topic, by broker name and queue id."""
+    state: GroupState = GroupState.UNKNOWN
+    """What the group did, with cases told apart that have one `track_type`."""
+    rests_on: str = ""
+    """What the state rests on, in one line."""
+
+    @property
+    def is_online(self) -> bool | None:
+        """Whether the group has a client; None if it could not be learnt."""
+        if self.connections is not None:
+            return True
+        return False if self.track_type is TrackType.NOT_ONLINE else None
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """Return what the group's clients subscribe to of a topic, None for nothing."""
+        if self.connections is None:
+            return None
+        return self.connections.subscription_table.get(topic)
+
+    def facts(self, topic: str) -> GroupFacts:
+        """Return what is known of the group with regard to a message of a topic."""
+        connected = self.connections
+        subscription = self.subscription(topic)
+        return GroupFacts(
+            self.consumer_group,
+            is_online=self.is_online,
+            message_model=None
+            if connected is None or connected.message_model is None
+            else connected.message_model.value,
+            subscribes=None if connected is None else subscription is not None,
+            subscribed=None if subscription is None else subscribed_of(subscription),
+            has_offsets=self.has_topic_offsets,
+            consumer_offset=self.consumer_offset,
+            retry_offsets=None if self.has_offsets is None else self.retry_offsets,
+        )
+
+    def as_4_9(self) -> "MessageTrack":
+        """Return what the tool of RocketMQ 4.9 infers: broadcasting means nothing to it."""
+        is_inferred = self.track_type in {
+            TrackType.NOT_CONSUME_YET,
+            TrackType.CONSUME_BROADCASTING,
+        }
+        if is_inferred and self.has_offsets is False:
+            said = f"CODE:{int(ResponseCode.CONSUMER_NOT_ONLINE)} DESC:{NO_STATS}"
+            return replace(self, track_type=TrackType.NOT_ONLINE, exception_desc=said)
+        return self
+
+
+_OF_CODE: Final[dict[int | None, TrackType]] = {
+    int(ResponseCode.CONSUMER_NOT_ONLINE): TrackType.NOT_ONLINE,
+    int(ResponseCode.BROADCAST_CONSUMPTION): TrackType.CONSUME_BROADCASTING,
+}
+
+
+_NO_OFFSETS: Final = frozenset(
+    {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST}
+)
+"""Codes by which a broker says that it has no offsets of a group."""
+
+
+async def message_tracks(cluster: ClusterCalls, message: MessageExt) -> tuple[MessageTrack, ...]:
+    """Return a track for each consumer group of a message's topic, in the broker's order.
+
+    A group of which something cannot be learnt has the error in its track.
+
+    :raises TopicNotFound: if no broker has the topic.
+    :raises RocketLensError: if the groups cannot be listed.
+    """
+    groups = await groups_of_topic(cluster, message.topic)
+    return tuple([await track_of_group(cluster, message, group) for group in groups])
+
+
+async def track_of_group(cluster: ClusterCalls, message: MessageExt, group: str) -> MessageTrack:
+    """Return the track of one group, whether or not it has to do with the message's topic."""
+    track = await _track(cluster, message, group)
+    verdict = judge(track.facts(message.topic), message)
+    if verdict.state is GroupState.UNKNOWN and track.error is not None:
+        verdict = GroupVerdict(GroupState.UNKNOWN, str(track.error))
+    return replace(track, state=verdict.state, rests_on=verdict.rests_on)
+
+
+def subscribed_of(subscription: SubscriptionData) -> Subscribed:
+    """Return a subscription of the wire as a value."""
+    return Subscribed(
+        subscription.expression_type or TAG_TYPE, subscription.sub_string or "", subscription.tags
+    )
+
+
+async def _track(cluster: ClusterCalls, message: MessageExt, group: str) -> MessageTrack:
+    try:
+        connections = await connections_of(cluster, group)
+    except BrokerError as error:
+        kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
+        said = None if kind is TrackType.CONSUME_BROADCASTING else remark_of(error)
+        track = MessageTrack(group, kind, said, error=error)
+        return await _of_offline(cluster, message, track)
+    except RocketLensError as error:
+        return MessageTrack(group, TrackType.UNKNOWN, str(error), error=error)
+    track = MessageTrack(group, TrackType.UNKNOWN, connections=connections)
+    if connections.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        track = replace(track, track_type=TrackType.PULL)
+    try:
+        track = await _with_offsets(cluster, message, track)
+    except RocketLensError as error:
+        return _failed(track, error)
+    if connections.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+        return track
+    return replace(track, track_type=_inferred(message, track, connections))
+
+
+async def _of_offline(
+    cluster: ClusterCalls, message: MessageExt, track: MessageTrack
+) -> MessageTrack:
+    """Add how far a group without clients came; RocketMQ's tool does not ask."""
+    if track.track_type is not TrackType.NOT_ONLINE:
+        return track
+    try:
+        return await _with_offsets(cluster, message, track)
+    except BrokerError as error:
+        if error.code in _NO_OFFSETS:
+            return replace(track, has_offsets=False, has_topic_offsets=False)
+        return replace(track, error=error)
+    except RocketLensError as error:
+        return replace(track, error=error)
+
+
+def _failed(track: MessageTrack, error: RocketLensError) -> MessageTrack:
+    """Return a track without offsets; a pull consumer's type does not need them."""
+    if track.track_type is TrackType.PULL:
+        return replace(track, error=error)
+    if not isinstance(error, BrokerError):
+        return replace(track, exception_desc=str(error), error=error)
+    kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
+    said = remark_of(error) if kind is TrackType.NOT_ONLINE else None
+    return replace(track, track_type=kind, exception_desc=said, error=error)
+
+
+async def _with_offsets(
+    cluster: ClusterCalls, message: MessageExt, track: MessageTrack
+) -> MessageTrack:
+    """Add how far the group came in the message's queue.
+
+    That is the queue of the broker whose master stored the message: the same queue of another
+    broker says nothing of it.
+    """
+    stats = await consume_stats(cluster, track.consumer_group)
+    masters = await cluster.all_brokers()
+    found: OffsetWrapper | None = None
+    retry_topic = RETRY_PREFIX + track.consumer_group
+    retry_offsets: dict[tuple[str | None, int], int] = {}
+    for queue, offset in stats.offset_table.items():
+        if queue.topic == retry_topic:
+            retry_offsets[queue.broker_name, queue.queue_id] = offset.consumer_offset
+        broker = masters.get(queue.broker_name)
+        is_same_queue = (queue.topic, queue.queue_id) == (message.topic, message.queue_id)
+        if not is_same_queue or broker is None or broker.master is None:
+            continue
+        if is_address_of(broker.master, message.store_host):
+            found = offset
+    return replace(
+        track,
+        has_offsets=bool(stats.offset_table),
+        has_topic_offsets=any(each.topic == message.topic for each in stats.offset_table),
+        consumer_offset=None if found is None else found.consumer_offset,
+        retry_offsets=retry_offsets,
+    )
+
+
+def _inferred(
+    message: MessageExt, track: MessageTrack, connections: ConsumerConnection
+) -> TrackType:
+    if track.consumer_offset is None or track.consumer_offset <= message.queue_offset:
+        is_broadcasting = connections.message_model is MessageModel.BROADCASTING
+        if is_broadcasting and not track.has_offsets:
+            return TrackType.CONSUME_BROADCASTING
+        return TrackType.NOT_CONSUME_YET
+    subscription = track.subscription(message.topic)
+    if subscription and subscription.tags and not {message.tags, "*"} & {*subscription.tags}:
+        return TrackType.CONSUMED_BUT_FILTERED
+    return TrackType.CONSUMED
+
+
+def remark_of(error: BrokerError) -> str:
+    """Return what a broker said, as RocketMQ prints it."""
+    return f"CODE:{error.code} DESC:{error.remark or ''}"

@@ -1,0 +1,62 @@
+"""All messages of topics of a cluster, with blocking calls, and as tables of Arrow."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.client.search.scan import ClusterMessages
+from rocketlens.model.answer import Coverage
+from rocketlens.model.arrow import ArrowMessages, batches_of
+from rocketlens.model.message import MessageExt
+from rocketlens.net.sync import LoopThread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AT_ONCE: Final = 256
+"""Messages that pass from the thread of the client to that of the caller in one step."""
+
+
+class SyncClusterMessages(ArrowMessages):
+    """`rocketlens.client.search.scan.ClusterMessages` with blocking calls; also a table of Arrow.
+
+    Polars, DuckDB, pandas and pyarrow take it as it is. It is read once.
+    """
+
+    def __init__(self, thread: LoopThread, scan: ClusterMessages) -> None:
+        self._thread: Final = thread
+        self._scan: Final = scan
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What was read, and left out."""
+        return self._scan.coverage
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for could be read, once the iteration has ended."""
+        return self._scan.complete
+
+    @property
+    def failures(self) -> tuple[Coverage, ...]:
+        """What could not be read."""
+        return self._scan.failures
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        """Yield the messages; errors as `ClusterMessages`."""
+        messages = aiter(self._scan)
+        while found := self._thread.run(_some(messages)):
+            yield from found
+
+    def record_batches(self) -> "Iterator[pa.RecordBatch]":
+        """Yield the messages as record batches of bounded size, as they come."""
+        return batches_of(self)
+
+
+async def _some(messages: AsyncIterator[MessageExt]) -> list[MessageExt]:
+    """Return the next messages; none at the end."""
+    found: list[MessageExt] = []
+    async for message in messages:
+        found.append(message)
+        if len(found) == _AT_ONCE:
+            break
+    return found

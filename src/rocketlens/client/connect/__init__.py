@@ -1,0 +1,1 @@
+"""How clients reach a cluster: name servers, routes, connections, namespaces."""

@@ -1,0 +1,520 @@
+"""State that all clients of a cluster share: name servers, routes and connections.
+
+Only the name servers that the user names, and the brokers that those name, are dialled.
+
+====================  =======================================================================
+cached route          result
+====================  =======================================================================
+fresh (under 30 s)    returned
+older                 a producer gets it at once while it is refreshed in the background; a query
+                      waits for the fresh one, and uses the old one if there is none
+none                  the name servers are asked in turn, first the one that responded last
+====================  =======================================================================
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.connect.name_servers import name_server_addresses
+from rocketlens.client.connect.route import Broker, Route, brokers_of
+from rocketlens.errors import (
+    BadAnswer,
+    BrokerError,
+    CallTimeout,
+    ProtocolError,
+    RemotingError,
+    RocketLensError,
+    TopicNotFound,
+    WrongUse,
+)
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
+from rocketlens.net.pool import NO_HANDLERS, ClientPool
+from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
+from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.namesrv import (
+    GET_BROKER_CLUSTER_INFO,
+    GET_ROUTEINFO_BY_TOPIC,
+    GetRouteInfoRequest,
+)
+from rocketlens.wire.declare import read_body
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+B = TypeVar("B")
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+RETRIABLE_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Response codes after which RocketMQ's producers try another broker (since 5.x also 2 and
+1500).
+"""
+
+
+class Credentials(NamedTuple):
+    """Access key and secret that sign requests (RocketMQ's access control since 4.4)."""
+
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+    def __repr__(self) -> str:
+        """Return a text without the secret."""
+        return f"Credentials(access_key={self.access_key!r})"
+
+
+class BrokerAnswer(NamedTuple, Generic[T]):
+    """The result of asking one broker; ``value`` is None if neither master nor slaves responded."""
+
+    broker: Broker
+    value: T | None
+    coverage: Coverage
+
+
+class _Known(NamedTuple):
+    route: Route
+    since_s: float
+
+
+class ClusterCalls:
+    """Name servers, routes and connections; created anywhere, used in one event loop.
+
+    ``clock`` returns monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name_servers: Final = name_server_addresses(name_servers)
+        self.timeout_s: Final = timeout_s
+        self._credentials: Final = credentials
+        self._clock: Final = clock
+        self._pool: Final = ClientPool(
+            self._allows,
+            handlers=handlers,
+            tls=tls,
+            connect_timeout_s=connect_timeout_s,
+            call_timeout_s=timeout_s,
+        )
+        self._allowed = set(self.name_servers)
+        self._first_name_server = 0
+        self._routes: dict[str, _Known] = {}
+        self._fetching: dict[str, asyncio.Task[Route]] = {}
+        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+
+    # Calls.
+
+    async def call(
+        self,
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Send a request; return the response, whatever its code. ``timeout_s`` includes
+        connecting.
+
+        :raises RemotingError: if there is no response.
+        """
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        ext_fields = self._signed(command.request.encode(header), body)
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self._pool.call(
+                    address, command.code, ext_fields, body, timeout_s=wait_s
+                )
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            raise CallTimeout(address, f"no answer in {wait_s:g} s") from None
+
+    async def ask(
+        self,
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Send a request; return the response if its code is success.
+
+        :raises BrokerError: if it has another code.
+        :raises RemotingError: if there is no response.
+        """
+        answer = await self.call(address, command, header, body, timeout_s=timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise broker_error(address, answer)
+        return answer
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for a turn to request messages: a response can have 16 MiB, so turns are bounded.
+
+        A request to a connected broker never waits for one that is being connected.
+
+        :raises RemotingError: if there is no connection.
+        """
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self._pool.channel(address)
+        except TimeoutError:
+            raise CallTimeout(address, f"no connection in {self.timeout_s:g} s") from None
+        async with self._turns:
+            yield
+
+    async def ask_for(
+        self,
+        made_of: Callable[[B], T],
+        body: type[B],
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        *,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Send a request; return ``made_of`` of the response's JSON body, all within the timeout.
+
+        Long parsing is done in a thread, and stops at the timeout.
+
+        :raises BrokerError: if the response has another code than success.
+        :raises BadAnswer: if it cannot be parsed, or ``made_of`` refuses it.
+        :raises RemotingError: if there is no response.
+        """
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        is_over = False
+
+        def check() -> None:
+            if is_over:
+                raise ValueError("the caller does not wait any more")
+
+        try:
+            async with asyncio.timeout(wait_s):
+                answer = await self.ask(address, command, header, timeout_s=wait_s)
+                content = answer.body
+
+                def read() -> T:
+                    return made_of(read_body(body, content, check=check))
+
+                if len(content) <= LARGE_BODY_BYTES:
+                    return read()
+                return await in_thread(read)
+        except ProtocolError as error:
+            raise BadAnswer(address, request_name(command), str(error)) from None
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            said = f"its answer to {request_name(command)} was not read in {wait_s:g} s"
+            raise CallTimeout(address, said) from None
+        finally:
+            is_over = True
+
+    async def channel(self, address: str) -> Channel:
+        """Return the connection to an address; it is opened if there is none.
+
+        :raises RemotingError: if it cannot be opened.
+        """
+        return await self._pool.channel(address)
+
+    async def tell(
+        self, address: str, command: Command[Q, A], header: Q, body: bytes = b""
+    ) -> None:
+        """Send a one-way request.
+
+        :raises RemotingError: if there is no connection.
+        """
+        ext_fields = self._signed(command.request.encode(header), body)
+        await self._pool.tell(address, command.code, ext_fields, body)
+
+    async def ask_broker(
+        self, broker: Broker, ask: Callable[[str], Awaitable[T]]
+    ) -> BrokerAnswer[T]:
+        """Ask a broker's master, and if that fails its slaves in turn; failures are in the result.
+
+        The response of a slave counts, but may be incomplete: the master may have acknowledged
+        messages that it had not copied yet. So its coverage is that of a failure, and names the
+        slave.
+        """
+        errors: list[str] = []
+        if broker.master is None and broker.addresses:
+            errors.append("its master is not registered")
+        for address in broker.in_order:
+            try:
+                value = await ask(address)
+            except WrongUse:
+                raise
+            except RocketLensError as error:
+                text = str(error)
+                errors.append(text if address in text else f"{address}: {text}")
+                continue
+            state = SourceState.FAILED if errors else SourceState.SEARCHED
+            said = None
+            if errors:
+                said = (
+                    f"{'; '.join(errors)}; its slave {address} answered, which may lack the newest "
+                    "messages"
+                )
+            source = f"{broker.name} ({address})"
+            return BrokerAnswer(
+                broker, value, Coverage(source, SourceKind.BROKER, state, None, said)
+            )
+        said = "; ".join(errors) or "the name server knows no address of it"
+        failed = Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, said)
+        return BrokerAnswer(broker, None, failed)
+
+    async def ask_brokers(
+        self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
+    ) -> list[BrokerAnswer[T]]:
+        """Ask all brokers at once, each as `ask_broker` does."""
+
+        def asker(broker: Broker) -> Callable[[str], Awaitable[T]]:
+            return lambda address: ask(broker, address)
+
+        return await asyncio.gather(*[self.ask_broker(each, asker(each)) for each in brokers])
+
+    async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
+        """Ask the name servers in turn until one responds with success; see
+        `ask_name_servers_for`.
+        """
+
+        async def ask(address: str, timeout_s: float) -> RemotingCommand:
+            return await self.ask(address, command, header, timeout_s=timeout_s)
+
+        return await self._first_of_name_servers(ask)
+
+    async def ask_name_servers_for(
+        self, made_of: Callable[[B], T], body: type[B], command: Command[Q, A], header: Q
+    ) -> T:
+        """Ask the name servers in turn until a response can be parsed, as `ask_for` does.
+
+        :raises BrokerError: if one responded with an error, and none with success.
+        :raises RemotingError: if none responded.
+        """
+
+        async def ask(address: str, timeout_s: float) -> T:
+            return await self.ask_for(made_of, body, address, command, header, timeout_s=timeout_s)
+
+        return await self._first_of_name_servers(ask)
+
+    async def _first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
+        """Ask the name servers in turn until one responds with success; they share one timeout.
+
+        A name server that responds with an error may just have started: the next one is asked, too.
+
+        :raises BrokerError: if one responded with an error, and none with success.
+        :raises RemotingError: if none responded.
+        """
+        refused: BrokerError | None = None
+        failed: RemotingError | None = None
+        count = len(self.name_servers)
+        timeout_s = max(self.timeout_s / count, min(self.timeout_s, limits.MIN_NAMESRV_TIMEOUT_S))
+        for number in range(self._first_name_server, self._first_name_server + count):
+            address = self.name_servers[number % count]
+            try:
+                answer = await ask(address, timeout_s)
+            except BrokerError as error:
+                refused = refused or error
+            except RemotingError as error:
+                failed = failed or error
+            else:
+                self._first_name_server = number % count
+                return answer
+        raise refused or failed or AssertionError("there is a name server")
+
+    # Routes.
+
+    async def route(self, topic: str, *, wait: bool = True) -> Route:
+        """Return the route of a topic; see the table above, ``wait`` is for queries.
+
+        :raises TopicNotFound: if no name server knows it.
+        :raises RemotingError: if no name server responds and no route is cached.
+        """
+        known = self._routes.get(topic)
+        if known is None:
+            return await self.fresh_route(topic)
+        if self._clock() - known.since_s < limits.ROUTE_REFRESH_S:
+            return known.route
+        if not wait:
+            self._fetch(topic)
+            return known.route
+        try:
+            return await self.fresh_route(topic)
+        except RemotingError as error:
+            logger.warning("the route of topic %s stays as it was: %s", topic, error)
+            return known.route
+
+    async def fresh_route(self, topic: str) -> Route:
+        """Ask the name servers for a route; concurrent callers share the response.
+
+        :raises TopicNotFound: if no name server knows the topic.
+        :raises RemotingError: if none responds.
+        """
+        # Shielded: other callers may wait for the same response when one is cancelled.
+        return await asyncio.shield(self._fetch(topic))
+
+    def forget_route(self, topic: str) -> None:
+        """Remove a route from the cache."""
+        self._routes.pop(topic, None)
+
+    async def all_brokers(self, cluster_name: str | None = None) -> dict[str, Broker]:
+        """Return every registered broker, or those of one cluster, by name.
+
+        :raises RemotingError: if no name server responds.
+        """
+        info, brokers = await self.ask_name_servers_for(
+            _with_brokers, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
+        )
+        self.allow(brokers)
+        if cluster_name is not None:
+            names = info.cluster_addr_table.get(cluster_name, ())
+            brokers = {name: broker for name, broker in brokers.items() if name in names}
+        return brokers
+
+    def known_masters(self) -> set[str]:
+        """Return the masters of all cached routes."""
+        return {
+            broker.master
+            for known in self._routes.values()
+            for broker in known.route.brokers.values()
+            if broker.master is not None
+        }
+
+    def known_addresses(self) -> set[str]:
+        """Return the masters and slaves of all routes in use."""
+        return {
+            address
+            for known in self._routes.values()
+            for broker in known.route.brokers.values()
+            for address in broker.addresses.values()
+        }
+
+    async def close(self) -> None:
+        """Close all connections; current calls fail."""
+        fetching = list(self._fetching.values())
+        for task in fetching:
+            task.cancel()
+        if fetching:
+            await asyncio.wait(fetching)
+        await self._pool.close()
+
+    def _fetch(self, topic: str) -> asyncio.Task[Route]:
+        task = self._fetching.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._fetching[topic] = task
+            task.add_done_callback(lambda done: self._fetched(topic, done))
+        return task
+
+    async def _fetch_route(self, topic: str) -> Route:
+        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        try:
+            route = await self.ask_name_servers_for(
+                partial(Route.of, topic), TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
+            )
+        except BrokerError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            self._routes.pop(topic, None)
+            raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it") from (
+                error
+            )
+        self.allow(route.brokers)
+        self._routes[topic] = _Known(route, self._clock())
+        return route
+
+    def _fetched(self, topic: str, done: asyncio.Task[Route]) -> None:
+        self._fetching.pop(topic, None)
+        with suppress(asyncio.CancelledError):
+            error = done.exception()
+            if error is not None:
+                # Callers that wait get the error, too; a refresh in the background has none.
+                logger.debug("no route of topic %s: %s", topic, error)
+
+    def allow(self, brokers: Mapping[str, Broker]) -> None:
+        """Allow connections to brokers that a name server named."""
+        for broker in brokers.values():
+            self._allowed.update(broker.addresses.values())
+
+    def _allows(self, address: str) -> bool:
+        return address in self._allowed
+
+    def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
+        if self._credentials is None:
+            return ext_fields
+        # Brokers of 4.9 leave this out when they verify, those of 5 do not. It says what
+        # ``indexType`` does, or asks for fewer messages: without it all answer the same.
+        ext_fields.pop(UNSIGNED_FLAG, None)
+        return signed_fields(ext_fields, body, *self._credentials)
+
+
+def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
+    return listed, brokers_of(listed.broker_addr_table.values())
+
+
+def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
+    """Return the error of a response with another code than success."""
+    retriable = answer.code in RETRIABLE_CODES
+    return BrokerError(address, answer.code, answer.remark, retriable=retriable)
+
+
+def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> A:
+    """Return the fields of a response's header.
+
+    :raises BadAnswer: if one is missing or cannot be parsed.
+    """
+    try:
+        return command.response.decode(answer.ext_fields)
+    except ProtocolError as error:
+        raise BadAnswer(address, request_name(command), str(error)) from None
+
+
+def request_name(command: Command[Q, A]) -> str:
+    """Return the name of a request for error texts: its code and RocketMQ's name."""
+    return f"request {int(command.code)} ({command.code.name})"
+
+
+def failures(coverage: Sequence[Coverage]) -> str:
+    """Return all failures in one line."""
+    return "; ".join(
+        f"{each.source}: {each.error}" for each in coverage if each.state is SourceState.FAILED
+    )

@@ -1,0 +1,223 @@
+"""Routes: brokers and queues of a topic, for clients."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, CommandBodyError, TopicNotFound
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import pack_address
+from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
+from rocketlens.model.text.java import string_hash
+from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic; printed as RocketMQ prints it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """Return ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
+            f"queueId={self.queue_id}]"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Master and slaves with one broker name. ``addresses`` maps broker ids to addresses."""
+
+    name: str
+    addresses: Mapping[int, str]
+    cluster_name: str = ""
+
+    @property
+    def master(self) -> str | None:
+        """The address of the master; None if there is none."""
+        return self.addresses.get(MASTER_ID)
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """All addresses: the master's first, then those of slaves."""
+        return tuple(self.addresses[number] for number in sorted(self.addresses))
+
+
+def set_order(queues: Sequence[MessageQueue], *, is_copied: bool = False) -> list[MessageQueue]:
+    """Put queues in the order in which Java's ``HashSet`` or ``HashMap`` iterates over them.
+
+    ``is_copied``: after `putAll` from one such map into an empty one, which has a smaller table.
+    """
+    size = 16
+    while len(queues) * 4 > size * 3:
+        size *= 2
+    in_order = sorted(queues, key=lambda queue: _spread_hash(queue) & (size - 1))
+    if not is_copied:
+        return in_order
+    size = 1
+    while size < len(queues) * 4 // 3 + 1:
+        size *= 2
+    return sorted(in_order, key=lambda queue: _spread_hash(queue) & (size - 1))
+
+
+def _spread_hash(queue: MessageQueue) -> int:
+    hashed = 31 + string_hash(queue.broker_name)
+    hashed = hashed * 31 + queue.queue_id
+    hashed = (hashed * 31 + string_hash(queue.topic)) & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
+
+
+def is_address_of(address: str, host: Host) -> bool:
+    """Return whether a broker's address, as it is registered, is that of a host.
+
+    Only addresses of digits are compared: names of hosts are not looked up.
+    """
+    name, _, port = address.rpartition(":")
+    try:
+        packed = pack_address(name.removeprefix("[").removesuffix("]"))
+        return (packed, port) == (pack_address(host.address), str(host.port))
+    except BadInput:
+        return False
+
+
+def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
+    """Return brokers by name, in the order of their names.
+
+    :raises CommandBodyError: if there are more brokers, or more addresses of one, than the bounds.
+    """
+    broker_datas = list(broker_datas)
+    if len(broker_datas) > limits.MAX_ROUTE_BROKERS:
+        raise CommandBodyError(f"{len(broker_datas)} brokers, {limits.MAX_ROUTE_BROKERS} believed")
+    for each in broker_datas:
+        if len(each.broker_addrs) > limits.MAX_BROKER_ADDRESSES:
+            raise CommandBodyError(
+                f"{len(each.broker_addrs)} addresses of broker {each.broker_name[:80]}, "
+                f"{limits.MAX_BROKER_ADDRESSES} believed"
+            )
+    brokers = [
+        Broker(
+            each.broker_name,
+            {n: a for n, a in each.broker_addrs.items() if n >= MASTER_ID},
+            each.cluster or "",
+        )
+        for each in broker_datas
+    ]
+    return {each.name: each for each in sorted(brokers, key=lambda each: each.name)}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The route of one topic.
+
+    Queues are in the order of broker name and queue id, so that every client which maps a
+    sharding key to a queue finds the same one. Only queues whose broker has a master can be
+    written to.
+    """
+
+    topic: str
+    brokers: Mapping[str, Broker]
+    read_queues: tuple[MessageQueue, ...]
+    write_queues: tuple[MessageQueue, ...]
+    unreadable_queues: tuple[MessageQueue, ...] = ()
+    """Queues that brokers refuse to have pulled: the topic has no permission to be read, or fewer
+    queues to read than to write. They can have messages.
+    """
+
+    @classmethod
+    def of(cls, topic: str, received: TopicRouteData) -> Self:
+        """Return the route in a name server's response.
+
+        :raises CommandBodyError: if it has more queues than the bound.
+        """
+        _check_count(topic, received.queue_datas)
+        brokers = brokers_of(received.broker_datas)
+        queue_datas = sorted(received.queue_datas, key=lambda each: each.broker_name)
+        readable = _queues(topic, queue_datas, PERM_READ)
+        if received.order_topic_conf:
+            writable = _ordered_queues(topic, received.order_topic_conf)
+        else:
+            writable = _queues(topic, queue_datas, PERM_WRITE)
+        unreadable = [
+            queue
+            for each in queue_datas
+            for queue in _of_broker(
+                topic, each.broker_name, max(each.read_queue_nums, each.write_queue_nums)
+            )
+            if not each.perm & PERM_READ or queue.queue_id >= each.read_queue_nums
+        ]
+        masters = {name for name, broker in brokers.items() if broker.master is not None}
+        return cls(
+            topic,
+            brokers,
+            tuple(queue for queue in readable if queue.broker_name in brokers),
+            tuple(queue for queue in writable if queue.broker_name in masters),
+            tuple(queue for queue in unreadable if queue.broker_name in brokers),
+        )
+
+    def brokers_in(self, cluster_name: str | None) -> list[Broker]:
+        """Return all brokers, or those of one cluster.
+
+        :raises TopicNotFound: if none of them is in that cluster.
+        """
+        brokers = [
+            each for each in self.brokers.values() if cluster_name in {None, each.cluster_name}
+        ]
+        if cluster_name is not None and not brokers:
+            raise TopicNotFound(f"topic {self.topic}: not on a broker of cluster {cluster_name}")
+        return brokers
+
+    def as_default_of(self, topic: str, most_queues: int) -> Self:
+        """Return the route that ``topic`` will have once a broker creates it; this is TBW102's."""
+        writable = [
+            queue._replace(topic=topic)
+            for queue in self.write_queues
+            if queue.queue_id < most_queues
+        ]
+        return type(self)(topic, self.brokers, tuple(writable), tuple(writable))
+
+
+def _queues(topic: str, queue_datas: list[QueueData], permission: int) -> list[MessageQueue]:
+    queues: list[MessageQueue] = []
+    for each in queue_datas:
+        if each.perm & permission:
+            count = each.read_queue_nums if permission == PERM_READ else each.write_queue_nums
+            queues += _of_broker(topic, each.broker_name, count)
+    return queues
+
+
+def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
+    """Check the total before queues are created: each takes 200 bytes."""
+    count = sum(max(0, each.read_queue_nums, each.write_queue_nums) for each in queue_datas)
+    if count > limits.MAX_ROUTE_QUEUES:
+        raise CommandBodyError(
+            f"a route with {count} queues of topic {topic} on {len(queue_datas)} brokers, "
+            f"{limits.MAX_ROUTE_QUEUES} believed"
+        )
+
+
+def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """Parse ``broker-a:4;broker-b:4``: the queues of an ordered topic, which override the
+    brokers'.
+    """
+    queues: list[MessageQueue] = []
+    for part in filter(None, order_topic_conf.split(";")):
+        if len(queues) > limits.MAX_ROUTE_QUEUES:
+            raise CommandBodyError(f"over {limits.MAX_ROUTE_QUEUES} ordered queues of {topic}")
+        name, _, count = part.partition(":")
+        if not (count.isascii() and count.isdigit() and len(count) < 10):
+            raise CommandBodyError(f"order configuration {part[:80]!r} of topic {topic}")
+        queues += _of_broker(topic, name, int(count))
+    return queues
+
+
+def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
+    if count > limits.MAX_TOPIC_QUEUES:
+        raise CommandBodyError(
+            f"a route with {count} queues of topic {topic} on {broker_name}, "
+            f"{limits.MAX_TOPIC_QUEUES} believed"
+        )
+    return [MessageQueue(topic, broker_name, number) for number in range(count)]

@@ -1,0 +1,225 @@
+"""Consumption in any order: so many calls of the listener at once, whatever queue they are of.
+
+=====================================  ======================================================
+what fails                             becomes of it
+=====================================  ======================================================
+in a group that shares its messages    given back to the broker (`SendBack`), which delivers
+                                       it again later; where that fails, consumed again here
+                                       after 5 s
+in broadcasting                        logged: there is no retry, as in RocketMQ
+a listener that hangs                  after 15 minutes as one that failed; a plain one keeps
+                                       its thread
+=====================================  ======================================================
+
+Source: ``ConsumeMessageConcurrentlyService``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume import service, timing
+from rocketlens.client.consume.listener import (
+    Abandoned,
+    ConsumeConcurrentlyStatus,
+    ConsumeContext,
+)
+from rocketlens.client.consume.process_queue import ProcessQueue
+from rocketlens.client.consume.pulling import OwnedQueue
+from rocketlens.client.consume.service import Called, ServiceParts
+from rocketlens.model.message import MessageExt
+from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+_EXPIRED_DELAY_LEVEL: Final = 3
+_EXPIRED_AT_ONCE: Final = 16
+"""As RocketMQ: of each queue, so many messages are given back in one look."""
+
+
+class _Batch(NamedTuple):
+    owned: OwnedQueue
+    pq: ProcessQueue
+    messages: Sequence[MessageExt]
+
+
+class ConcurrentService:
+    """Calls a listener with whatever was pulled; see the table above."""
+
+    is_orderly: Final = False
+
+    def __init__(self, parts: ServiceParts) -> None:
+        self._parts: Final = parts
+        self._waiting: Final[asyncio.Queue[_Batch]] = asyncio.Queue()
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._busy = 0
+        self._idle: Final = asyncio.Event()
+        self._idle.set()
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin."""
+        for _ in range(self._parts.concurrency):
+            self._run(self._work())
+
+    def submit(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        """Consume messages, in batches."""
+        size = self._parts.batch
+        for start in range(0, len(messages), size):
+            self._waiting.put_nowait(_Batch(owned, owned.pq, messages[start : start + size]))
+
+    async def may_pull(self, _: OwnedQueue) -> bool:
+        """Return True: each queue may."""
+        return True
+
+    async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
+        """Return all of them: no queue is locked."""
+        return queues
+
+    async def release(self, _: OwnedQueue) -> None:
+        """Do nothing: what listeners have of it is not counted, as its ``pq`` is dropped."""
+
+    async def stop(self, wait_s: float) -> None:
+        """Start no further messages, and wait so long for those that listeners have."""
+        self._is_stopping = True
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning(
+                "group %s: %d listeners did not end in %g s; what they have is delivered again",
+                *(self._parts.group, self._busy, wait_s),
+            )
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=limits.MAX_STOP_ANSWERS_S)
+
+    async def give_back_expired(self, owned: OwnedQueue) -> None:
+        """Send back what plain listeners have had for too long: a thread cannot be ended."""
+        pq = owned.pq
+        before_s = self._parts.clock() - self._parts.timeout_s
+        for message in pq.expired(before_s)[:_EXPIRED_AT_ONCE]:
+            logger.warning(
+                "%s: a listener has had %s for over %g s: it is given back",
+                *(pq.queue, message.msg_id, self._parts.timeout_s),
+            )
+            if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL):
+                self._done(owned, pq, [message])
+
+    async def consume_directly(
+        self, message: MessageExt, queue: MessageQueue
+    ) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, and settle nothing."""
+        return await service.consume_directly(
+            self._parts, message, queue, _direct_result, order=False
+        )
+
+    # How it is done.
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        while True:
+            batch = await self._waiting.get()
+            if self._is_stopping:
+                return
+            self._busy += 1
+            self._idle.clear()
+            try:
+                await self._consume(batch)
+            except Exception:
+                logger.exception("group %s: messages stay unsettled", self._parts.group)
+            finally:
+                self._busy -= 1
+                if not self._busy:
+                    self._idle.set()
+
+    async def _consume(self, batch: _Batch) -> None:
+        owned, pq, _ = batch
+        if pq.is_dropped:
+            return
+        messages = pq.begin(batch.messages, self._parts.clock())
+        if not messages:
+            return
+        context = ConsumeContext(self._parts.shown_queue(pq.queue))
+        shown = tuple(map(self._parts.shown, messages))
+        called = await service.call_traced(
+            self._parts, shown, context, lambda call: _is_success(call.returned)
+        )
+        if called.returned is Abandoned.ABANDONED:
+            return
+        pq.consumed_at_ms = service.now_ms()
+        count = _succeeded(called, context, len(messages))
+        self._parts.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
+        if not pq.is_dropped:
+            await self._settle(owned, pq, messages, count, context.delay_level)
+
+    async def _settle(
+        self,
+        owned: OwnedQueue,
+        pq: ProcessQueue,
+        messages: list[MessageExt],
+        count: int,
+        delay_level: int,
+    ) -> None:
+        failed = [each for each in messages[count:] if pq.holds(each)]
+        if self._parts.is_broadcasting:
+            for each in failed:
+                logger.warning("%s: %s failed, and broadcasting has no retry", pq.queue, each)
+            self._done(owned, pq, messages)
+            return
+        given_back = await asyncio.gather(
+            *[self._give_back(each, pq.queue, delay_level) for each in failed]
+        )
+        kept = [each for each, done in zip(failed, given_back, strict=True) if not done]
+        self._done(owned, pq, [each for each in messages if each not in kept])
+        if kept:
+            again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in kept]
+            self._run(self._submit_later(owned, pq, again))
+
+    async def _give_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+        shown = self._parts.shown(message)
+        return await self._parts.send_back.send_back(shown, queue, delay_level)
+
+    async def _submit_later(
+        self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]
+    ) -> None:
+        await asyncio.sleep(timing.LOCAL_RETRY_S)
+        if not pq.is_dropped:
+            self._waiting.put_nowait(_Batch(owned, pq, messages))
+
+    def _done(self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]) -> None:
+        queue_offset = pq.remove(messages)
+        if not pq.is_dropped:
+            self._parts.offsets.update(pq.queue, queue_offset, increase_only=True)
+            owned.changed.set()
+
+
+def _succeeded(called: Called, context: ConsumeContext, count: int) -> int:
+    """Return how many of the messages, from the first on, were consumed."""
+    if called.raised is not None:
+        return 0
+    if _is_success(called.returned):
+        return count if context.ack_index is None else max(0, min(context.ack_index + 1, count))
+    if called.returned is not ConsumeConcurrentlyStatus.RECONSUME_LATER:
+        logger.warning(
+            "a listener returned %.100r, which is no status: its messages are consumed again later",
+            called.returned,
+        )
+    return 0
+
+
+def _direct_result(returned: object) -> ConsumeResult:
+    return ConsumeResult.CR_SUCCESS if _is_success(returned) else ConsumeResult.CR_LATER
+
+
+def _is_success(returned: object) -> bool:
+    return returned is None or returned is ConsumeConcurrentlyStatus.CONSUME_SUCCESS

@@ -1,0 +1,343 @@
+"""Gives a group's messages to a program that asks for them: ``rocketlens.LitePullConsumer``.
+
+Source: ``DefaultLitePullConsumer``.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.allocation import AllocateStrategy
+from rocketlens.client.consume.base import Begin, ConsumerClient, check_range
+from rocketlens.client.consume.process_queue import CacheBounds
+from rocketlens.client.consume.pulling import OwnedQueue, PullSettings
+from rocketlens.client.consume.subscription import MessageSelector
+from rocketlens.client.send.trace import SUCCESS
+from rocketlens.errors import BadInput, WrongUse
+from rocketlens.model.message import MessageExt
+from rocketlens.wire.bodies.heartbeat import ConsumeType
+
+
+class LitePullConsumer(ConsumerClient):
+    """Polls messages, as a member of a group or of chosen queues. Of one event loop.
+
+    ::
+
+        async with rocketlens.LitePullConsumer("127.0.0.1:9876", group="audit") as consumer:
+            consumer.subscribe("Orders")
+            while True:
+                for message in await consumer.poll():
+                    print(message.msg_id, message.offset_msg_id, message.body)
+
+    With ``subscribe`` members of the group share the queues; with ``assign`` the program chooses
+    them alone. The messages of a `poll` count as consumed once `poll` is called
+    again, or `commit`: so each is consumed at least once. With ``auto_commit`` that is stored
+    every 5 s, when a queue goes to another member, and by `close`; without it by `commit` only.
+    A ``with`` block that ends with an exception leaves the messages of its last `poll` unconsumed.
+    """
+
+    _consume_type = ConsumeType.CONSUME_ACTIVELY
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        group: str,
+        namespace: str = "",
+        broadcasting: bool = False,
+        begin: Begin = "last",
+        begin_timestamp_ms: int | None = None,
+        auto_commit: bool = True,
+        pull_batch: int = limits.MAX_PULL_MESSAGES,
+        max_cached_messages: int = limits.MAX_CACHED_MESSAGES,
+        max_cached_messages_of_queue: int = limits.MAX_QUEUE_CACHED_MESSAGES,
+        max_cached_bytes_of_queue: int = limits.MAX_QUEUE_CACHED_BYTES,
+        max_span_of_queue: int = limits.MAX_QUEUE_SPAN,
+        max_cached_bytes: int = limits.MAX_CACHED_BYTES,
+        allocate: AllocateStrategy | None = None,
+        instance_name: str | None = None,
+        offsets_directory: Path | None = None,
+        trace: bool | str = False,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.auto_commit: Final = auto_commit
+        self._max_cached_messages: Final = max_cached_messages
+        self._ready: Final = asyncio.Event()
+        self._poll_turn: Final = asyncio.Lock()
+        self._next_queue = 0
+        super().__init__(
+            name_servers,
+            group=group,
+            namespace=namespace,
+            broadcasting=broadcasting,
+            begin=begin,
+            begin_timestamp_ms=begin_timestamp_ms,
+            pull_batch=pull_batch,
+            bounds=CacheBounds(
+                max_cached_messages_of_queue, max_cached_bytes_of_queue, max_span_of_queue
+            ),
+            max_cached_bytes=max_cached_bytes,
+            allocate=allocate,
+            commits=False,
+            instance_name=instance_name,
+            offsets_directory=offsets_directory,
+            trace=trace,
+            credentials=credentials,
+            tls=tls,
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            clock=clock,
+        )
+
+    # What users call.
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Subscribe to a topic; see `ConsumerClient.subscribe`.
+
+        :raises WrongUse: when queues were assigned.
+        """
+        if self._rebalance.assigned is not None:
+            raise WrongUse("this consumer has assigned queues: subscribe or assign, not both")
+        super().subscribe(topic, expression)
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Consume these queues, and no others; a later call replaces them.
+
+        :raises WrongUse: when a topic was subscribed to.
+        """
+        if self._subscriptions:
+            raise WrongUse("this consumer has subscribed: subscribe or assign, not both")
+        self._rebalance.assigned = frozenset(map(self._full_queue, queues))
+        if self._is_started:
+            self._run(self._assigned())
+
+    async def start(self) -> None:
+        """Join the group, and begin to pull what was subscribed to or assigned.
+
+        :raises WrongUse: when the consumer was started or closed before.
+        :raises RemotingError: when no name server answers.
+        """
+        self._check_open()
+        if self._is_started:
+            raise WrongUse("this consumer was started already")
+        try:
+            await self._start(())
+        except BaseException:
+            await self.close()
+            raise
+
+    async def poll(
+        self, timeout_s: float = 5.0, max_messages: int = limits.MAX_PULL_MESSAGES
+    ) -> list[MessageExt]:
+        """Return the next messages, an empty list if none comes within ``timeout_s``.
+
+        Those of one queue are in their order. What the call before returned is consumed now.
+
+        :raises WrongUse: when the consumer is not started, or closed.
+        """
+        self._check_open()
+        if not self._is_started:
+            raise WrongUse("this consumer is not started: use `async with consumer`")
+        check_range("max_messages", max_messages, limits.MAX_CACHED_MESSAGES)
+        async with self._poll_turn:
+            if self.auto_commit:
+                self._note_consumed()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    while True:
+                        self._ready.clear()
+                        taken = self._take(max_messages)
+                        if taken or self._is_closing:
+                            return taken
+                        await self._ready.wait()
+            except TimeoutError:
+                return []
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Poll a queue from an offset on; what is held of it is dropped.
+
+        :raises BadInput: when the queue is not this consumer's, or does not have the offset.
+        :raises BrokerError: when its broker will not say which offsets there are.
+        :raises RemotingError: when the broker does not answer.
+        """
+        first, last = await asyncio.gather(self.min_offset(queue), self.max_offset(queue))
+        if not first <= queue_offset <= last:
+            raise BadInput(f"{queue}: offset {queue_offset} is not within {first} to {last}")
+        self._restart(queue, queue_offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Poll a queue from its first message on; errors as `seek`."""
+        self._restart(queue, await self.min_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Poll what comes to a queue from now on; errors as `seek`."""
+        self._restart(queue, await self.max_offset(queue))
+
+    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Poll a queue from the first message stored at a time or later; errors as `seek`."""
+        self._restart(queue, await self.search_offset(queue, timestamp_ms))
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Return the offset of about the first message stored at a time or later."""
+        return await self.search_offset(queue, timestamp_ms)
+
+    async def commit(self) -> None:
+        """Count all that was polled as consumed, and store that.
+
+        What cannot be stored is logged, and stored the next time.
+        """
+        self._note_consumed()
+        await super().commit()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that is stored for the group, None for nothing.
+
+        :raises RocketLensError: when that cannot be learnt.
+        """
+        return await self._store.read(self._full_queue(queue))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither pull nor return messages of these queues, until they are resumed.
+
+        :raises BadInput: when one is not this consumer's.
+        """
+        for queue in queues:
+            self._owned(queue).is_paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Resume queues that were paused; errors as `pause`."""
+        for queue in queues:
+            owned = self._owned(queue)
+            owned.is_paused = False
+            owned.changed.set()
+        self._ready.set()
+
+    async def close(self) -> None:
+        """Pull nothing more, commit what was polled (with ``auto_commit``), and leave the group.
+
+        No effect the second time.
+        """
+        await self._close(commits=self.auto_commit)
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close; after an exception the messages of the last `poll` stay unconsumed."""
+        await self._close(commits=self.auto_commit and raised[0] is None)
+
+    # What a consumer's parts call.
+
+    def received(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        """Let a waiting `poll` go on."""
+        del owned, messages
+        self._ready.set()
+
+    async def moved(self, owned: OwnedQueue, queue_offset: int) -> None:
+        """Record that consumption continues at an offset that the broker named."""
+        if self.auto_commit:
+            await super().moved(owned, queue_offset)
+
+    # How it is done.
+
+    async def _assigned(self) -> None:
+        assigned = self._rebalance.assigned or frozenset()
+        await self._find_routes({queue.topic for queue in assigned})
+        await self._member.beat()
+        self._rebalance.look_soon()
+
+    def _named_topics(self) -> list[str]:
+        assigned = self._rebalance.assigned or frozenset()
+        return [*self._subscriptions, *{queue.topic for queue in assigned}]
+
+    def _takes(self, queue: MessageQueue) -> bool:
+        assigned = self._rebalance.assigned
+        return super()._takes(queue) if assigned is None else queue in assigned
+
+    async def _close(self, *, commits: bool) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._ready.set()
+        await self._end_loops()
+        await self._puller.stop()
+        if self._is_started:
+            if commits:
+                self._note_consumed()
+            if self.auto_commit:
+                await super().commit()
+            await self._member.leave()
+        await self._end_connections()
+
+    async def _commit_again(self) -> None:
+        while True:
+            await asyncio.sleep(timing.COMMIT_S)
+            if self.auto_commit:
+                # Without noting: what was polled last may not be handled yet.
+                await super().commit()
+
+    def _note_consumed(self) -> None:
+        """Count as consumed what was polled: what is not is still held."""
+        for queue, owned in self._puller.owned.items():
+            self._offsets.update(queue, owned.pq.offset_to_commit, increase_only=False)
+
+    def _take(self, max_messages: int) -> list[MessageExt]:
+        """Return messages that are held, of one queue after another."""
+        taken: list[MessageExt] = []
+        owned = list(self._puller.owned.values())
+        for number in range(len(owned)):
+            each = owned[(self._next_queue + number) % len(owned)]
+            if each.is_paused or not each.pq.has_waiting:
+                continue
+            found = each.pq.take(max_messages - len(taken))
+            each.pq.commit_taken()
+            each.changed.set()
+            taken += map(self._shown, found)
+            if len(taken) >= max_messages:
+                # The next poll begins with the queue behind this one.
+                self._next_queue = (self._next_queue + number + 1) % len(owned)
+                break
+        if taken and self._trace is not None:
+            # As RocketMQ does: what is made of them is not known here.
+            self._trace.consume_ended(self._trace.consume_begun(taken), SUCCESS)
+        return taken
+
+    def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
+        owned = self._owned(queue)
+        self._puller.restart(owned, queue_offset)
+        self._offsets.update(owned.queue, queue_offset, increase_only=False)
+
+    def _owned(self, queue: MessageQueue) -> OwnedQueue:
+        owned = self._puller.owned.get(self._full_queue(queue))
+        if owned is None:
+            raise BadInput(f"{queue} is not this consumer's now: see its assignment")
+        return owned
+
+    def _pull_settings(self, *, commits: bool) -> PullSettings:
+        return PullSettings(
+            group=self.group,
+            batch=self._pull_batch,
+            bounds=self._bounds,
+            max_cached_bytes=self._max_cached_bytes,
+            max_cached_messages=self._max_cached_messages,
+            hold_s=timing.LITE_PULL_HOLD_S,
+            timeout_s=timing.PULL_TIMEOUT_S,
+            is_lite=True,
+            commits=commits,
+        )
+
+    def _properties(self) -> dict[str, str]:
+        return super()._properties() | {
+            "PROP_CONSUMEORDERLY": "false",
+            "PROP_THREADPOOL_CORE_SIZE": "0",
+            "autoCommit": str(self.auto_commit).lower(),
+            "pullBatchSize": str(self._pull_batch),
+        }

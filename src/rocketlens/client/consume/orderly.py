@@ -1,0 +1,328 @@
+"""Consumption in order: one call of the listener at a time for each queue, which is locked.
+
+A broker locks a queue for one client of a group (41) for 60 s; the lock is renewed every 20 s, and
+not believed for longer than 30 s. Messages that fail stay where they are and the queue rests; after
+``max_reconsume_times`` (by default never) they are sent to the retry topic, or the dead letters.
+Broadcasting locks nothing. Source: ``ConsumeMessageOrderlyService``, ``RebalanceImpl``.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume import service, timing
+from rocketlens.client.consume.listener import ConsumeContext, ConsumeOrderlyStatus
+from rocketlens.client.consume.offsets import broker_of
+from rocketlens.client.consume.process_queue import ProcessQueue
+from rocketlens.client.consume.pulling import OwnedQueue
+from rocketlens.client.consume.service import Called, ServiceParts
+from rocketlens.errors import ProtocolError, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.wire.bodies.consumer import (
+    ConsumeMessageDirectlyResult,
+    ConsumeResult,
+    LockBatchRequest,
+    LockBatchResponse,
+)
+from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.consumer import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
+from rocketlens.wire.declare import read_body, write_body
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+
+_SUCCESS: Final = ConsumeResult.CR_SUCCESS
+
+
+class LockCalls:
+    """Locks of queues at their brokers, for one client of a group."""
+
+    def __init__(self, cluster: ClusterCalls, group: str, client_id: str) -> None:
+        self._cluster: Final = cluster
+        self._group: Final = group
+        self._client_id: Final = client_id
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[str]]:
+        """Lock queues, or renew their locks.
+
+        Return those that are this client's now, and the names of brokers that did not answer.
+        """
+        locked: set[MessageQueue] = set()
+        silent: set[str] = set()
+
+        async def lock(name: str, some: list[MessageQueue]) -> None:
+            try:
+                address = (await broker_of(self._cluster, some[0])).in_order[0]
+                answer = await self._cluster.ask(
+                    address, LOCK_BATCH_MQ, NoFields(), self._body(some)
+                )
+                found = read_body(LockBatchResponse, answer.body).locked_queues
+            except (RocketLensError, ProtocolError) as error:
+                logger.warning("group %s: %s locks no queues: %s", self._group, name, error)
+                silent.add(name)
+                return
+            locked.update(
+                MessageQueue(each.topic, each.broker_name, each.queue_id) for each in found
+            )
+
+        await asyncio.gather(*[lock(*each) for each in _by_broker(queues)])
+        return locked, silent
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let locks go; where that fails they end by themselves after 60 s."""
+
+        async def unlock(name: str, some: list[MessageQueue]) -> None:
+            try:
+                address = (await broker_of(self._cluster, some[0])).in_order[0]
+                await self._cluster.ask(address, UNLOCK_BATCH_MQ, NoFields(), self._body(some))
+            except RocketLensError as error:
+                logger.warning("group %s: %s unlocks no queues: %s", self._group, name, error)
+
+        await asyncio.gather(*[unlock(*each) for each in _by_broker(queues)])
+
+    def _body(self, queues: Iterable[MessageQueue]) -> bytes:
+        return write_body(
+            LockBatchRequest(
+                consumer_group=self._group,
+                client_id=self._client_id,
+                queues=tuple(
+                    MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id)
+                    for topic, broker_name, queue_id in queues
+                ),
+            )
+        )
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[tuple[str, list[MessageQueue]]]:
+    by_broker: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        by_broker[queue.broker_name].append(queue)
+    return by_broker.items()
+
+
+class OrderlyService:
+    """Calls a listener with the messages of each queue in their order."""
+
+    is_orderly: Final = True
+
+    def __init__(self, parts: ServiceParts, locks: LockCalls) -> None:
+        self._parts: Final = parts
+        self._locks: Final = locks
+        self._turns: Final = asyncio.Semaphore(parts.concurrency)
+        self._tasks: Final[dict[ProcessQueue, asyncio.Task[None]]] = {}
+        self._owned: Final[dict[ProcessQueue, OwnedQueue]] = {}
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Do nothing: each queue gets a task when it first has messages."""
+
+    def submit(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:  # noqa: ARG002
+        """Consume the messages of a queue, those before them first."""
+        pq = owned.pq
+        if self._is_stopping:
+            return
+        if pq not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._work(owned, pq))
+            self._tasks[pq], self._owned[pq] = task, owned
+            task.add_done_callback(lambda _: self._ended(pq))
+        owned.work.set()
+
+    async def may_pull(self, owned: OwnedQueue) -> bool:
+        """Return whether the queue is locked for this client."""
+        return self._is_ours(owned.pq)
+
+    async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues, and return those for which that was possible."""
+        if self._parts.is_broadcasting:
+            return queues
+        return queues & (await self._locks.lock(queues))[0]
+
+    def acquired(self, pq: ProcessQueue) -> None:
+        """Record that a queue was locked just now."""
+        pq.is_locked = True
+        pq.locked_at_s = self._parts.clock()
+        pq.locked_at_ms = service.now_ms()
+
+    async def renew(self, owned: Collection[OwnedQueue]) -> None:
+        """Renew all locks; a queue that is another's now rests."""
+        if self._parts.is_broadcasting or not owned:
+            return
+        pqs = {each.queue: each.pq for each in owned}
+        locked, silent = await self._locks.lock(pqs)
+        for queue, pq in pqs.items():
+            if queue in locked:
+                self.acquired(pq)
+            elif queue.broker_name not in silent:
+                pq.is_locked = False
+
+    async def release(self, owned: OwnedQueue) -> None:
+        """Unlock a queue once the listener has come to its end with it."""
+        pq = owned.pq
+        task = self._tasks.get(pq)
+        if task is not None:
+            owned.work.set()
+            pq.unlock_attempts += 1
+            await asyncio.wait([task])
+        if not self._parts.is_broadcasting:
+            await self._locks.unlock([pq.queue])
+
+    async def stop(self, wait_s: float) -> None:
+        """Start no further messages, and wait so long for those that the listener has."""
+        self._is_stopping = True
+        for owned in self._owned.values():
+            owned.work.set()
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=wait_s)
+            if late:
+                logger.warning(
+                    "group %s: listeners of %d queues did not end in %g s",
+                    *(self._parts.group, len(late), wait_s),
+                )
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=limits.MAX_STOP_ANSWERS_S)
+
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
+        """Unlock queues as the consumer ends."""
+        if not self._parts.is_broadcasting:
+            await self._locks.unlock(queues)
+
+    async def consume_directly(
+        self, message: MessageExt, queue: MessageQueue
+    ) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, and settle nothing."""
+        return await service.consume_directly(
+            self._parts, message, queue, _direct_result, order=True
+        )
+
+    # How it is done.
+
+    def _is_ours(self, pq: ProcessQueue) -> bool:
+        if self._parts.is_broadcasting:
+            return True
+        return pq.is_locked and self._parts.clock() - pq.locked_at_s < timing.LOCK_LIVE_S
+
+    def _ended(self, pq: ProcessQueue) -> None:
+        self._tasks.pop(pq, None)
+        self._owned.pop(pq, None)
+
+    async def _work(self, owned: OwnedQueue, pq: ProcessQueue) -> None:
+        """Consume one queue until it is dropped."""
+        while not self._is_over(pq):
+            owned.work.clear()
+            rest_s = 0.0
+            try:
+                # What was dropped and begun anew may still be in a listener.
+                async with owned.consuming, self._turns:
+                    rest_s = await self._turn(owned, pq)
+            except Exception:
+                logger.exception("%s: messages stay unsettled", pq.queue)
+                rest_s = timing.ORDERLY_PAUSES_S[1]
+            if rest_s:
+                await self._rest(owned, pq, rest_s)
+            elif not pq.has_waiting and not self._is_over(pq):
+                await owned.work.wait()
+
+    def _is_over(self, pq: ProcessQueue) -> bool:
+        return pq.is_dropped or self._is_stopping
+
+    async def _rest(self, owned: OwnedQueue, pq: ProcessQueue, rest_s: float) -> None:
+        """Rest; a queue that is dropped meanwhile, or a consumer that ends, does not."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(rest_s):
+                while not self._is_over(pq):
+                    owned.work.clear()
+                    await owned.work.wait()
+
+    async def _turn(self, owned: OwnedQueue, pq: ProcessQueue) -> float:
+        """Consume for a minute at most; return for how long the queue is to rest."""
+        ends_s = self._parts.clock() + timing.ORDERLY_TURN_S
+        while not self._is_over(pq):
+            if not self._is_ours(pq):
+                return timing.ORDERLY_PAUSES_S[1]
+            messages = pq.take(self._parts.batch)
+            if not messages:
+                return 0.0
+            context = ConsumeContext(self._parts.shown_queue(pq.queue))
+            shown = tuple(map(self._parts.shown, messages))
+            called = await service.call_traced(
+                self._parts, shown, context, lambda call: _direct_result(call.returned) is _SUCCESS
+            )
+            pq.consumed_at_ms = service.now_ms()
+            if pq.is_dropped:
+                return 0.0
+            rest_s = await self._settle(owned, pq, messages, called, context)
+            if rest_s or self._parts.clock() >= ends_s:
+                return rest_s
+        return 0.0
+
+    async def _settle(
+        self,
+        owned: OwnedQueue,
+        pq: ProcessQueue,
+        messages: list[MessageExt],
+        called: Called,
+        context: ConsumeContext,
+    ) -> float:
+        """Let messages go, or put them back; return for how long the queue is to rest."""
+        is_success = called.raised is None and _is_success(called.returned)
+        count = len(messages) if is_success else 0
+        rates = self._parts.rates(pq.queue.topic)
+        rates.consumed(count, len(messages) - count, called.took_s)
+        if not is_success:
+            again = await self._not_given_up(messages)
+            if pq.is_dropped:
+                return 0.0
+            if again is not None:
+                pq.put_back(again)
+                least_s, usual_s, longest_s = timing.ORDERLY_PAUSES_S
+                rest_s = usual_s if context.suspend_s is None else context.suspend_s
+                return min(max(rest_s, least_s), longest_s)
+        queue_offset = pq.commit_taken()
+        self._parts.offsets.update(pq.queue, queue_offset, increase_only=False)
+        owned.changed.set()
+        return 0.0
+
+    async def _not_given_up(self, messages: list[MessageExt]) -> list[MessageExt] | None:
+        """Return the messages to try again, None if all went to the retry topic.
+
+        In RocketMQ, too, all are tried again if one is, for their order counts.
+        """
+        most = self._parts.send_back.max_reconsume_times
+        tries_again = False
+        again = []
+        for message in messages:
+            is_sent = False
+            if message.reconsume_times >= most:
+                shown = self._parts.shown(message)
+                is_sent = await self._parts.send_back.send_to_retry(shown)
+            if not is_sent:
+                tries_again = True
+            again.append(replace(message, reconsume_times=message.reconsume_times + (not is_sent)))
+        return again if tries_again else None
+
+
+def _is_success(returned: object) -> bool:
+    if returned is None or returned is ConsumeOrderlyStatus.SUCCESS:
+        return True
+    if returned is not ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
+        logger.warning(
+            "a listener returned %.100r, which is no status: its messages are tried again", returned
+        )
+    return False
+
+
+def _direct_result(returned: object) -> ConsumeResult:
+    if returned is None or returned is ConsumeOrderlyStatus.SUCCESS:
+        return ConsumeResult.CR_SUCCESS
+    return ConsumeResult.CR_LATER

@@ -1,0 +1,418 @@
+"""Pulls the queues of a consumer, each in a task of its own, and never holds more than it may.
+
+=====================  =======================================================================
+a broker answers       then
+=====================  =======================================================================
+0                      the messages are held, and handed on; the next pull follows at once
+19, 20                 there is nothing for the group; the pull goes on from where it is told to
+21                     the offset is not in the queue: consumption goes on from the offset that
+                       the broker names, also if that is an earlier one
+24, 25                 it does not know the subscription: it gets a heartbeat
+anything else, or no   the pull is tried again, after a pause that grows to 3 s; the route is
+answer                 asked for anew, for the queue's broker may have moved
+=====================  =======================================================================
+
+Sources: ``DefaultMQPushConsumerImpl.pullMessage``, ``PullAPIWrapper``.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, request_name
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.consume_stats import ConsumeRates
+from rocketlens.client.consume.offsets import OffsetTable, broker_of
+from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
+from rocketlens.client.consume.received import LARGE_ANSWER_BYTES, received
+from rocketlens.client.consume.subscription import TAG, takes_tag
+from rocketlens.errors import BadAnswer, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.net.pace import in_thread
+from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.command_table import Command
+from rocketlens.wire.commands.pull import (
+    COMMIT_OFFSET_FLAG,
+    LITE_PULL_FLAG,
+    LITE_PULL_MESSAGE,
+    PULL_MESSAGE,
+    SUBSCRIPTION_FLAG,
+    SUSPEND_FLAG,
+    PullMessageRequest,
+    PullMessageResponse,
+)
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+NOT_SUBSCRIBED: Final = frozenset(
+    {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
+)
+
+
+class OwnedQueue:
+    """A queue of this consumer: what it holds of it, and the task that pulls more."""
+
+    def __init__(self, pq: ProcessQueue) -> None:
+        self.pq = pq
+        self.broker_id = MASTER_ID
+        """Which of its brokers to pull from next: brokers suggest it."""
+        self.is_paused = False
+        self.changed: Final = asyncio.Event()
+        """Set when there may be room again, or it is not paused any more."""
+        self.work: Final = asyncio.Event()
+        """Set when an ordered queue has messages, or is not to be consumed any more."""
+        self.consuming: Final = asyncio.Lock()
+        """Held while the listener of an ordered queue runs."""
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue."""
+        return self.pq.queue
+
+    def replace(self, next_offset: int) -> ProcessQueue:
+        """Drop what is held, and go on from another offset."""
+        before = self.pq
+        before.is_dropped = True
+        self.pq = ProcessQueue(before.queue, next_offset, _now_ms())
+        self.pq.is_locked = before.is_locked
+        self.pq.locked_at_s = before.locked_at_s
+        self.pq.locked_at_ms = before.locked_at_ms
+        self.changed.set()
+        self.work.set()
+        return self.pq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    """How one consumer pulls."""
+
+    group: str
+    batch: int
+    bounds: CacheBounds
+    max_cached_bytes: int
+    max_cached_messages: int | None = None
+    hold_s: float
+    timeout_s: float
+    is_lite: bool = False
+    commits: bool = True
+    """Whether pulls carry how far the group came."""
+
+
+class PullUser(Protocol):
+    """What the puller needs of its consumer."""
+
+    def subscription_to(self, topic: str) -> SubscriptionData | None:
+        """Return what the group subscribes to in a topic, by its full name."""
+
+    def received(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        """Handle messages that were just put into the queue's ``pq``."""
+
+    async def moved(self, owned: OwnedQueue, queue_offset: int) -> None:
+        """Record that consumption continues at an offset that the broker named."""
+
+    async def greet(self, address: str) -> None:
+        """Send a broker a heartbeat."""
+
+    async def may_pull(self, owned: OwnedQueue) -> bool:
+        """Return whether a queue may be pulled now; ordered ones must be locked."""
+
+
+class Backoff:
+    """Pauses that double from the first to the last, until something succeeds."""
+
+    def __init__(self) -> None:
+        self._first_s, self._last_s = timing.PULL_PAUSES_S
+        self._next_s = self._first_s
+
+    async def pause(self) -> None:
+        """Pause; the next time for longer."""
+        pause_s, self._next_s = self._next_s, min(2 * self._next_s, self._last_s)
+        await asyncio.sleep(pause_s)
+
+    def reset(self) -> None:
+        """Start again with the shortest pause."""
+        self._next_s = self._first_s
+
+
+class Puller:
+    """Pulls the queues in ``owned``; of one event loop. ``clock`` returns seconds."""
+
+    def __init__(
+        self,
+        cluster: ClusterCalls,
+        settings: PullSettings,
+        user: PullUser,
+        *,
+        offsets: OffsetTable,
+        rates: Callable[[str], ConsumeRates],
+        clock: Callable[[], float],
+    ) -> None:
+        self.owned: Final[dict[MessageQueue, OwnedQueue]] = {}
+        self._cluster: Final = cluster
+        self._settings: Final = settings
+        self._user: Final = user
+        self._offsets: Final = offsets
+        self._rates: Final = rates
+        self._clock: Final = clock
+        self._knows_no_lite: set[str] = set()
+        """Addresses of brokers older than 5.0."""
+
+    def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
+        """Start to pull a queue."""
+        owned = OwnedQueue(ProcessQueue(queue, next_offset, _now_ms()))
+        self.owned[queue] = owned
+        self._start(owned)
+        return owned
+
+    def restart(self, owned: OwnedQueue, next_offset: int) -> None:
+        """Drop what is held of a queue, and pull it from another offset now."""
+        owned.replace(next_offset)
+        if owned.task is not None:
+            owned.task.cancel()
+        self._start(owned)
+
+    def drop(self, queue: MessageQueue) -> OwnedQueue | None:
+        """Pull a queue no longer, and count nothing more of it."""
+        owned = self.owned.pop(queue, None)
+        if owned is not None:
+            owned.pq.is_dropped = True
+            owned.work.set()
+            if owned.task is not None:
+                owned.task.cancel()
+        return owned
+
+    async def stop(self) -> None:
+        """Pull nothing any more; what is held stays."""
+        tasks = [each.task for each in self.owned.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _start(self, owned: OwnedQueue) -> None:
+        owned.task = asyncio.get_running_loop().create_task(self._pull(owned))
+        owned.task.add_done_callback(_log_end)
+
+    async def _pull(self, owned: OwnedQueue) -> None:
+        backoff = Backoff()
+        while True:
+            await self._until_room(owned)
+            if not await self._user.may_pull(owned):
+                await backoff.pause()
+                continue
+            try:
+                has_progress = await self._pull_once(owned)
+            except RocketLensError as error:
+                logger.warning("group %s: %s: %s", self._settings.group, owned.queue, error)
+                # A slave that fails is left at once; the name servers may list it for minutes.
+                owned.broker_id = MASTER_ID
+                await backoff.pause()
+                if isinstance(error, RemotingError | TopicNotFound):
+                    await self._look_for_broker(owned.queue.topic)
+                continue
+            except Exception:
+                # A defect, or no memory: without this task the queue would not be pulled again.
+                logger.exception("group %s: %s", self._settings.group, owned.queue)
+                await backoff.pause()
+                continue
+            if has_progress:
+                backoff.reset()
+            else:
+                await backoff.pause()
+
+    async def _look_for_broker(self, topic: str) -> None:
+        try:
+            await self._cluster.fresh_route(topic)
+        except RocketLensError as error:
+            logger.debug("no new route of topic %s: %s", topic, error)
+
+    async def _until_room(self, owned: OwnedQueue) -> None:
+        while True:
+            owned.changed.clear()
+            if not owned.is_paused and not self._is_full(owned.pq):
+                return
+            await owned.changed.wait()
+
+    def _is_full(self, pq: ProcessQueue) -> bool:
+        settings = self._settings
+        if pq.is_full(settings.bounds):
+            return True
+        if not len(pq):
+            # Each queue may hold something, or one that is stuck would hold up all others.
+            return False
+        held = [each.pq for each in self.owned.values()]
+        return sum(each.held_bytes for each in held) >= settings.max_cached_bytes or (
+            settings.max_cached_messages is not None
+            and sum(map(len, held)) >= settings.max_cached_messages
+        )
+
+    async def _pull_once(self, owned: OwnedQueue) -> bool:
+        """Pull once; return whether there is reason to do it again at once.
+
+        :raises RocketLensError: when it failed.
+        """
+        pq = owned.pq
+        began_s = self._clock()
+        subscription = self._user.subscription_to(pq.queue.topic)
+        asked_id = owned.broker_id
+        address, is_master = await self._address(owned)
+        command, header = self._request(address, pq, subscription, commits=is_master)
+        answer = await self._cluster.call(
+            address, command, header, timeout_s=self._settings.timeout_s
+        )
+        took_s = self._clock() - began_s
+        pq.pulled_at_ms = _now_ms()
+        code = answer.code
+        if code in NOT_SUBSCRIBED:
+            await self._user.greet(address)
+            return False
+        if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command is LITE_PULL_MESSAGE:
+            self._knows_no_lite.add(address)
+            return True
+        if code == ResponseCode.SUCCESS:
+            fields = fields_of(address, command, answer)
+            owned.broker_id = fields.suggest_which_broker_id
+            messages, next_offset = await self._read(address, answer, fields)
+            if pq.is_dropped:
+                return True
+            if next_offset <= pq.next_offset:
+                said = f"goes on at {next_offset}, not behind its messages"
+                raise BadAnswer(address, request_name(command), said)
+            if subscription is not None and subscription.expression_type == TAG:
+                messages = [each for each in messages if takes_tag(subscription, each.tags)]
+            self._take(owned, pq, messages, next_offset, took_s)
+            return True
+        if code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
+            fields = fields_of(address, command, answer)
+            owned.broker_id = fields.suggest_which_broker_id
+            has_progress = self._pass(owned, pq, fields.next_begin_offset, took_s)
+            # A slave that has nothing more sends its consumers back to the master.
+            return has_progress or asked_id != owned.broker_id == MASTER_ID
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            fields = fields_of(address, command, answer)
+            owned.broker_id = fields.suggest_which_broker_id
+            await self._move(owned, pq, fields)
+            return False
+        raise broker_error(address, answer)
+
+    async def _read(
+        self, address: str, answer: RemotingCommand, fields: PullMessageResponse
+    ) -> tuple[list[MessageExt], int]:
+        """Return the messages of an answer, and where to go on."""
+        body = answer.body
+        if len(body) < LARGE_ANSWER_BYTES:
+            found = received(body)
+        else:
+            found = await in_thread(lambda: received(body))
+        messages = found.messages
+        if found.damage is None:
+            return messages, fields.next_begin_offset
+        if not messages:
+            raise BadAnswer(address, "a pull", found.damage)
+        # What cannot be read is asked for again, and stops this queue until it can.
+        return messages, messages[-1].queue_offset + 1
+
+    def _take(
+        self,
+        owned: OwnedQueue,
+        pq: ProcessQueue,
+        messages: list[MessageExt],
+        next_offset: int,
+        took_s: float,
+    ) -> None:
+        fresh = pq.put(messages, next_offset)
+        self._rates(pq.queue.topic).pulled(len(fresh), took_s)
+        if fresh:
+            self._user.received(owned, fresh)
+        self._note_passed(pq)
+
+    def _pass(self, owned: OwnedQueue, pq: ProcessQueue, next_offset: int, took_s: float) -> bool:
+        """Continue behind messages of others; False if the broker neither held nor continued."""
+        if pq.is_dropped or owned.pq is not pq:
+            return True
+        goes_on = next_offset > pq.next_offset
+        pq.next_offset = max(pq.next_offset, next_offset)
+        self._note_passed(pq)
+        return goes_on or took_s >= min(1.0, self._settings.hold_s / 2)
+
+    def _note_passed(self, pq: ProcessQueue) -> None:
+        """Count as consumed what was passed over, so that it is not passed over again."""
+        if self._settings.commits and not len(pq) and not pq.is_dropped:
+            self._offsets.update(pq.queue, pq.next_offset, increase_only=True)
+
+    async def _move(self, owned: OwnedQueue, pq: ProcessQueue, fields: PullMessageResponse) -> None:
+        if pq.is_dropped:
+            return
+        next_offset = fields.next_begin_offset
+        logger.warning(
+            "%s, which has offsets %d to %d: its broker has offset %d go on from %d",
+            *(pq.queue, fields.min_offset, fields.max_offset, pq.next_offset, next_offset),
+        )
+        owned.replace(next_offset)
+        await self._user.moved(owned, next_offset)
+
+    async def _address(self, owned: OwnedQueue) -> tuple[str, bool]:
+        """Return which broker to pull from, and whether it is the master."""
+        broker = await broker_of(self._cluster, owned.queue)
+        suggested = broker.addresses.get(owned.broker_id)
+        if suggested is not None:
+            return suggested, owned.broker_id == MASTER_ID
+        return broker.in_order[0], broker.master is not None
+
+    def _request(
+        self,
+        address: str,
+        pq: ProcessQueue,
+        subscription: SubscriptionData | None,
+        *,
+        commits: bool,
+    ) -> tuple[Command[PullMessageRequest, PullMessageResponse], PullMessageRequest]:
+        settings = self._settings
+        sys_flag = SUSPEND_FLAG
+        committed = self._offsets.get(pq.queue) if commits and settings.commits else None
+        if committed:
+            sys_flag |= COMMIT_OFFSET_FLAG
+        command = PULL_MESSAGE
+        expression: str | None = None
+        expression_type: str | None = TAG
+        version = 0
+        if subscription is not None:
+            expression_type, version = subscription.expression_type, subscription.sub_version
+        if settings.is_lite:
+            sys_flag |= SUBSCRIPTION_FLAG
+            expression = "*" if subscription is None else subscription.sub_string
+            if address not in self._knows_no_lite:
+                sys_flag |= LITE_PULL_FLAG
+                command = LITE_PULL_MESSAGE
+        header = PullMessageRequest(
+            consumer_group=settings.group,
+            topic=pq.queue.topic,
+            queue_id=pq.queue.queue_id,
+            queue_offset=pq.next_offset,
+            max_message_nums=settings.batch,
+            sys_flag=sys_flag,
+            commit_offset=committed or 0,
+            suspend_timeout_ms=int(settings.hold_s * 1000),
+            subscription=expression,
+            subscription_version=version,
+            expression_type=expression_type,
+        )
+        return command, header
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _log_end(task: "asyncio.Task[None]") -> None:
+    """Log what ended a task that should not end."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("a consumer's task ended", exc_info=task.exception())

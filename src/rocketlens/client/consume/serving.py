@@ -1,0 +1,174 @@
+"""What brokers ask of a consumer, for tools and for other members of its group.
+
+====  ===========================================================================================
+code  answer
+====  ===========================================================================================
+40    none: the members of the group have changed, so the queues are shared out anew
+220   none: consumption goes on from other offsets
+221   how far the consumer came in a topic
+307   how it does (ConsumerRunningInfo)
+309   what its listener made of one message, of which nothing is settled
+====  ===========================================================================================
+
+Source: ``ClientRemotingProcessor``, ``MQClientInstance``.
+"""
+
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Mapping
+from typing import Final, Protocol
+
+from rocketlens import limits
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import decode, message_of
+from rocketlens.model.message import MessageExt
+from rocketlens.net.channel import BUSY, Channel, Handler, Response
+from rocketlens.wire.bodies.consumer import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumerStatusAnswer,
+)
+from rocketlens.wire.bodies.stats import MessageQueueBody, ResetOffsets
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.client import NOTIFY_CONSUMER_IDS_CHANGED
+from rocketlens.wire.commands.consumer import (
+    CONSUME_MESSAGE_DIRECTLY,
+    GET_CONSUMER_RUNNING_INFO,
+    GET_CONSUMER_STATUS_FROM_CLIENT,
+    RESET_CONSUMER_CLIENT_OFFSET,
+)
+from rocketlens.wire.declare import read_body, write_body
+
+
+class Asked(Protocol):
+    """The consumer that is asked."""
+
+    @property
+    def group(self) -> str:
+        """The group, with its namespace."""
+
+    def members_changed(self) -> None:
+        """Share out the queues anew."""
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Continue from other offsets."""
+
+    def offsets_of(self, topic: str) -> Mapping[MessageQueue, int]:
+        """Return how far each queue is consumed."""
+
+    async def running_info(self) -> ConsumerRunningInfo:
+        """Return how the consumer does."""
+
+    async def consume_directly(
+        self, message: MessageExt, broker_name: str
+    ) -> ConsumeMessageDirectlyResult | None:
+        """Let the listener consume one message; None if there is no listener."""
+
+
+class Serving:
+    """Answers brokers for one consumer."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked: Final = asked
+        self._direct = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        """Return what a pool of connections needs."""
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume,
+        }
+
+    def _changed(self, command: RemotingCommand, _: Channel) -> Response:
+        header = NOTIFY_CONSUMER_IDS_CHANGED.request.decode(command.ext_fields)
+        if header.consumer_group == self._asked.group:
+            self._asked.members_changed()
+        return Response()
+
+    async def _reset(self, command: RemotingCommand, _: Channel) -> Response:
+        header = RESET_CONSUMER_CLIENT_OFFSET.request.decode(command.ext_fields)
+        body = read_body(ResetOffsets, command.body)
+        if header.group == self._asked.group:
+            table = {
+                MessageQueue(each.topic, each.broker_name, each.queue_id): offset
+                for each, offset in body.offset_table.items()
+            }
+            await self._asked.reset_offsets(header.topic, table)
+        return Response()
+
+    def _status(self, command: RemotingCommand, _: Channel) -> Response:
+        header = GET_CONSUMER_STATUS_FROM_CLIENT.request.decode(command.ext_fields)
+        found: Mapping[MessageQueue, int] = {}
+        if header.group == self._asked.group:
+            found = self._asked.offsets_of(header.topic)
+        return Response(
+            body=write_body(
+                ConsumerStatusAnswer(queue_table={body_of(each): at for each, at in found.items()})
+            )
+        )
+
+    async def _running_info(self, command: RemotingCommand, _: Channel) -> Response:
+        header = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
+        if header.consumer_group != self._asked.group:
+            return self._not_here(header.consumer_group)
+        content = await self._asked.running_info()
+        if header.jstack_enable:
+            content = _with_stacks(content)
+        return Response(body=write_body(content))
+
+    def _consume(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response]:
+        header = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
+        if header.consumer_group != self._asked.group:
+            return self._not_here(header.consumer_group)
+        if self._direct >= limits.MAX_DIRECT_CONSUMES:
+            return BUSY
+        try:
+            message = message_of(decode(command.body, check_crc=False))
+        except RecordError as error:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        return self._consume_one(message, header.broker_name or "")
+
+    async def _consume_one(self, message: MessageExt, broker_name: str) -> Response:
+        self._direct += 1
+        try:
+            result = await self._asked.consume_directly(message, broker_name)
+        finally:
+            self._direct -= 1
+        if result is None:
+            return self._not_here(self._asked.group)
+        return Response(body=write_body(result))
+
+    def _not_here(self, group: str) -> Response:
+        shown = group[: limits.MAX_SHOWN_CHARACTERS]
+        remark = f"The Consumer Group <{shown}> not exist in this consumer"
+        return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+def body_of(queue: MessageQueue) -> MessageQueueBody:
+    """Return a queue as it is written in bodies."""
+    return MessageQueueBody(
+        topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id
+    )
+
+
+def _with_stacks(content: ConsumerRunningInfo) -> ConsumerRunningInfo:
+    """Add where each thread is, as ``jstack`` shows it."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    lines = []
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other way
+        lines.append(f"{names.get(ident, ident)}")
+        lines += [line.rstrip() for line in traceback.format_stack(frame)]
+    text = "\n".join(lines)
+    return ConsumerRunningInfo(
+        properties=content.properties,
+        subscriptions=content.subscriptions,
+        queue_table=content.queue_table,
+        status_table=content.status_table,
+        jstack=text[: limits.MAX_REQUEST_HEADER_BYTES],
+    )

@@ -1,0 +1,1 @@
+"""Stored messages that are sent again, as jobs that can be resumed."""

@@ -1,0 +1,1 @@
+"""Finding messages in a cluster: by id, key, position, time and content."""

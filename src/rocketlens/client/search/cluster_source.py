@@ -1,0 +1,457 @@
+"""The source over a running cluster.
+
+All brokers of a topic are asked at once, each one's master first, and its slaves if it fails. Each
+is in the coverage once; one that failed makes the answer incomplete. Without a topic every topic
+that the name servers know is searched, several at a time. With a namespace only its topics are
+searched, and messages have their topics' full names.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
+from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
+from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.connect.survey import Survey, missing_coverage
+from rocketlens.client.search.dispatch_wait import Dispatch
+from rocketlens.client.search.key_search import KeySearch, SearchedIndex
+from rocketlens.client.search.left_out import count_left_out
+from rocketlens.client.search.pull import pull_answer
+from rocketlens.client.search.queue_offsets import unreadable_messages
+from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
+from rocketlens.client.search.records import records_in
+from rocketlens.client.search.view import brokers_named, offset_id_of, view_on
+from rocketlens.errors import AnswerIncomplete, BrokerError, MessageNotFound, TopicNotFound
+from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
+from rocketlens.model.text.counted import counted
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to
+from rocketlens.query.request import FindRequest, QueuePosition
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
+from rocketlens.wire.codes import ResponseCode
+
+TOPICS_AT_ONCE: Final = 16
+_MAX_OFFSET: Final = 2**63 - 1
+
+
+class _BrokerSearch:
+    """A search of the queues that one broker has: what was damaged, what it relies on."""
+
+    def __init__(self, address: str, queue_count: int) -> None:
+        self.address: Final = address
+        self.queue_count: Final = queue_count
+        self.damage: Final[list[str]] = []
+        self.relies_on: str | None = None
+
+
+_AskQueue = Callable[[MessageQueue, _BrokerSearch], Awaitable[None]]
+"""Asks a broker for a queue, and adds what matches."""
+
+
+class ClusterSource:
+    """Finds the messages of one cluster."""
+
+    kind: Final = SourceKind.BROKER
+    is_one_log: Final = False
+
+    def __init__(self, cluster: ClusterCalls, survey: Survey, namespace: str) -> None:
+        self.cluster: Final = cluster
+        self.survey: Final = survey
+        self.namespace: Final = namespace
+
+    @property
+    def name(self) -> str:
+        """The addresses of the name servers."""
+        return ";".join(self.cluster.name_servers)
+
+    def full_topic(self, topic: str) -> str:
+        """Return the name of a topic on brokers."""
+        return with_namespace(self.namespace, topic)
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add matching messages: see `rocketlens.query.source.Source.find`.
+
+        :raises RemotingError: if no name server responds.
+        """
+        await self._find(request, findings)
+        findings.cover(await self.survey.gone_since())
+
+    async def _find(self, request: FindRequest, findings: Findings) -> None:
+        topics, unknown = await self._choose_topics(request.topics, findings)
+        findings.unknown.update(unknown)
+        if unknown and not topics:
+            for error in unknown.values():
+                findings.cover(await self._no_topic(error))
+            return
+        if request.text is None:
+            searched, left_out = await self._searched(request, topics, findings)
+            for topic in searched:
+                await self._find_in_time(request, topic, findings)
+            await count_left_out(self, request, left_out)
+        else:
+            await self._find_text(request, topics, findings)
+
+    async def topics_for(
+        self, request: FindRequest, findings: Findings
+    ) -> tuple[list[str], list[str]]:
+        """Return the full names of the topics that a request asks for, and of those left out.
+
+        :raises TopicNotFound: if no broker has a topic of a name, or none matches a pattern.
+        :raises RemotingError: if no name server answers.
+        """
+        topics, unknown = await self._choose_topics(request.topics, findings)
+        listed, failed = await self.survey.topics()
+        known = [without_namespace(self.namespace, each) for each in listed]
+        for name in () if failed else request.topics:
+            if _is_listed(name) and self.full_topic(name) not in listed:
+                raise unknown_topic(name, known, "the cluster")
+        for error in unknown.values():
+            raise error
+        return await self._searched(request, topics, findings)
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that no broker has: see `rocketlens.query.source.Source`.
+
+        Topics are not reported as missing if a broker or name server could not be asked.
+        """
+        listed = await self._topics(findings)
+        if not findings.is_complete:
+            return
+        known = [without_namespace(self.namespace, each) for each in listed]
+        for name in names:
+            if _is_listed(name) and self.full_topic(name) not in listed:
+                findings.unknown[name] = unknown_topic(name, known, "the cluster")
+
+    async def find_by_key(
+        self,
+        message_filter: MessageFilter,
+        findings: Findings,
+        cluster_name: str | None = None,
+        dispatch: Dispatch | None = None,
+        *,
+        exhaustive: bool = False,
+    ) -> None:
+        """Add the messages of a topic with a key, from all its brokers or those of one cluster.
+
+        `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it.
+
+        :raises TopicNotFound: if no broker has the topic, or none of that cluster.
+        :raises RemotingError: if no name server responds.
+        """
+        route, surveyed = await self.survey.route(message_filter.topic or "")
+        brokers = route.brokers_in(cluster_name)
+        queues = {
+            name: [queue for queue in route.read_queues if queue.broker_name == name]
+            for name in route.brokers
+        }
+        dispatch = dispatch or Dispatch(self.cluster)
+
+        async def ask(broker: Broker, address: str) -> SearchedIndex:
+            behind = await dispatch.wait(address)
+            own = queues[broker.name]
+            search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
+            searched = await search.run()
+            if behind is None:
+                return searched
+            return replace(searched, damage=(*searched.damage, behind))
+
+        coverage: list[Coverage] = []
+        for broker, searched, covered in await self.cluster.ask_brokers(brokers, ask):
+            if searched is None:
+                coverage.append(covered)
+                continue
+            findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
+            newest_ms = searched.indexed_to_ms or None
+            coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
+            coverage += _damage_of(broker, searched.damage)
+        findings.cover((*coverage, *surveyed))
+
+    async def view_by_offset_id(self, msg_id: str) -> MessageExt:
+        """Return the message with an offset message id.
+
+        :raises BadInput: if it is not an offset message id.
+        :raises MessageNotFound: if no broker has it.
+        :raises AnswerIncomplete: if none has it, and one failed.
+        """
+        asked = OffsetMessageId.decode(msg_id)
+        brokers, surveyed = await self._brokers_of_id(asked)
+        return _one_of(msg_id, await view_on(self.cluster, brokers, asked, None), surveyed)
+
+    async def view_in_topic(
+        self, topic: str, msg_id: str, cluster_name: str | None = None
+    ) -> MessageExt:
+        """Return a topic's message with an offset message id or, the oldest, a unique key.
+
+        A unique key is searched on all brokers of the topic, or on those of one cluster. Errors as
+        `view_by_offset_id`.
+
+        :raises TopicNotFound: if no broker has the topic, or none of that cluster.
+        """
+        asked = offset_id_of(msg_id)
+        route, _ = await self.survey.route(topic)
+        answers: list[BrokerAnswer[list[Record]]] = []
+        if asked is not None:
+            brokers = brokers_named(asked, dict(route.brokers))
+            if not brokers:
+                brokers, _ = await self._brokers_of_id(asked)
+            answers = await view_on(self.cluster, brokers, asked, topic)
+            for each in answers:
+                if each.value:
+                    return message_of(each.value[0])
+        findings = Findings(AnswerMessages(1, oldest=True))
+        await self.find_by_key(
+            MessageFilter(topic=topic, unique_key=msg_id), findings, cluster_name
+        )
+        for message in findings.messages.in_order():
+            return message
+        return _one_of(msg_id, answers, findings.coverage)
+
+    async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
+        asked = request.offset_msg_id
+        if asked is not None:
+            message_filter = request.filter_of(topics, is_identified=True)
+            await self._find_by_offset_id(asked, message_filter, findings)
+        position = None if findings.count else request.queue_position
+        if position is not None:
+            position = position._replace(topic=self.full_topic(position.topic))
+            if request.kind == "queue-offset" or await self._has_topic(position.topic):
+                message_filter = request.filter_of(is_identified=True)
+                await self._find_by_queue_offset(position, message_filter, findings)
+        if request.is_key and not findings.count:
+            await self._find_by_key(request, topics, findings)
+
+    async def _choose_topics(
+        self, asked: Sequence[str], findings: Findings
+    ) -> tuple[list[str], dict[str, TopicNotFound]]:
+        """Return the full names of the topics that names and patterns match; None for all.
+
+        Also returns the error of each pattern that matches no topic.
+        """
+        if not any(map(is_pattern, asked)):
+            return [self.full_topic(name) for name in asked], {}
+        listed = await self._topics(findings)
+        names = [without_namespace(self.namespace, each) for each in listed]
+        topics, unknown = matching_topics(asked, names)
+        return [self.full_topic(name) for name in topics], unknown
+
+    async def _find_by_offset_id(
+        self, asked: OffsetMessageId, message_filter: MessageFilter, findings: Findings
+    ) -> None:
+        brokers, surveyed = await self._brokers_of_id(asked)
+        findings.cover(surveyed)
+        for each in await view_on(self.cluster, brokers, asked, message_filter.topic):
+            for record in each.value or ():
+                if message_filter.matches(record) and is_in_namespace(self.namespace, record.topic):
+                    findings.take(record)
+            findings.cover((each.coverage,))
+
+    async def _brokers_of_id(
+        self, asked: OffsetMessageId
+    ) -> tuple[list[Broker], tuple[Coverage, ...]]:
+        """Return the brokers that may have the record of an id, and coverage of others that may
+        have it.
+
+        If a broker has the id's address, it is the only one, unless another had the address before.
+        """
+        brokers, surveyed = await self.survey.brokers()
+        named = brokers_named(asked, brokers)
+        if not named:
+            return list(brokers.values()), surveyed
+        address = str(asked.store_host)
+        missing = self.survey.missing(brokers)
+        before = [missing_coverage(each) for each in missing if address in each.addresses]
+        return named, tuple(before)
+
+    async def _find_by_queue_offset(
+        self, position: QueuePosition, message_filter: MessageFilter, findings: Findings
+    ) -> None:
+        topic, queue_id, queue_offset = position
+
+        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
+            address = search.address
+            async with self.cluster.turn(address):
+                answer = await pull_answer(self.cluster, address, queue, queue_offset, max_num=1)
+                received = records_in(answer.body, search.damage)
+                for record in chain.from_iterable(map(message_filter.matching_in, received)):
+                    there = (record.topic, record.queue_id, record.queue_offset)
+                    # An entry of a light queue leads to a record of another topic.
+                    is_there = there == position or is_dispatched_to(record, topic)
+                    if is_there and message_filter.matches(record):
+                        findings.take(record)
+
+        # A queue cannot have an offset that does not fit its field.
+        queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
+        await self._ask_queues(topic, queues, ask, findings)
+
+    async def _find_in_time(
+        self, request: FindRequest, topic: str, findings: Findings, *, with_key: bool = False
+    ) -> None:
+        message_filter = request.filter_of([topic], with_key=with_key)
+
+        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
+            relies_on_order = await read_queue(
+                self.cluster,
+                search.address,
+                queue,
+                message_filter=message_filter,
+                findings=findings,
+                damage=search.damage,
+                queue_count=search.queue_count,
+                exhaustive=request.exhaustive,
+            )
+            if relies_on_order:
+                search.relies_on = RISING_TIMES
+
+        await self._ask_queues(topic, None, ask, findings)
+
+    async def _ask_queues(
+        self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueue, findings: Findings
+    ) -> None:
+        """Read all queues of a topic, or those with some numbers, from all brokers at once."""
+        try:
+            route, surveyed = await self.survey.route(topic)
+        except TopicNotFound as error:
+            findings.cover(await self._no_topic(error))
+            return
+        findings.cover(surveyed)
+        queues = [
+            each for each in route.read_queues if queue_ids is None or each.queue_id in queue_ids
+        ]
+        dispatch = Dispatch(self.cluster)
+        is_light = topic.startswith(LMQ_PREFIX)
+
+        async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
+            behind = await dispatch.wait(address)
+            own = [queue for queue in queues if queue.broker_name == broker.name]
+            search = _BrokerSearch(address, len(own))
+            if behind is not None:
+                search.damage.append(behind)
+            try:
+                for queue in own:
+                    await ask(queue, search)
+            except BrokerError as error:
+                # A broker has no light topics unless it is told to.
+                if not is_light or error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+            if is_light:
+                return search
+            search.damage.extend(
+                await unreadable_messages(self.cluster, address, broker.name, route, queue_ids)
+            )
+            return search
+
+        answers = await self.cluster.ask_brokers(route.brokers.values(), ask_all)
+        for broker, search, coverage in answers:
+            if search is None:
+                findings.cover((coverage,))
+                continue
+            covered = replace(coverage, relies_on=search.relies_on)
+            findings.cover((covered, *_damage_of(broker, search.damage)))
+
+    async def _find_by_key(
+        self, request: FindRequest, topics: list[str], findings: Findings
+    ) -> None:
+        turn = asyncio.Semaphore(TOPICS_AT_ONCE)
+        dispatch = Dispatch(self.cluster)
+
+        async def ask(topic: str) -> None:
+            async with turn:
+                if topic.startswith(LMQ_PREFIX):
+                    # The index has its messages under their own topics.
+                    await self._find_in_time(request, topic, findings, with_key=True)
+                    return
+                key_filter = request.filter_of([topic], with_key=True)
+                try:
+                    await self.find_by_key(
+                        key_filter, findings, dispatch=dispatch, exhaustive=request.exhaustive
+                    )
+                except TopicNotFound as error:
+                    # Deleted since the name server listed it, or never there.
+                    findings.cover(await self._no_topic(error) if topics else ())
+
+        searched, left_out = await self._searched(request, topics, findings)
+        await asyncio.gather(*map(ask, searched), count_left_out(self, request, left_out))
+
+    async def _searched(
+        self, request: FindRequest, chosen: list[str], findings: Findings
+    ) -> tuple[list[str], list[str]]:
+        """Return the topics that are searched, all if none is chosen, and those left out."""
+        topics = chosen or await self._topics(findings)
+        if not request.leaves_out:
+            return topics, []
+        left_out = [each for each in topics if is_internal_topic(each)]
+        searched = [each for each in topics if not is_internal_topic(each)]
+        if left_out and not searched:
+            brokers, surveyed = await self.survey.brokers()
+            only = "they have RocketMQ's own topics only"
+            findings.cover((_brokers_coverage(brokers, only), *surveyed))
+        return searched, left_out
+
+    async def _has_topic(self, topic: str) -> bool:
+        try:
+            await self.survey.route(topic)
+        except TopicNotFound:
+            return False
+        return True
+
+    async def _topics(self, findings: Findings) -> list[str]:
+        """Return all topics, with the coverage of a search of every topic."""
+        listed, failed = await self.survey.topics()
+        topics = [each for each in listed if is_in_namespace(self.namespace, each)]
+        source = counted(len(topics), "topic")
+        listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
+        brokers, surveyed = await self.survey.brokers()
+        findings.cover((listing, *failed, *surveyed))
+        if brokers and not topics:
+            findings.cover((_brokers_coverage(brokers, "they have no topic"),))
+        return topics
+
+    async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
+        """Return the coverage of a topic that no broker has, according to all of them."""
+        brokers, surveyed = await self.survey.brokers()
+        if not brokers:
+            return surveyed
+        return (_brokers_coverage(brokers, str(error)), *surveyed)
+
+
+def _is_listed(name: str) -> bool:
+    """Return whether name servers list a topic of this name if there is one; no light topics."""
+    return not is_pattern(name) and not name.startswith(LMQ_PREFIX)
+
+
+def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:
+    failed = SourceState.FAILED
+    return [Coverage(broker.name, SourceKind.BROKER, failed, None, error) for error in damage]
+
+
+def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
+    """Return the coverage of brokers whose registration already is the answer."""
+    names = counted(len(brokers), "broker")
+    return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
+
+
+def _one_of(
+    msg_id: str, answers: list[BrokerAnswer[list[Record]]], also: tuple[Coverage, ...]
+) -> MessageExt:
+    """Return the message that was found.
+
+    :raises MessageNotFound: if none was found, and all brokers were asked.
+    :raises AnswerIncomplete: if none was found, and a broker failed or none could be asked.
+    """
+    for each in answers:
+        if each.value:
+            return message_of(each.value[0])
+    answer = Answer(msg_id, (), (*[each.coverage for each in answers], *also))
+    if not answer.complete:
+        failed = failures(answer.coverage) or "no broker was asked"
+        raise AnswerIncomplete(
+            f"{msg_id} was not found, but not all was searched: {failed}", answer
+        )
+    raise MessageNotFound(f"{msg_id} is on none of the brokers that could have it")

@@ -1,0 +1,217 @@
+"""``rocketlens.find``: one question to several sources, one answer.
+
+::
+
+    answer = rocketlens.find("ORDER-1", sources=["/backup/store", "127.0.0.1:9876"])
+
+A source is a store directory, the address of a name server (several with semicolons between), or
+an open `Store`, `MQAdmin` or `SyncMQAdmin`, which stays open. Coverage names the source before each
+part of it. A source that cannot be opened or asked makes the answer incomplete.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
+from os import PathLike, fspath
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.mq_admin import ClusterClient, MQAdmin
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, SourceKind
+from rocketlens.model.arguments import wrong_type
+from rocketlens.net.pace import in_thread
+from rocketlens.net.sync import LoopThread
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.find import find_in_all, run_without_waiting
+from rocketlens.query.offline import Store
+from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.source import Source
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rocketlens.decode.rules import BodyRules
+
+T = TypeVar("T")
+AnySource = str | PathLike[str] | Store | ClusterClient | SyncMQAdmin | Source
+_ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
+"""A comma-free list of name servers; any other str is a path."""
+
+
+def find(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    kind: Kind = "auto",
+    begin: "int | datetime | str | None" = None,
+    end: "int | datetime | str | None" = None,
+    max_num: int | None = None,
+    exhaustive: bool = False,
+    all_topics: bool = False,
+    where: str | None = None,
+    grep: str | None = None,
+    grep_in: Collection[str] = ("body",),
+    body_rules: "BodyRules | PathLike[str] | str | None" = None,
+) -> Answer:
+    """Find messages in several sources at once; for programs without an event loop.
+
+    ``sources`` are store directories, addresses of name servers, and what is open: `Store` and
+    `SyncMQAdmin`. The other arguments are as `Store.find` has them. Messages are in the order of
+    their store times, each once, whichever sources have it. With ``max_num`` each source is asked
+    for its newest, and the newest of these are returned. ``exhaustive`` is as `MQAdmin.find` has
+    it; a store directory is read whole in any case.
+
+    :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or there are
+        no sources.
+    :raises WrongType: if an argument is of a type that cannot be used.
+    :raises TopicNotFound: if nothing is found and no source has such a topic; of several, if none
+        has a topic of one name.
+    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    """
+    work = find_async(
+        text,
+        topic,
+        sources=sources,
+        kind=kind,
+        begin=begin,
+        end=end,
+        max_num=max_num,
+        exhaustive=exhaustive,
+        all_topics=all_topics,
+        where=where,
+        grep=grep,
+        grep_in=grep_in,
+        body_rules=body_rules,
+    )
+    with LoopThread() as thread:
+        return thread.run(work)
+
+
+async def find_async(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    kind: Kind = "auto",
+    begin: "int | datetime | str | None" = None,
+    end: "int | datetime | str | None" = None,
+    max_num: int | None = None,
+    exhaustive: bool = False,
+    all_topics: bool = False,
+    where: str | None = None,
+    grep: str | None = None,
+    grep_in: Collection[str] = ("body",),
+    body_rules: "BodyRules | PathLike[str] | str | None" = None,
+) -> Answer:
+    """Find messages in several sources at once, in an event loop; otherwise as `find`.
+
+    An `MQAdmin` of this event loop is a source, too. Store directories are read in threads.
+    """
+    request = FindRequest.parse(
+        text,
+        topic,
+        kind=kind,
+        begin=begin,
+        end=end,
+        max_num=max_num,
+        exhaustive=exhaustive,
+        all_topics=all_topics,
+        where=where,
+        grep=grep,
+        grep_in=grep_in,
+        body_rules=body_rules,
+    )
+    given = check_sources(sources)
+    async with AsyncExitStack() as opened:
+        return await find_in_all(request, [await open_source(each, opened) for each in given])
+
+
+def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
+    """Return the sources of a caller as a list.
+
+    :raises WrongType: if they are not several.
+    :raises BadInput: if there are none.
+    """
+    if isinstance(sources, str | bytes | PathLike) or not isinstance(sources, Iterable):
+        raise wrong_type(sources, "sources", "a list of paths, addresses, stores and clusters")
+    given = list(sources)
+    if not given:
+        raise BadInput("sources is empty: name a store directory or a name server's address")
+    return given
+
+
+async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
+    """Return a source; one that must be closed again is added to `opened`."""
+    if isinstance(given, Store):
+        return StoreInThread(given)
+    if isinstance(given, ClusterClient | SyncMQAdmin):
+        return given.source
+    if isinstance(given, str) and _ADDRESSES.fullmatch(given.strip()):
+        return (await opened.enter_async_context(MQAdmin(given))).source
+    if isinstance(given, str | PathLike):
+        path = Path(fspath(given))
+        try:
+            store = StoreInThread(await in_thread(lambda: Store(path)))
+        except (RocketLensError, OSError) as error:
+            return _Unopened(str(path), error)
+        opened.push_async_callback(store.close)
+        return store
+    if isinstance(given, Source):
+        return given
+    raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
+
+
+class StoreInThread:
+    """A store as a source for an event loop: it is read in a thread, by one search at a time."""
+
+    def __init__(self, store: Store) -> None:
+        """Read nothing yet."""
+        self.store: Final = store
+        self._lock: Final = Lock()
+        self.name: Final = store.source.name
+        self.kind: Final = store.source.kind
+        self.is_one_log: Final = store.source.is_one_log
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match."""
+        await self.run(lambda: run_without_waiting(self.store.source.find(request, findings)))
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that the store does not have."""
+        await self.run(lambda: run_without_waiting(self.store.source.check_topics(names, findings)))
+
+    async def close(self) -> None:
+        """Close the store."""
+        # A search whose caller was cancelled may still read.
+        await asyncio.shield(self.run(self.store.close))
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of work on the store, done in a thread when no other is."""
+
+        def alone() -> T:
+            with self._lock:
+                return work()
+
+        return await in_thread(alone)
+
+
+class _Unopened:
+    """A store directory that cannot be opened."""
+
+    kind: Final = SourceKind.COMMIT_LOG
+    is_one_log: Final = True
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name: Final = name
+        self._error: Final = error
+
+    async def find(self, _request: FindRequest, _findings: Findings) -> None:
+        raise self._error
+
+    async def check_topics(self, _names: Sequence[str], _findings: Findings) -> None:
+        """Report no missing topics: a store that is not open has none to name."""

@@ -1,0 +1,128 @@
+"""What one broker, at one address, says of the offsets of a queue.
+
+Errors are those of `ClusterCalls.ask`, and `BadAnswer` for a response without the offset.
+"""
+
+import asyncio
+from collections.abc import Collection
+from typing import Protocol
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls, fields_of
+from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.errors import BadAnswer, ProtocolError
+from rocketlens.model.text.counted import counted
+from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
+from rocketlens.wire.commands.offset import (
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    SearchOffsetRequest,
+)
+from rocketlens.wire.declare import read_body
+
+
+class QueueOfTopic(Protocol):
+    """A queue of a broker, however it is named elsewhere."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic, as the broker has it."""
+        ...
+
+    @property
+    def queue_id(self) -> int:
+        """Its number."""
+        ...
+
+
+async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+    """Return the offset of the oldest message."""
+    header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, GET_MIN_OFFSET, header)
+    return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
+
+
+async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+    """Return the offset of the next message."""
+    header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, GET_MAX_OFFSET, header)
+    return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+
+
+async def unreadable_messages(
+    cluster: ClusterCalls,
+    address: str,
+    broker: str,
+    route: Route,
+    queue_ids: Collection[int] | None,
+) -> list[str]:
+    """Return for each queue of a broker that has messages that they cannot be read, or only for
+    queues of some numbers.
+
+    Brokers refuse to have some queues of the route pulled. Those that a topic had before it was
+    given fewer, no route has; a broker tells of them if it knows the code 321.
+    """
+    refused = "the topic has no permission to be read, or fewer queues to read than to write"
+    problems = []
+    for queue in route.unreadable_queues:
+        if queue.broker_name == broker and (queue_ids is None or queue.queue_id in queue_ids):
+            stop = await max_offset(cluster, address, queue)
+            count = stop - await min_offset(cluster, address, queue)
+            problems += _unreadable(queue, count, refused)
+    known = [*route.read_queues, *route.unreadable_queues]
+    first = max((each.queue_id + 1 for each in known if each.broker_name == broker), default=0)
+    if queue_ids is None:
+        queue_ids = range(first, first + limits.FORMER_QUEUES_ASKED_FOR)
+    former = [MessageQueue(route.topic, broker, number) for number in queue_ids if number >= first]
+    counts = await asyncio.gather(*(_former_count(cluster, address, queue) for queue in former))
+    for queue, count in zip(former, counts, strict=True):
+        problems += _unreadable(queue, count, "the topic has fewer queues than it had")
+    return problems
+
+
+def _unreadable(queue: MessageQueue, count: int, why: str) -> list[str]:
+    if count <= 0:
+        return []
+    return [f"{queue.topic}/{queue.queue_id}: {counted(count, 'message')} cannot be read: {why}"]
+
+
+async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
+    """Return how many messages a queue has that a topic does not have any more; 0 if there is none.
+
+    Asking for its offsets would make RocketMQ create it.
+    """
+    if queue.queue_id > limits.MAX_INT:
+        return 0
+    header = QueryConsumeQueueRequest(
+        topic=queue.topic, queue_id=queue.queue_id, index=0, count=1, consumer_group=None
+    )
+    answer = await cluster.call(address, QUERY_CONSUME_QUEUE, header)
+    if answer.code != ResponseCode.SUCCESS:
+        return 0
+    if not answer.body:
+        # It is there, and its first message is not.
+        return await max_offset(cluster, address, queue) - await min_offset(cluster, address, queue)
+    try:
+        found = read_body(ConsumeQueueAnswer, answer.body)
+    except ProtocolError as error:
+        raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None
+    return found.max_offset - found.min_offset
+
+
+async def offset_at_time(
+    cluster: ClusterCalls, address: str, queue: QueueOfTopic, timestamp_ms: int
+) -> int:
+    """Return about the offset of the first message stored at a time, in epoch ms, or later.
+
+    A broker may return any of several of one millisecond.
+    """
+    header = SearchOffsetRequest(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
+    )
+    answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset

@@ -1,0 +1,141 @@
+"""Stored records in a response's body, verified one by one before they are returned.
+
+A broker finds messages by hash and does not compare. A record is accepted only if it is whole, its
+checksum is right, it is of the topic, and it really has the key.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
+from rocketlens.net.pace import in_thread
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.verify import MessageFilter
+
+
+class Page(NamedTuple):
+    """Counts of a response; the records themselves are not kept."""
+
+    records: int = 0
+    stored_bytes: int = 0
+    oldest_offset: int = 0
+    """Physical offset and store time of the record that is first in the log."""
+    oldest_ms: int = 0
+    least_ms: int = 0
+    """The minimum store time."""
+    most_ms: int = 0
+    """The maximum store time."""
+    set_back_ms: int = 0
+    """The maximum by which a store time is below one that is before it in the log."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Minimum memory of its messages, in bytes."""
+        return self.stored_bytes + self.records * limits.MESSAGE_OVERHEAD_BYTES
+
+
+def take_page(
+    body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
+) -> Page:
+    """Add matching records of a response, newest first.
+
+    So a body that newer ones would displace is never decompressed. Takes the memory of the response
+    once more while it runs.
+    """
+    page, matching = _read_page(body, message_filter, damage)
+    for record in matching:
+        findings.take(record)
+    return page
+
+
+async def take_page_in_turn(
+    body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
+) -> Page:
+    """Do as `take_page`; in a thread, if bodies are looked at: decoding one can take seconds."""
+    if not message_filter.reads_body:
+        return take_page(body, message_filter, findings, damage)
+    page, matching = await in_thread(lambda: _read_page(body, message_filter, damage))
+    for record in matching:
+        findings.take(record)
+    return page
+
+
+def _read_page(
+    body: bytes, message_filter: MessageFilter, damage: list[str]
+) -> tuple[Page, list[Record]]:
+    """Return the counts of a response, and the records that match, newest first."""
+    records = sorted(records_in(body, damage), key=_age, reverse=True)
+    if not records:
+        return Page(), []
+    matching = [
+        each
+        for record in records
+        if message_filter.matches(record)
+        for each in message_filter.matching_in(record)
+    ]
+    in_log = sorted(records, key=lambda record: record.physical_offset)
+    oldest, latest_ms, set_back_ms = in_log[0], 0, 0
+    for record in in_log:
+        latest_ms = max(latest_ms, record.store_timestamp_ms)
+        set_back_ms = max(set_back_ms, latest_ms - record.store_timestamp_ms)
+    page = Page(
+        len(records),
+        sum(record.total_size for record in records),
+        oldest.physical_offset,
+        oldest.store_timestamp_ms,
+        records[-1].store_timestamp_ms,
+        records[0].store_timestamp_ms,
+        set_back_ms,
+    )
+    return page, matching
+
+
+def joined(pages: Sequence[Page]) -> Page:
+    """Return pages that follow one another, none of them empty, as one."""
+    if len(pages) < 2:
+        return pages[0] if pages else Page()
+    latest_ms, set_back_ms = 0, 0
+    for page in pages:
+        set_back_ms = max(set_back_ms, page.set_back_ms, latest_ms - page.least_ms)
+        latest_ms = max(latest_ms, page.most_ms)
+    oldest = min(pages, key=lambda page: page.oldest_offset)
+    return Page(
+        sum(page.records for page in pages),
+        sum(page.stored_bytes for page in pages),
+        oldest.oldest_offset,
+        oldest.oldest_ms,
+        min(page.least_ms for page in pages),
+        latest_ms,
+        set_back_ms,
+    )
+
+
+def _age(record: Record) -> tuple[int, int]:
+    return record.store_timestamp_ms, record.physical_offset
+
+
+def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
+    """Yield the records of a response; a bad checksum is added to ``damage``.
+
+    Records behind bytes that are not a record cannot be found; that is damage, too.
+    """
+    position = 0
+    while position < len(body):
+        try:
+            record = decode(body, position)
+        except RecordError as error:
+            add_damage(damage, str(error))
+            if error.reason != Reason.CRC:
+                return
+            position += SIZE_AND_MAGIC.unpack_from(body, position)[0]
+            continue
+        position += record.total_size
+        yield record
+
+
+def add_damage(damage: list[str], text: str) -> None:
+    """Add a line, unless the maximum is reached."""
+    if len(damage) < limits.MAX_DAMAGE_REPORTS:
+        damage.append(text)

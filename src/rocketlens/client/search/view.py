@@ -1,0 +1,120 @@
+"""Finds the record of an offset message id without dialling the address in the id.
+
+The address in an id is only looked up among the brokers that the name servers know. If it is there,
+that broker is asked, then its slaves. If not, for example because the broker moved, all are asked,
+and a record counts only if its store host is the id's address.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
+from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.search.pull import pull_answer
+from rocketlens.client.search.records import records_in
+from rocketlens.errors import BadInput, RecordError, RocketLensError
+from rocketlens.formats.commitlog_record import Reason, Record, decode
+from rocketlens.model.message_id import OffsetMessageId, pack_address
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
+
+NOT_THERE: Final = "can not find message by the offset"
+"""Begin of a broker's remark if there is no record at an offset; the code is that of any error."""
+
+
+def offset_id_of(msg_id: str) -> OffsetMessageId | None:
+    """Parse an offset message id; return None if it is not valid."""
+    try:
+        return OffsetMessageId.decode(msg_id)
+    except BadInput:
+        return None
+
+
+def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
+    """Return the broker that has the id's address, or an empty result."""
+    address = str(asked.store_host)
+    return [broker for broker in brokers.values() if address in broker.addresses.values()]
+
+
+async def view_on(
+    cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
+) -> list[BrokerAnswer[list[Record]]]:
+    """Ask brokers for the record; a value is a list with the record, or an empty list.
+
+    An id names one message: the first record is returned, and the others are dropped.
+    """
+    found: list[Record] = []
+
+    async def ask(broker: Broker, address: str) -> list[Record]:
+        async with cluster.turn(address):
+            record = await _record_at(cluster, address, asked, topic)
+            if found or record is None or (topic is not None and record.topic != topic):
+                return []
+            if await _is_forged(cluster, broker, address, record) or found:
+                return []
+            found.append(record)
+            return found
+
+    return await cluster.ask_brokers(brokers, ask)
+
+
+async def _record_at(
+    cluster: ClusterCalls, address: str, asked: OffsetMessageId, topic: str | None
+) -> Record | None:
+    header = ViewMessageRequest(physical_offset=asked.physical_offset, topic=topic)
+    answer = await cluster.call(address, VIEW_MESSAGE_BY_ID, header)
+    if answer.code != ResponseCode.SUCCESS:
+        if (answer.remark or "").startswith(NOT_THERE):
+            return None
+        raise broker_error(address, answer)
+    try:
+        record = decode(answer.body, physical_offset=asked.physical_offset)
+    except RecordError as error:
+        if error.reason == Reason.CRC:
+            raise
+        # The broker uses any four bytes as a size: no record starts there.
+        return None
+    carried, named = record.store_host, asked.store_host
+    is_same = (pack_address(carried.address), carried.port) == (
+        pack_address(named.address),
+        named.port,
+    )
+    return record if is_same else None
+
+
+async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record: Record) -> bool:
+    """Return whether the queue entry of a record leads to another record.
+
+    A message body can contain a perfect record, and a broker that is asked for that offset returns
+    it. If the queue cannot decide (the topic is deleted, or the record is in no queue), the record
+    is accepted.
+    """
+    queue = MessageQueue(record.topic, broker.name, record.queue_id)
+    try:
+        answer = await pull_answer(cluster, address, queue, record.queue_offset, max_num=1)
+    except RocketLensError:
+        return False
+    for each in records_in(answer.body, []):
+        if each.queue_offset == record.queue_offset:
+            return each.physical_offset != record.physical_offset and not await _is_compacted(
+                cluster, address, each, record
+            )
+    return False
+
+
+async def _is_compacted(
+    cluster: ClusterCalls, address: str, pulled: Record, record: Record
+) -> bool:
+    """Return whether a pulled record is a broker's other copy of the same message.
+
+    Messages of a topic that is compacted are pulled from a log of their own, whose offsets lead to
+    other records of the commit log, or to none.
+    """
+    if replace(pulled, physical_offset=record.physical_offset) != record:
+        return False
+    where = OffsetMessageId(record.store_host, pulled.physical_offset)
+    try:
+        there = await _record_at(cluster, address, where, None)
+    except (RocketLensError, RecordError):
+        return True
+    return there != pulled

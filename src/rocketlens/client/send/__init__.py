@@ -1,0 +1,1 @@
+"""Producers: messages, requests that send them, transactions, traces."""

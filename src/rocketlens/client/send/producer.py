@@ -1,0 +1,547 @@
+"""Sends messages: ``rocketlens.Producer``.
+
+=========================  ====================================================================
+case                       what ``send`` does, within its timeout
+=========================  ====================================================================
+no connection, no answer,  tries another broker (at most ``retries`` times more), with the same
+or a retriable code        unique key; SendFailed when all attempts failed
+any other code             BrokerError
+send to a queue or key     one attempt, because another queue would change the order
+timeout                    SendFailed; the message may be stored
+=========================  ====================================================================
+
+Source: ``DefaultMQProducerImpl``.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import Credentials, broker_error, fields_of, request_name
+from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.mq_admin import ClusterClient
+from rocketlens.client.send.message import Message, check_message, check_topic
+from rocketlens.client.send.queue_choice import QueueChooser
+from rocketlens.client.send.request_reply import PendingRequests, ReplyMessage
+from rocketlens.client.send.send_request import Compression, Sending, SendRequest, result_of
+from rocketlens.client.send.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from rocketlens.client.send.unique_key import own_address
+from rocketlens.errors import (
+    BadAnswer,
+    BadInput,
+    BrokerError,
+    CallTimeout,
+    MessageIllegal,
+    ProtocolError,
+    RemotingError,
+    RocketLensError,
+    SendFailed,
+    TopicNotFound,
+)
+from rocketlens.model import properties as props
+from rocketlens.model.arguments import check_text
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, is_group_topic, reply_topic
+from rocketlens.model.text.java import string_hash
+from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.pool import NO_HANDLERS
+from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.commands.client import (
+    HEART_BEAT,
+    UNREGISTER_CLIENT,
+    UnregisterClientRequest,
+)
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.send import RECALL_MESSAGE, RecallMessageRequest
+from rocketlens.wire.declare import write_body
+from rocketlens.wire.recall_handle import RecallHandle
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
+DEFAULT_GROUP: Final = "rocketlens_producer"
+
+
+@dataclasses.dataclass(slots=True)
+class SendContext:
+    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set."""
+
+    producer_group: str
+    message: Message | Sequence[Message]
+    queue: MessageQueue
+    broker_address: str
+    mode: Literal["sync", "oneway"]
+    result: SendResult | None = None
+    error: RocketLensError | None = None
+
+
+class SendHook:
+    """Called before and after each attempt to send; errors that it raises are logged and
+    ignored.
+    """
+
+    def before(self, context: SendContext) -> None:
+        """Called before an attempt."""
+
+    def after(self, context: SendContext) -> None:
+        """Called after an attempt."""
+
+
+class Producer(ClusterClient):
+    """Sends messages to a RocketMQ cluster. An async context manager; belongs to one event loop.
+
+    ::
+
+        async with rocketlens.Producer("127.0.0.1:9876", group="orders") as producer:
+            result = await producer.send(Message("Orders", b"...", keys=["ORDER-1"]))
+
+    Any number of sends may run at once. ``send_timeout_s`` is for one send with all its
+    attempts, ``attempt_timeout_s`` for one of them, so that a hung broker leaves time for another.
+    Bodies of ``compress_over_bytes`` or more are compressed, those of batches never.
+    With ``isolates_latency`` slow brokers are avoided for a while. ``trace`` writes message trace
+    to RocketMQ's own topic, or to the one that it names; it never delays or fails a send.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        namespace: str = "",
+        retries: int = 2,
+        send_timeout_s: float = limits.SEND_TIMEOUT_S,
+        attempt_timeout_s: float | None = None,
+        retries_when_not_safe: bool = False,
+        compression: Compression | None = Compression.ZLIB,
+        compression_level: int = 5,
+        compress_over_bytes: int = limits.COMPRESS_OVER_BYTES,
+        max_message_bytes: int = limits.MAX_MESSAGE_BYTES,
+        default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
+        isolates_latency: bool = False,
+        hooks: Iterable[SendHook] = (),
+        trace: bool | str = False,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._requests: Final = PendingRequests()
+        super().__init__(
+            name_servers,
+            namespace=namespace,
+            credentials=credentials,
+            tls=tls,
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            handlers={RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.receive, **handlers},
+            clock=clock,
+        )
+        problem = group_problem(group)
+        if problem is not None:
+            raise BadInput(problem)
+        if retries < 0:
+            raise BadInput(f"retries is {retries}; give how often to try again, 0 for never")
+        self.group: Final = self._full_topic(group)
+        self.retries: Final = retries
+        self.send_timeout_s: Final = send_timeout_s
+        self.attempt_timeout_s: Final = attempt_timeout_s
+        self.retries_when_not_safe: Final = retries_when_not_safe
+        self.hooks: Final = tuple(hooks)
+        self._default_topic_queue_nums: Final = default_topic_queue_nums
+        self._sending: Final = Sending(
+            group=self.group,
+            namespace=namespace,
+            full_topic=self._full_topic,
+            compression=compression,
+            compression_level=compression_level,
+            compress_over_bytes=compress_over_bytes,
+            max_message_bytes=max_message_bytes,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=default_topic_queue_nums,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        self._trace: Final = self._trace_writer(self.group, trace=trace)
+        self._now_s: Final = clock
+        self._chooser: Final = QueueChooser(isolates_latency=isolates_latency, clock=clock)
+        self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._greeted: set[str] = set()
+        self._introduced: dict[str, Channel] = {}
+        """Connections over which brokers had a heartbeat, so that they can pass replies on."""
+        self._topics: set[str] = set()
+        self._new_route: Final = asyncio.Event()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send a message, and wait until a broker has stored it.
+
+        With ``sharding_key`` all messages of that key go to one queue; with ``queue`` to that.
+
+        :raises BadInput: when the message cannot be sent: no broker was asked.
+        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
+        :raises BrokerError: when a broker refuses it, and another would, too.
+        :raises SendFailed: when all attempts failed.
+        """
+        check_message(message)
+        if sharding_key is not None:
+            message.put(props.SHARDING_KEY, sharding_key)
+        request = self._sending.request(message)
+        return await self._send(request, queue, sharding_key, timeout_s)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send several messages of one topic at once; they are stored side by side, or none is.
+
+        :raises BadInput: if there are no messages, they differ in topic or WAIT, one is delayed, or
+            together they are too large. Otherwise as `send`.
+        """
+        request = self._sending.batch_request(tuple(messages))
+        return await self._send(request, queue, None, timeout_s)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+    ) -> None:
+        """Send a message without waiting for a response: if it is lost, no error is raised.
+
+        :raises BadInput: if the message cannot be sent.
+        :raises TopicNotFound: if no broker has the topic or creates topics on demand.
+        :raises RemotingError: if there is no connection.
+        """
+        check_message(message)
+        if sharding_key is not None:
+            message.put(props.SHARDING_KEY, sharding_key)
+        request = self._sending.request(message)
+        route = await self._write_route(request.topic)
+        chosen = self._chosen_queue(route, queue, sharding_key) or self._chooser.choose(
+            route.write_queues
+        )
+        context = await self._context(request, route, chosen, "oneway")
+        with self._with_hooks(context):
+            await self._cluster.tell(
+                context.broker_address, request.command, request.header(chosen), request.body
+            )
+
+    async def request(
+        self,
+        message: Message,
+        timeout_s: float,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+    ) -> ReplyMessage:
+        """Send a message, and return the reply to it of the consumer that handled it.
+
+        The consumer makes the reply with `reply_to`, and sends it; Java's clients can be on either
+        side. ``timeout_s`` is for both, the message and the reply; the rest is as of `send`.
+
+        :raises ReplyTimeout: when the message is stored, and no reply came in time.
+        :raises BadAnswer: when the body of the reply cannot be decompressed.
+        """
+        check_message(message)
+        deadline_s = self._now_s() + timeout_s
+        with self._requests.begun(message.topic, timeout_s) as pending:
+            pending.mark(message, self._client_id)
+            await self._introduce_to_all(message.topic, timeout_s / 2)
+            left_s = deadline_s - self._now_s()
+            await self.send(message, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
+            return await pending.wait(deadline_s - self._now_s())
+
+    async def recall(
+        self, topic: str, recall_handle: str, *, timeout_s: float | None = None
+    ) -> str:
+        """Take back a message before it is delivered; return its unique key.
+
+        ``recall_handle`` is what its `SendResult` has. No consumer gets the message then. Brokers
+        do not check that it is there: what was taken back already can be taken back again.
+
+        :raises BadInput: if it is no handle, or the topic is a group's: no broker was asked.
+        :raises TopicNotFound: if no broker has the topic, or the message's broker has no master.
+        :raises BrokerError: 16 if the broker allows no recalls (``recallMessageEnable``), 604 if
+            the message is due, or of another topic, 3 if it is older than RocketMQ 5.5.
+        :raises RemotingError: if there is no response; the message may be taken back.
+        """
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        check_topic(full_topic)
+        if is_group_topic(full_topic):
+            raise MessageIllegal(f"topic {full_topic}: a consumer group's has nothing to take back")
+        handle = RecallHandle.decode(check_text(recall_handle, "recall_handle"))
+        total_s = self.send_timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._now_s() + total_s
+        route = await self._route_in(full_topic, total_s)
+        broker = route.brokers.get(handle.broker_name)
+        if broker is None or broker.master is None:
+            shown = handle.broker_name[: limits.MAX_SHOWN_CHARACTERS]
+            said = f"topic {topic}: broker {shown}, with the message, has no master now"
+            raise TopicNotFound(said)
+        request = RecallMessageRequest(
+            producer_group=self.group, topic=full_topic, recall_handle=recall_handle
+        )
+        left_s = max(0.0, deadline_s - self._now_s())
+        answer = await self._cluster.ask(broker.master, RECALL_MESSAGE, request, timeout_s=left_s)
+        return fields_of(broker.master, RECALL_MESSAGE, answer).msg_id
+
+    async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues that a topic's messages go to, in the order of broker name and id.
+
+        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
+        :raises RemotingError: when no name server answers.
+        """
+        route = await self._write_route(self._full_topic(topic))
+        return tuple(queue._replace(topic=topic) for queue in route.write_queues)
+
+    async def start(self) -> None:
+        """Start to send heartbeats to brokers, every 30 s."""
+        if self._heartbeats is None:
+            self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+
+    async def close(self) -> None:
+        """Unregister from the brokers and close all connections; current sends fail."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.wait([self._heartbeats])
+            self._heartbeats = None
+        header = UnregisterClientRequest(client_id=self._client_id, producer_group=self.group)
+        goodbyes = [
+            self._cluster.call(address, UNREGISTER_CLIENT, header, timeout_s=1)
+            for address in self._greeted
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        if self._trace is not None:
+            await self._trace.close()
+        await super().close()
+
+    # Implementation.
+
+    async def _send(
+        self,
+        request: SendRequest,
+        queue: MessageQueue | None,
+        sharding_key: str | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        total_s = self.send_timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._now_s() + total_s
+        route = await self._route_in(request.topic, total_s)
+        chosen = self._chosen_queue(route, queue, sharding_key)
+        attempts: list[tuple[str, RocketLensError]] = []
+        unsafe: SendResult | None = None
+        tried: list[str] = []
+        for _ in range(1 if chosen is not None else 1 + self.retries):
+            left_s = deadline_s - self._now_s()
+            if left_s <= 0:
+                break
+            target = chosen or self._chooser.choose(route.write_queues, tried)
+            tried.append(target.broker_name)
+            try:
+                result = await self._attempt(request, route, target, left_s)
+            except BrokerError as error:
+                if not error.retriable:
+                    raise
+                attempts.append((target.broker_name, error))
+            except RemotingError as error:
+                attempts.append((target.broker_name, error))
+            else:
+                unsafe = result
+                if result.send_status is SendStatus.SEND_OK or not self.retries_when_not_safe:
+                    return result
+        if unsafe is not None:
+            return unsafe
+        self._cluster.forget_route(request.topic)
+        said = "; ".join(f"{name}: {error}" for name, error in attempts) or "no time was left"
+        raise SendFailed(
+            f"sending to topic {request.topic} failed {len(attempts)} times: {said}", attempts
+        )
+
+    async def _attempt(
+        self, request: SendRequest, route: Route, queue: MessageQueue, left_s: float
+    ) -> SendResult:
+        context = await self._context(request, route, queue, "sync")
+        timeout_s = (
+            left_s if self.attempt_timeout_s is None else min(left_s, self.attempt_timeout_s)
+        )
+        with self._with_hooks(context), self._record_latency(context):
+            answer = await self._cluster.call(
+                context.broker_address,
+                request.command,
+                request.header(queue),
+                request.body,
+                timeout_s=timeout_s,
+            )
+            if answer.code not in STATUS_OF_CODE:
+                raise broker_error(context.broker_address, answer)
+            try:
+                context.result = result_of(request, queue, answer, self._short_topic(queue.topic))
+            except ProtocolError as error:
+                name = request_name(request.command)
+                raise BadAnswer(context.broker_address, name, str(error)) from None
+        return context.result
+
+    @contextlib.contextmanager
+    def _with_hooks(self, context: SendContext) -> Iterator[None]:
+        """Call the hooks before and after an attempt."""
+        _tell([hook.before for hook in self.hooks], context)
+        begin_ms = time.time_ns() // 1_000_000
+        try:
+            yield
+        except RocketLensError as error:
+            context.error = error
+            raise
+        finally:
+            _tell([hook.after for hook in self.hooks], context)
+            if self._trace is not None and context.result is not None:
+                sent = context.message
+                messages = (sent,) if isinstance(sent, Message) else sent
+                self._trace.sent(messages, context.result, context.broker_address, begin_ms)
+
+    @contextlib.contextmanager
+    def _record_latency(self, context: SendContext) -> Iterator[None]:
+        """Record how long a broker took, and whether it failed."""
+        begun_s = self._now_s()
+        try:
+            yield
+        finally:
+            took_s = self._now_s() - begun_s
+            self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
+
+    async def _route_in(self, topic: str, timeout_s: float) -> Route:
+        """Return a route with queues to write to.
+
+        :raises CallTimeout: if there is none in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._write_route(topic)
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            name_servers = ";".join(self._cluster.name_servers)
+            raise CallTimeout(name_servers, f"no route in {timeout_s:g} s") from None
+
+    async def _write_route(self, topic: str) -> Route:
+        """Return a route with queues to write to; that of the default topic if the topic is new."""
+        try:
+            route = await self._cluster.route(topic, wait=False)
+        except TopicNotFound as error:
+            try:
+                default = await self._cluster.route(DEFAULT_TOPIC, wait=False)
+            except TopicNotFound:
+                raise error from None
+            route = default.as_default_of(topic, self._default_topic_queue_nums)
+        if not route.write_queues:
+            route = await self._cluster.fresh_route(topic)
+        if not route.write_queues:
+            raise TopicNotFound(f"topic {topic}: no broker of it can be written to now")
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._new_route.set()
+        return route
+
+    def _chosen_queue(
+        self, route: Route, queue: MessageQueue | None, sharding_key: str | None
+    ) -> MessageQueue | None:
+        """Return the queue that the caller chose.
+
+        :raises BadInput: if it is of another topic, or of a broker that does not exist.
+        """
+        if queue is not None:
+            full = queue._replace(topic=self._full_topic(queue.topic))
+            if full.topic != route.topic or full.broker_name not in route.brokers:
+                raise BadInput(f"{queue} is not a queue of topic {route.topic}")
+            return full
+        if sharding_key is not None:
+            # As Java's remainder of the absolute value.
+            return route.write_queues[abs(string_hash(sharding_key)) % len(route.write_queues)]
+        return None
+
+    async def _context(
+        self,
+        request: SendRequest,
+        route: Route,
+        queue: MessageQueue,
+        mode: Literal["sync", "oneway"],
+    ) -> SendContext:
+        address = route.brokers[queue.broker_name].master
+        if address is None:
+            raise TopicNotFound(f"broker {queue.broker_name} has no master now")
+        shown = queue._replace(topic=self._short_topic(queue.topic))
+        return SendContext(self.group, request.sent, shown, address, mode)
+
+    async def _introduce_to_all(self, topic: str, timeout_s: float) -> None:
+        """Send a heartbeat to brokers that may get replies, unless they had one.
+
+        A broker that fails is left out: another may get the reply.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                route = await self._write_route(self._full_topic(topic))
+                for cluster in {each.cluster_name for each in route.brokers.values()} - {""}:
+                    with contextlib.suppress(TopicNotFound):
+                        await self._cluster.route(reply_topic(cluster), wait=False)
+                await asyncio.gather(*map(self._introduce, self._cluster.known_masters()))
+
+    async def _introduce(self, address: str) -> None:
+        try:
+            channel = await self._cluster.channel(address)
+            if self._introduced.get(address) is channel:
+                return
+            self._greeted.add(address)
+            await self._cluster.ask(address, HEART_BEAT, NoFields(), self._heartbeat())
+            self._introduced[address] = channel
+        except RocketLensError as error:
+            logger.warning("replies cannot come through broker %s: %s", address, error)
+
+    def _short_topic(self, topic: str) -> str:
+        return without_namespace(self.namespace, topic)
+
+    def _heartbeat(self) -> bytes:
+        groups = (ProducerData(group_name=self.group),)
+        return write_body(HeartbeatData(client_id=self._client_id, producer_datas=groups))
+
+    async def _beat(self) -> None:
+        body = self._heartbeat()
+
+        async def greet(address: str) -> None:
+            self._greeted.add(address)
+            with contextlib.suppress(RocketLensError):
+                await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
+
+        while True:
+            self._new_route.clear()
+            await asyncio.gather(*map(greet, self._cluster.known_masters()))
+            with contextlib.suppress(TimeoutError):
+                # Not wait_for, which loses a cancellation that comes together with the event.
+                async with asyncio.timeout(limits.HEARTBEAT_S):
+                    await self._new_route.wait()
+
+
+def _tell(listeners: Iterable[Callable[[SendContext], None]], context: SendContext) -> None:
+    for listener in listeners:
+        try:
+            listener(context)
+        except Exception:
+            logger.exception("a send hook failed")

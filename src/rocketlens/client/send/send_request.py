@@ -1,0 +1,202 @@
+"""Requests that send a message or a batch, and their responses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.message import (
+    Message,
+    check_message,
+    check_sendable,
+    encoded_properties,
+)
+from rocketlens.client.send.send_result import STATUS_OF_CODE, SendResult
+from rocketlens.client.send.unique_key import new_unique_key
+from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.formats import batch_body
+from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD, compress
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import (
+    DEFAULT_REGION,
+    RETRY_PREFIX,
+    SYS_FLAG_PREPARED,
+    is_group_topic,
+)
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.command_table import Command
+from rocketlens.wire.commands.send import (
+    SEND_BATCH_MESSAGE,
+    SEND_MESSAGE_V2,
+    SEND_REPLY_MESSAGE_V2,
+    SendMessageRequest,
+    SendMessageResponse,
+)
+
+SendCommand = Command[SendMessageRequest, SendMessageResponse]
+
+
+class Compression(Enum):
+    """How bodies are compressed. Brokers older than 5.0 only store them; clients must read them."""
+
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+SYS_FLAG_OF = {Compression.ZLIB: ZLIB, Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """One send, the same for each attempt except for the queue. ``topic`` has the namespace."""
+
+    command: SendCommand
+    topic: str
+    body: bytes
+    fields: dict[str, Any]
+    sent: Message | Sequence[Message]
+    msg_id: str
+
+    def header(self, queue: MessageQueue) -> SendMessageRequest:
+        """Return the header for a queue."""
+        return SendMessageRequest(
+            queue_id=queue.queue_id, broker_name=queue.broker_name, **self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """Builds the requests of one producer."""
+
+    group: str
+    namespace: str
+    full_topic: Callable[[str], str]
+    compression: Compression | None
+    compression_level: int
+    compress_over_bytes: int
+    max_message_bytes: int
+    default_topic: str
+    default_topic_queue_nums: int
+    now_ms: Callable[[], int]
+
+    def request(self, message: Message) -> SendRequest:
+        """Return the request for one message; set its unique key unless it has one.
+
+        :raises BadInput: if it cannot be sent.
+        """
+        is_reply = _is_reply(message)
+        # The topic of replies is the cluster's, in no namespace.
+        topic = message.topic if is_reply else self.full_topic(message.topic)
+        check_sendable(message, topic, self.max_message_bytes)
+        self._complete(message)
+        body, sys_flag = self._body(message.body)
+        if message.properties.get(props.TRANSACTION_PREPARED) == "true":
+            sys_flag |= SYS_FLAG_PREPARED
+        fields = self._fields(topic, sys_flag, message.flag)
+        sent = dict(message.properties)
+        if topic.startswith(RETRY_PREFIX):
+            # A consumer sends a message back: brokers need these in the header.
+            fields["reconsume_times"] = int(sent.pop(props.RECONSUME_TIME, "0"))
+            most = sent.pop(props.MAX_RECONSUME_TIMES, None)
+            if most is not None:
+                fields["max_reconsume_times"] = int(most)
+        fields["properties"] = encoded_properties(sent)
+        key = message.properties[props.UNIQUE_KEY]
+        command = SEND_REPLY_MESSAGE_V2 if is_reply else SEND_MESSAGE_V2
+        return SendRequest(command, topic, body, fields, message, key)
+
+    def batch_request(self, messages: tuple[Message, ...]) -> SendRequest:
+        """Return the request for several messages.
+
+        :raises BadInput: if they cannot be sent together.
+        """
+        if not messages:
+            raise BadInput("the batch is empty")
+        for each in messages:
+            check_message(each)
+        first = messages[0]
+        topic = self.full_topic(first.topic)
+        for each in messages:
+            check_sendable(each, self.full_topic(each.topic), self.max_message_bytes)
+            if each.topic != first.topic:
+                raise MessageIllegal(f"a batch of topics {first.topic} and {each.topic}")
+            if each.properties[props.WAIT] != first.properties[props.WAIT]:
+                raise MessageIllegal("a batch of messages that differ in wait_store")
+            if each.delay_level or props.TIMER_NAMES & each.properties.keys():
+                raise MessageIllegal("a batch with a delayed message")
+            if _is_reply(each):
+                raise MessageIllegal("a batch with a reply to a request: send each reply alone")
+            if is_group_topic(each.topic):
+                raise MessageIllegal(f"a batch of topic {each.topic}: not to a consumer group's")
+        for each in messages:
+            self._complete(each)
+        body = batch_body.encode(
+            batch_body.BatchMember(
+                each.flag, each.body, encoded_properties(each.properties).encode()
+            )
+            for each in messages
+        )
+        if len(body) > self.max_message_bytes:
+            raise MessageIllegal(
+                f"the batch has {len(body)} bytes, {self.max_message_bytes} allowed: split it"
+            )
+        fields = self._fields(topic, 0, 0)
+        # Brokers append these to each member's own, so there must be no unique key among them.
+        fields["properties"] = encoded_properties({props.WAIT: first.properties[props.WAIT]})
+        fields["batch"] = True
+        keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)
+        return SendRequest(SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)
+
+    def _complete(self, message: Message) -> None:
+        if props.UNIQUE_KEY not in message.properties:
+            message.put(props.UNIQUE_KEY, new_unique_key())
+        if self.namespace:
+            message.put(props.INSTANCE_ID, self.namespace)
+
+    def _body(self, body: bytes) -> tuple[bytes, int]:
+        if self.compression is None or len(body) < self.compress_over_bytes:
+            return body, 0
+        sys_flag = COMPRESSED | SYS_FLAG_OF[self.compression]
+        return compress(body, sys_flag, self.compression_level), sys_flag
+
+    def _fields(self, topic: str, sys_flag: int, flag: int) -> dict[str, Any]:
+        return {
+            "producer_group": self.group,
+            "topic": topic,
+            "default_topic": self.default_topic,
+            "default_topic_queue_nums": self.default_topic_queue_nums,
+            "sys_flag": sys_flag,
+            "born_timestamp_ms": self.now_ms(),
+            "flag": flag,
+            "reconsume_times": 0,
+            "unit_mode": False,
+            "batch": False,
+        }
+
+
+def _is_reply(message: Message) -> bool:
+    return message.properties.get(props.MESSAGE_TYPE) == props.REPLY_TYPE
+
+
+def result_of(
+    request: SendRequest, queue: MessageQueue, answer: RemotingCommand, shown_topic: str
+) -> SendResult:
+    """Return the result in a broker's response.
+
+    :raises FieldError: if a field is missing.
+    """
+    fields = request.command.response.decode(answer.ext_fields)
+    return SendResult(
+        send_status=STATUS_OF_CODE[ResponseCode(answer.code)],
+        msg_id=fields.batch_unique_key or request.msg_id,
+        offset_msg_id=fields.msg_id,
+        message_queue=MessageQueue(shown_topic, queue.broker_name, fields.queue_id),
+        queue_offset=fields.queue_offset,
+        transaction_id=fields.transaction_id,
+        region_id=answer.ext_fields.get(props.MSG_REGION) or DEFAULT_REGION,
+        trace_on=answer.ext_fields.get(props.TRACE_ON) != "false",
+        recall_handle=fields.recall_handle,
+    )

@@ -1,0 +1,323 @@
+"""Writes what a client did to the trace topic: message trace, as RocketMQ's clients write it.
+
+Records are put into a bounded queue and sent in batches by a producer of their own, so a trace
+neither delays a send or a listener nor fails it. What does not fit, or cannot be sent, is dropped
+and counted: `TraceWriter.dropped`. Closing a client sends what still waits.
+
+| record | written |
+|---|---|
+| Pub | for each message that a broker answered, whatever it answered with success; not one-way |
+| SubBefore, SubAfter | before and after each call of a listener, for each of its messages |
+| EndTransaction | when a half message was ended, asked by a broker or not |
+
+Messages whose property ``TRACE_ON`` is ``false``, as brokers with ``traceOn=false`` set it, have
+none. Sources: ``AsyncTraceDispatcher``, ``SendMessageTraceHookImpl``,
+``ConsumeMessageTraceHookImpl``, ``EndTransactionTraceHookImpl``.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from rocketlens import limits
+from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.client.send.message import Message, check_topic
+from rocketlens.client.send.send_result import SendResult, SendStatus
+from rocketlens.client.send.unique_key import new_unique_key
+from rocketlens.errors import RocketLensError
+from rocketlens.formats.trace_body import MESSAGE_TYPES, TraceRecord, TraceType, encode, keys_of
+from rocketlens.model import properties as props
+from rocketlens.model.arguments import check_text
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC
+
+if TYPE_CHECKING:
+    from rocketlens.client.send.producer import Producer
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+TRACE_GROUP: Final = "_INNER_TRACE_PRODUCER"
+_LINGER_S: Final = 0.5
+"""How long records wait for more. RocketMQ: 500 ms."""
+_SEND_TIMEOUT_S: Final = 5.0
+"""In which a message is sent, retries included. RocketMQ: 5,000 ms."""
+_NORMAL, _HALF, _COMMIT, _DELAY, _ = MESSAGE_TYPES
+
+ContextCode = Literal[0, 1, 2, 3, 4]
+SUCCESS: Final[ContextCode] = 0
+TIME_OUT: Final[ContextCode] = 1
+EXCEPTION: Final[ContextCode] = 2
+FAILED: Final[ContextCode] = 4
+
+
+def trace_topic_of(*, trace: bool | str) -> str | None:
+    """Return the topic that an option names: True is RocketMQ's own, False or "" is none.
+
+    :raises BadInput: if it is not a valid topic name.
+    """
+    if not trace:
+        return None
+    if trace is True:
+        return TRACE_TOPIC
+    check_topic(check_text(trace, "trace"))
+    return trace
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumptionBegun:
+    """A call of a listener that was traced when it began."""
+
+    request_id: str
+    begin_ms: int
+    messages: tuple[MessageExt, ...]
+
+
+class TraceWriter:
+    """Sends trace records of one client. Belongs to one event loop. Its methods raise nothing.
+
+    ``make_producer`` is called with the first record; ``now_ms`` returns epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        make_producer: "Callable[[], Producer]",
+        *,
+        group: str,
+        namespace: str,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.topic: Final = topic
+        self.dropped = 0
+        """Records that were not written: there were too many, or no broker took them."""
+        self._make_producer: Final = make_producer
+        self._namespace: Final = namespace
+        self._group: Final = without_namespace(namespace, group)
+        self._now_ms: Final = now_ms
+        self._waiting: Final[deque[TraceRecord]] = deque()
+        self._wake: Final = asyncio.Event()
+        self._full: Final = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    # What clients did.
+
+    def sent(
+        self,
+        messages: Sequence[Message],
+        result: SendResult,
+        broker_address: str,
+        begin_ms: int,
+    ) -> None:
+        """Record that a broker answered a send; ``begin_ms`` is when it began."""
+        with self._harmless():
+            self._sent(messages, result, broker_address, begin_ms)
+
+    def _sent(
+        self,
+        messages: Sequence[Message],
+        result: SendResult,
+        broker_address: str,
+        begin_ms: int,
+    ) -> None:
+        if not result.trace_on or any(each.topic.startswith(self.topic) for each in messages):
+            return
+        cost_ms = _cost_ms(self._now_ms() - begin_ms, len(messages))
+        # A batch that is stored in a queue of its own kind has one offset id for all.
+        offset_ids = result.offset_msg_ids
+        for number, (message, msg_id) in enumerate(zip(messages, result.msg_ids, strict=False)):
+            self._add(
+                TraceRecord(
+                    TraceType.PUB,
+                    msg_id,
+                    timestamp_ms=begin_ms,
+                    region_id=result.region_id,
+                    group=self._group,
+                    topic=without_namespace(self._namespace, message.topic),
+                    tags=message.properties.get(props.TAGS, ""),
+                    keys=message.properties.get(props.KEYS, ""),
+                    store_host=broker_address,
+                    body_length=len(message.body),
+                    cost_ms=cost_ms,
+                    message_type=_type_of(message),
+                    offset_msg_id=offset_ids[min(number, len(offset_ids) - 1)],
+                    is_success=result.send_status is SendStatus.SEND_OK,
+                )
+            )
+
+    def transaction_ended(
+        self,
+        message: Message | MessageExt,
+        msg_id: str,
+        *,
+        state: str,
+        broker_address: str,
+        transaction_id: str,
+        from_check: bool,
+    ) -> None:
+        """Record that a half message was ended."""
+        given = message.properties
+        topic = given.get(props.REAL_TOPIC, message.topic)
+        with self._harmless():
+            self._add(
+                TraceRecord(
+                    TraceType.END_TRANSACTION,
+                    msg_id,
+                    timestamp_ms=self._now_ms(),
+                    region_id=given.get(props.MSG_REGION) or DEFAULT_REGION,
+                    group=self._group,
+                    topic=without_namespace(self._namespace, topic),
+                    tags=given.get(props.TAGS, ""),
+                    keys=given.get(props.KEYS, ""),
+                    store_host=broker_address,
+                    message_type=_COMMIT,
+                    transaction_id=transaction_id,
+                    transaction_state=state,
+                    from_transaction_check=from_check,
+                )
+            )
+
+    def consume_begun(self, messages: Sequence[MessageExt]) -> ConsumptionBegun:
+        """Record that a listener is called with messages."""
+        traced = tuple(each for each in messages if each.properties.get(props.TRACE_ON) != "false")
+        begun = ConsumptionBegun(new_unique_key(), self._now_ms(), traced)
+        with self._harmless():
+            for each in traced:
+                self._add(
+                    TraceRecord(
+                        TraceType.SUB_BEFORE,
+                        each.msg_id,
+                        timestamp_ms=begun.begin_ms,
+                        region_id=each.properties.get(props.MSG_REGION, ""),
+                        group=self._group,
+                        request_id=begun.request_id,
+                        retry_times=each.reconsume_times,
+                        keys=each.properties.get(props.KEYS, ""),
+                    )
+                )
+        return begun
+
+    def consume_ended(self, begun: ConsumptionBegun, code: ContextCode) -> None:
+        """Record what became of a call of a listener."""
+        end_ms = self._now_ms()
+        cost_ms = _cost_ms(end_ms - begun.begin_ms, len(begun.messages))
+        with self._harmless():
+            for each in begun.messages:
+                self._add(
+                    TraceRecord(
+                        TraceType.SUB_AFTER,
+                        each.msg_id,
+                        timestamp_ms=end_ms,
+                        group=self._group,
+                        request_id=begun.request_id,
+                        cost_ms=cost_ms,
+                        is_success=code == SUCCESS,
+                        keys=each.properties.get(props.KEYS, ""),
+                        context_code=code,
+                    )
+                )
+
+    async def close(self) -> None:
+        """Send what waits, for as long as one message may take, and end."""
+        self._is_closing = True
+        self._wake.set()
+        self._full.set()
+        if self._task is not None:
+            _, late = await asyncio.wait([self._task], timeout=_SEND_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+                await asyncio.wait([task])
+        self._drop(len(self._waiting), "the client is closed")
+        self._waiting.clear()
+        if self.dropped:
+            logger.warning("group %s: %d trace records were dropped", self._group, self.dropped)
+
+    # How it is done.
+
+    @contextlib.contextmanager
+    def _harmless(self) -> Iterator[None]:
+        """Keep a defect of the trace from a send or a listener."""
+        try:
+            yield
+        except Exception:
+            logger.exception("group %s: a trace record is dropped", self._group)
+            self.dropped += 1
+
+    def _add(self, record: TraceRecord) -> None:
+        if self._is_closing or len(self._waiting) >= limits.MAX_TRACE_QUEUE:
+            self._drop(1, "too many wait, or the client is closed")
+            return
+        self._waiting.append(record)
+        self._wake.set()
+        if len(self._waiting) >= limits.MAX_TRACE_BATCH:
+            self._full.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def _drop(self, count: int, reason: str) -> None:
+        if count and not self.dropped:
+            logger.warning("group %s: trace records are dropped: %s", self._group, reason)
+        self.dropped += count
+
+    async def _run(self) -> None:
+        async with self._make_producer() as producer:
+            while self._waiting or not self._is_closing:
+                await self._wake.wait()
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LINGER_S):
+                        await self._full.wait()
+                if not self._is_closing:
+                    self._full.clear()
+                while self._waiting:
+                    await self._send(producer)
+
+    async def _send(self, producer: "Producer") -> None:
+        """Send the first records that wait, as many as one message may have."""
+        body, keys, count = bytearray(), dict[str, None](), 0
+        keys_bytes = 0
+        while self._waiting and count < limits.MAX_TRACE_BATCH:
+            record = self._waiting[0]
+            encoded = encode(record)
+            more = [key for key in keys_of(record) if key not in keys]
+            keys_bytes += sum(len(key.encode("utf-8", "replace")) + 1 for key in more)
+            is_full = len(body) + len(encoded) > limits.MAX_TRACE_BYTES
+            if count and (is_full or keys_bytes > limits.MAX_TRACE_KEYS_BYTES):
+                break
+            if is_full or keys_bytes > limits.MAX_TRACE_KEYS_BYTES:
+                # Its own id finds it all the same.
+                more = [record.msg_id]
+            body += encoded
+            keys.update(dict.fromkeys(more))
+            self._waiting.popleft()
+            count += 1
+        try:
+            message = Message(self.topic, bytes(body), keys=list(keys))
+            await producer.send(message, timeout_s=_SEND_TIMEOUT_S)
+        except asyncio.CancelledError:
+            self._drop(count, "the client is closed")
+            raise
+        except Exception as error:
+            # Whatever it is, the records behind these are tried.
+            self._drop(count, str(error))
+            if not isinstance(error, RocketLensError):
+                logger.exception("group %s: a trace message cannot be sent", self._group)
+
+
+def _cost_ms(took_ms: int, count: int) -> int:
+    """Return the milliseconds of each message, as Java's int: a clock may have jumped."""
+    return min(max(0, took_ms) // max(1, count), limits.MAX_INT)
+
+
+def _type_of(message: Message) -> str:
+    given = message.properties
+    if given.get(props.TRANSACTION_PREPARED, "").lower() == "true":
+        return _HALF
+    if message.delay_level or props.TIMER_NAMES & given.keys():
+        return _DELAY
+    return _NORMAL

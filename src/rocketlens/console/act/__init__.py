@@ -1,0 +1,1 @@
+"""Acts: sending again, consuming, jobs, and who may."""

@@ -1,0 +1,348 @@
+"""Runs the jobs of a console, and reads those of its directory, whichever program made them.
+
+A job is its file (:mod:`rocketlens.client.resend.resend_journal`). When the console ends, its jobs
+end after the message that is being sent; what is left of them can be resumed here or by the command
+line.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.resend.resend_job import ResendJob, producer_options
+from rocketlens.client.resend.resend_journal import (
+    JOB_SUFFIX,
+    SENT,
+    JobContents,
+    JobHeader,
+    PlannedMessage,
+    ResendJournal,
+    read_job,
+)
+from rocketlens.client.send.producer import Producer
+from rocketlens.console.act.forms import is_name
+from rocketlens.console.act.resend_plan import FILE_THREADS, ResendPlan, message_of_plan
+from rocketlens.console.message.look_up import LookUps
+from rocketlens.console.search.search import ConsoleBusy
+from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.net.pace import in_thread
+from rocketlens.terminal.cluster_access import jobs_directory
+
+_ENDING_S: Final = 5.0
+"""Seconds that a job has for the message that it sends when the console ends."""
+_ENDED_WITH: Final = 1_000
+"""Errors that are remembered of jobs that ended."""
+_Version = tuple[int, int, int]
+"""Inode, size and time of a file: another one for each line that is appended."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that runs in this console."""
+
+    journal: ResendJournal
+    rate: int
+    ending: str = ""
+    """Why it ends after the message that is being sent: ``paused by ...``, ``stopped by ...``."""
+    task: "asyncio.Task[None] | None" = None
+
+    @property
+    def word(self) -> str:
+        """Whether it goes on, or ends."""
+        return "ending" if self.ending else "running"
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job: what its file has, and whether it runs."""
+
+    name: str
+    contents: JobContents
+    word: str
+    """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
+    error: str = ""
+    """Why it ended early in this console."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDigest:
+    """What a list of jobs has of one."""
+
+    header: JobHeader
+    word: str
+    """As that of `JobState`."""
+    counts: Mapping[str, int]
+    """Of its messages, by state."""
+
+    @classmethod
+    def of(cls, contents: JobContents, word: str = "") -> "JobDigest":
+        """Return what a file has, without its messages; ``word`` if the job runs."""
+        return cls(contents.header, word or _word_of(contents), contents.counts())
+
+
+class Jobs:
+    """Starts, pauses, resumes and stops jobs; belongs to one event loop."""
+
+    def __init__(
+        self,
+        look_up: LookUps,
+        directory: Path | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """Use the files of a directory; None is the user's."""
+        self._look_up: Final = look_up
+        self._sources: Final[Sources] = look_up.sources
+        self.directory: Final = directory or jobs_directory()
+        self._sleep: Final = sleep
+        self._running: Final[dict[str, _Running]] = {}
+        self._errors: Final[dict[str, str]] = {}
+        self._digests: Final[dict[Path, tuple[_Version, JobDigest]]] = {}
+        """Of files that did not change since they were read; of those that were listed last."""
+
+    def path(self, name: str) -> Path:
+        """Return the path of a job's file.
+
+        :raises MessageNotFound: if it can be none.
+        """
+        if not is_name(name):
+            raise MessageNotFound(f"there is no job {name[:80]!r}")
+        return self.directory / f"{name}{JOB_SUFFIX}"
+
+    async def start(
+        self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int
+    ) -> None:
+        """Make a job and run it; nothing if it was made before: its form was sent twice.
+
+        :raises ConsoleBusy: if too many jobs run.
+        :raises BadInput: if it has too many messages.
+        :raises OSError: if its file cannot be written.
+        """
+        path = self.path(name)
+        if name in self._running or path.exists():
+            return
+        self._check_room()
+        header = JobHeader(
+            job=name,
+            count=len(plan.messages),
+            selection=plan.selection,
+            target=str(plan.target),
+            cluster=plan.cluster.admin.source.name,
+            namespace=plan.cluster.admin.namespace,
+            reason=reason,
+            user=user,
+            time=_now(),
+            origin=plan.from_store,
+        )
+        # Here, and not in a thread: a form that is sent twice at once finds the file.
+        journal = ResendJournal.create(path, header, plan.messages)
+        self._begin(name, _Running(journal, rate), plan.cluster, plan.origin)
+
+    async def resume(self, name: str, cluster: ClusterOfConsole, *, rate: int) -> None:
+        """Run what is left of a job; nothing if it runs.
+
+        :raises BadInput: if its file is damaged, or no source is the store that it reads.
+        :raises StoreLocked: if another process runs it.
+        :raises ConsoleBusy: if too many jobs run.
+        :raises OSError: if its file cannot be read or mended.
+        """
+        path = self.path(name)
+        if name in self._running:
+            return
+        self._check_room()
+        if not path.is_file():
+            raise MessageNotFound(f"there is no job {name}")
+        journal = ResendJournal.resume(path)
+        try:
+            origin = self.origin_of(journal.header)
+        except BaseException:
+            journal.close()
+            raise
+        self._begin(name, _Running(journal, rate), cluster, origin)
+
+    def end(self, name: str, why: str) -> None:
+        """Let a job end after the message that is being sent; nothing if it does not run here.
+
+        ``why`` begins with ``paused`` or ``stopped``.
+        """
+        running = self._running.get(name)
+        if running is not None:
+            running.ending = why
+
+    async def stop(self, name: str, user: str) -> None:
+        """Record that what is left of a job shall not be sent.
+
+        :raises StoreLocked: if another process runs it.
+        :raises OSError: if its file cannot be written.
+        """
+        if name in self._running:
+            self.end(name, f"stopped by {user}")
+            return
+        with ResendJournal.resume(self.path(name)) as journal:
+            journal.stop(f"by {user}", _now())
+
+    async def settled(self, name: str, patience_s: float | None) -> None:
+        """Wait until a job does not run, or for so long; None is forever."""
+        running = self._running.get(name)
+        if running is not None and running.task is not None:
+            await asyncio.wait([running.task], timeout=patience_s)
+
+    def cluster_of(self, header: JobHeader) -> ConsoleSource:
+        """Return the source that is the cluster of a job.
+
+        :raises BadInput: if none is.
+        """
+        for each in self._sources:
+            opened = each.opened
+            if isinstance(opened, ClusterOfConsole):
+                admin = opened.admin
+                if (admin.source.name, admin.namespace) == (header.cluster, header.namespace):
+                    return each
+        raise BadInput(f"no source of this console is the cluster of this job, {header.cluster}")
+
+    def origin_of(self, header: JobHeader) -> ConsoleSource:
+        """Return the source that a job reads its messages from.
+
+        :raises BadInput: if none is.
+        """
+        if not header.origin:
+            return self.cluster_of(header)
+        for each in self._sources:
+            if each.kind == "store" and each.title == header.origin:
+                return each
+        raise BadInput(f"no source of this console is the store of this job, {header.origin}")
+
+    async def state(self, name: str) -> JobState:
+        """Return a job.
+
+        :raises MessageNotFound: if there is none of that name.
+        :raises BadInput: if its file is damaged.
+        :raises OSError: if it cannot be read.
+        """
+        path = self.path(name)
+        running = self._running.get(name)
+        if running is not None:
+            return JobState(name, running.journal.contents, running.word)
+        try:
+            contents = await in_thread(lambda: read_job(path), FILE_THREADS)
+        except FileNotFoundError:
+            raise MessageNotFound(f"there is no job {name}") from None
+        return JobState(name, contents, _word_of(contents), self._errors.get(name, ""))
+
+    async def digest(self, name: str) -> JobDigest:
+        """Return what a list has of a job; its file is read only if it changed since the last time.
+
+        Errors as `state`.
+        """
+        path = self.path(name)
+        running = self._running.get(name)
+        if running is not None:
+            return JobDigest.of(running.journal.contents, running.word)
+        try:
+            return await in_thread(lambda: self._read_digest(path), FILE_THREADS)
+        except FileNotFoundError:
+            raise MessageNotFound(f"there is no job {name}") from None
+
+    def _read_digest(self, path: Path) -> JobDigest:
+        """Return what is known of a file, or read it; in the one thread for files."""
+        # Before it is read: what is written meanwhile is another version.
+        status = path.stat()
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._digests.pop(path, None)
+        if known is None or known[0] != version:
+            known = version, JobDigest.of(read_job(path))
+        while len(self._digests) >= limits.MAX_CONSOLE_JOB_FILES:
+            del self._digests[next(iter(self._digests))]
+        self._digests[path] = known
+        return known[1]
+
+    def names(self) -> list[str]:
+        """Return the names of all jobs, the newest first."""
+        found = (each.stem for each in self.directory.glob(f"*{JOB_SUFFIX}"))
+        return sorted(filter(is_name, found), reverse=True)
+
+    async def close(self) -> None:
+        """End all jobs that run here; what is left of them can be resumed."""
+        running = list(self._running.values())
+        for job in running:
+            job.ending = job.ending or "paused: the console ends"
+        tasks = [job.task for job in running if job.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_ENDING_S)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _check_room(self) -> None:
+        if len(self._running) >= limits.MAX_CONSOLE_JOBS:
+            raise ConsoleBusy(f"{len(self._running)} jobs run already: pause one, or wait for it")
+
+    def _begin(
+        self, name: str, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        self._running[name] = running
+        self._errors.pop(name, None)
+        # A mistake of the program is logged by asyncio, and the file has what was sent.
+        running.task = asyncio.create_task(self._run(name, running, cluster, origin))
+
+    async def _run(
+        self, name: str, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        journal = running.journal
+        try:
+            await self._send(running, cluster, origin)
+            if running.ending.startswith("stopped"):
+                journal.stop(running.ending.removeprefix("stopped "), _now())
+            elif running.ending:
+                journal.audit(running.ending, _now())
+        except (RocketLensError, OSError) as error:
+            while len(self._errors) >= _ENDED_WITH:
+                del self._errors[next(iter(self._errors))]
+            self._errors[name] = str(error)
+        finally:
+            journal.close()
+            del self._running[name]
+
+    async def _send(
+        self, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        access = cluster.access
+        if access is None:
+            raise AssertionError(cluster.name)
+
+        async def read(message: PlannedMessage) -> MessageExt:
+            return await message_of_plan(self._look_up, origin.name, message)
+
+        # Topics of a plan have their namespaces.
+        options = {**access.client_options, "namespace": "", **producer_options()}
+        async with Producer(access.name_servers, **options) as producer:
+            job = ResendJob(
+                running.journal,
+                cluster.admin,
+                producer,
+                rate=running.rate,
+                read=read if running.journal.header.origin else None,
+                sleep=self._sleep,
+            )
+            async with contextlib.aclosing(job.run()) as progress:
+                async for _ in progress:
+                    if running.ending:
+                        break
+
+
+def _word_of(contents: JobContents) -> str:
+    """Return how a job stands that does not run."""
+    if contents.counts()[SENT] == len(contents.messages):
+        return "done"
+    return "stopped" if contents.is_stopped else "open"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

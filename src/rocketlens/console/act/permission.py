@@ -1,0 +1,97 @@
+"""Decides what may be acted on, and for whom; writes down what was done."""
+
+from starlette.requests import Request
+
+from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.console.login.viewer import LOCAL, current_viewer
+from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.console.sources.visible import namespace_of
+from rocketlens.errors import MessageNotFound, RocketLensError
+from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import user_name
+
+
+class ActRefused(RocketLensError):
+    """Something that may not be done: here, or by this user."""
+
+
+def user_of(request: Request) -> str:
+    """Return the name of the user that a request comes from."""
+    del request
+    viewer = current_viewer()
+    return user_name() if viewer is LOCAL else viewer.name
+
+
+def may_act(request: Request, source: ConsoleSource, topic: str) -> bool:
+    """Return whether a user may change something of a topic."""
+    del request
+    opened = source.opened
+    is_open = isinstance(opened, ClusterOfConsole) and opened.access is not None
+    name = without_namespace(namespace_of(source), topic)
+    return is_open and current_viewer().may_act(source.name, name)
+
+
+def may_send(request: Request, sources: Sources, origin: ConsoleSource, topic: str) -> bool:
+    """Return whether a user may send a message of a source: to its cluster, from a store to any."""
+    goes_to = [origin] if origin.kind == "cluster" else sources
+    return any(may_act(request, each, topic) for each in goes_to)
+
+
+def may_act_at_all(sources: Sources) -> bool:
+    """Return whether a user may change something of any topic."""
+    return any(
+        isinstance(each.opened, ClusterOfConsole)
+        and each.opened.access is not None
+        and current_viewer().may_act_in(each.name)
+        for each in sources
+    )
+
+
+def check_may_act(request: Request, source: ConsoleSource, topic: str) -> ClusterOfConsole:
+    """Return a source as the cluster that it is.
+
+    :raises ActRefused: if the user may not change anything of the topic there.
+    """
+    cluster = check_cluster(source)
+    if not may_act(request, source, topic):
+        raise ActRefused(
+            f"user {user_of(request)} may not act on topic {printable(topic)} of {source.name}"
+        )
+    return cluster
+
+
+def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
+    """Return a source as a cluster that can be acted on at all.
+
+    :raises ActRefused: if it is none.
+    """
+    opened = source.opened
+    if not isinstance(opened, ClusterOfConsole):
+        raise ActRefused(f"source {source.name} is a store directory, which is only read")
+    if opened.access is None:
+        raise ActRefused(
+            f"the context of {source.name} is read_only: take read_only from the configuration "
+            "file, or use another context"
+        )
+    return opened
+
+
+def check_may_see_job(sources: Sources, name: str, user: str, cluster: str) -> None:
+    """Check that a job or act may be looked at: one's own, or one of a cluster whose topics may all
+    be seen.
+
+    :raises MessageNotFound: as if there were none.
+    """
+    viewer = current_viewer()
+    seen = [each for each in sources if viewer.sees_all(each.name)]
+    is_seen = any(cluster in {each.name, each.title} for each in seen)
+    if viewer is not LOCAL and viewer.name != user and not is_seen:
+        raise MessageNotFound(f"there is no job {name}")
+
+
+def record(request: Request, event: str, **facts: object) -> None:
+    """Write to the audit log that something is done; call it before.
+
+    :raises AuditFailed: if it cannot be written; then do not act.
+    """
+    request.app.state.audit.record(event, **facts)

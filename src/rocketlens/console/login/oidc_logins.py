@@ -1,0 +1,291 @@
+"""Logging in by a provider of OpenID Connect: the authorization code flow, with PKCE.
+
+Of a login that was begun nothing is kept here. A cookie of the browser has the moment, a random
+text, and where it leads; state, nonce and the code's verifier are MACs of that, with a key that
+only this process has. So an answer of the provider is taken only from the browser that asked for
+it, in time, and only for the login that it was for.
+
+====================  ======  ==============================================================
+failure               status  what happened
+====================  ======  ==============================================================
+``denied``            403     the provider, or its user, refused
+``no_access``         403     no rule of the file of users is for the user
+``old``               400     the answer is of another browser, of another login, or too late
+``elsewhere``         400     browsers reach the console by a name that has to be configured
+``busy``              503     too many are checked at once
+``unreachable``       502     the provider did not answer
+``provider``          502     it answered what cannot be, or does not know this console
+``token``             502     its token, or what is in it, is not valid
+====================  ======  ==============================================================
+
+Each is a page, a line in the log and one in the audit log. Neither has a token or a secret.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from rocketlens import limits
+from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.oidc_provider import OidcProvider, ProviderUser
+from rocketlens.console.login.oidc_settings import (
+    CALLBACK_PATH,
+    OidcSettings,
+    claim_of,
+    is_loopback,
+)
+from rocketlens.console.login.oidc_token import FailureWord, OidcFailed
+from rocketlens.console.login.sessions import Sessions
+from rocketlens.console.login.viewer import Viewer
+from rocketlens.model.text.escape import printable
+
+FAILURE_STATUS: Final[Mapping[FailureWord, int]] = {
+    "denied": 403,
+    "no_access": 403,
+    "old": 400,
+    "elsewhere": 400,
+    "busy": 503,
+    "unreachable": 502,
+    "provider": 502,
+    "token": 502,
+}
+_log: Final = logging.getLogger("rocketlens.console")
+_SHOWN: Final = 300
+"""Characters of what others chose that a line of the log has."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunLogin:
+    """A login that a browser is sent to the provider for."""
+
+    address: str
+    cookie: str
+
+
+@dataclass(frozen=True, slots=True)
+class DoneLogin:
+    """A login that succeeded: the token of its session, and the path that it was for."""
+
+    token: str
+    back: str
+
+
+class OidcLogins:
+    """Logs users of a provider in; belongs to one event loop."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        sessions: Sessions,
+        audit: AuditLog,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.settings: Final = settings
+        self._sessions: Final = sessions
+        self._audit: Final = audit
+        self._clock: Final = clock
+        self._provider: Final = OidcProvider(settings, clock)
+        self._key: Final = secrets.token_bytes(32)
+        self._checking = 0
+
+    async def begin(self, back: str, origin: str, address: str, *, again: bool) -> BegunLogin:
+        """Return where a browser is sent.
+
+        :param back: The path that the login leads to; a long one is not kept.
+        :param origin: How the browser reaches this console: ``http://127.0.0.1:8088``.
+        :param again: Whether the provider shall ask for a password, even of one who is logged in.
+        :raises OidcFailed: if the provider cannot be asked where that is.
+        """
+        try:
+            redirect_uri = self._base(origin) + CALLBACK_PATH
+            endpoint = (await self._provider.endpoints()).authorization
+        except OidcFailed as error:
+            self._record(error, address)
+            raise
+        cookie = self._cookie(back, redirect_uri)
+        if len(cookie) > limits.MAX_OIDC_COOKIE_CHARACTERS:
+            cookie = self._cookie("/", redirect_uri)
+        challenge = hashlib.sha256(self._derived("verifier", cookie).encode()).digest()
+        values = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": redirect_uri,
+            "scope": " ".join(self.settings.scopes),
+            "state": self._derived("state", cookie),
+            "nonce": self._derived("nonce", cookie),
+            "code_challenge": _encoded(challenge),
+            "code_challenge_method": "S256",
+            **({"prompt": "login"} if again else {}),
+        }
+        return BegunLogin(_with_query(endpoint, values), cookie)
+
+    async def finish(self, cookie: str, given: Mapping[str, str], address: str) -> DoneLogin:
+        """Return the session of a user that the provider has sent back.
+
+        :param given: What the provider has added to the address.
+        :raises OidcFailed: if there is none; it was written down.
+        :raises AuditFailed: if it cannot be written down.
+        """
+        try:
+            back, redirect_uri = self._begun(cookie, given.get("state", ""))
+            user = await self._user(cookie, given, redirect_uri)
+            viewer = self._viewer(user.claims)
+        except OidcFailed as error:
+            self._record(error, address)
+            raise
+        self._audit.record(
+            "login",
+            user=viewer.name,
+            address=address,
+            provider=self.settings.issuer,
+            subject=user.claims["sub"],
+        )
+        is_short = len(user.id_token) <= limits.MAX_OIDC_HINT_CHARACTERS
+        return DoneLogin(self._sessions.begin(viewer, user.id_token if is_short else ""), back)
+
+    async def logout_address(self, id_token: str, origin: str) -> str | None:
+        """Return where a browser ends its session at the provider; None if it has no such page."""
+        if not self.settings.provider_logout:
+            return None
+        try:
+            endpoint = (await self._provider.endpoints()).end_session
+            back = f"{self._base(origin)}/login"
+        except OidcFailed as error:
+            _log.warning("the logout is not of the provider, too: %s", error)
+            return None
+        if endpoint is None:
+            return None
+        values = {"client_id": self.settings.client_id, "post_logout_redirect_uri": back}
+        return _with_query(
+            endpoint, {**values, **({"id_token_hint": id_token} if id_token else {})}
+        )
+
+    async def _user(self, cookie: str, given: Mapping[str, str], redirect_uri: str) -> ProviderUser:
+        """Return the user whose code the provider has sent, as a reply to this login."""
+        issuer = given.get("iss")
+        if issuer is not None and issuer != self.settings.issuer:
+            raise OidcFailed("provider", "the answer is of another provider (iss)")
+        error = given.get("error")
+        if error is not None:
+            said = ", ".join(filter(None, (error, given.get("error_description"))))
+            word: FailureWord = "denied" if error == "access_denied" else "provider"
+            raise OidcFailed(word, f"the provider refused: {printable(said)[:_SHOWN]}")
+        code = given.get("code", "")
+        if not 0 < len(code) <= limits.MAX_OIDC_TOKEN_CHARACTERS:
+            raise OidcFailed("provider", "the answer has no code")
+        if self._checking >= limits.MAX_OIDC_LOGINS:
+            raise OidcFailed("busy", "too many logins are checked at once")
+        self._checking += 1
+        try:
+            if issuer is None and (await self._provider.endpoints()).names_issuer:
+                raise OidcFailed("provider", "the answer does not name its provider (iss)")
+            return await self._provider.user_of(
+                code,
+                verifier=self._derived("verifier", cookie),
+                redirect_uri=redirect_uri,
+                nonce=self._derived("nonce", cookie),
+            )
+        finally:
+            self._checking -= 1
+
+    def _viewer(self, claims: Mapping[str, Any]) -> Viewer:
+        """Return what a user may see.
+
+        :raises OidcFailed: if the claims do not name one, or it may see nothing.
+        """
+        settings = self.settings
+        name = claim_of(claims, settings.name_claim)
+        if not _is_name(name):
+            text = f"the claim {settings.name_claim} is no name: {printable(repr(name))[:_SHOWN]}"
+            raise OidcFailed("token", text)
+        if settings.name_claim == "email" and claims.get("email_verified") in (False, "false"):
+            raise OidcFailed("token", "the provider has not checked that the address is the user's")
+        groups = _groups(claim_of(claims, settings.groups_claim), settings.groups_claim)
+        viewer = settings.viewer(name, groups)
+        if not viewer.grants:
+            has = printable(", ".join(groups) or "none")[:_SHOWN]
+            text = f"no rule of [oidc] is for this user, whose groups are: {has}"
+            raise OidcFailed("no_access", text, viewer.name)
+        return viewer
+
+    def _base(self, origin: str) -> str:
+        """Return the address of this console, as the provider knows it.
+
+        A Host header is believed only if it names the machine of the browser itself.
+        """
+        if self.settings.public_url is not None:
+            return self.settings.public_url
+        if is_loopback(urlsplit(origin).hostname or ""):
+            return origin
+        raise OidcFailed("elsewhere", f"set public_url of [oidc]: {printable(origin)[:_SHOWN]}")
+
+    def _cookie(self, back: str, redirect_uri: str) -> str:
+        begun = [self._clock(), secrets.token_urlsafe(16), back, redirect_uri]
+        return _encoded(json.dumps(begun, ensure_ascii=False).encode("utf-8", "replace"))
+
+    def _begun(self, cookie: str, state: str) -> tuple[str, str]:
+        """Return where a login leads, and the address that its code is for."""
+        expected = self._derived("state", cookie)
+        if not cookie or not hmac.compare_digest(
+            state.encode("utf-8", "replace"), expected.encode()
+        ):
+            raise OidcFailed("old", "the answer is of no login that this browser began (state)")
+        # It was made here.
+        begun = base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4))
+        moment, _, back, redirect_uri = json.loads(begun)
+        if not 0 <= self._clock() - moment <= limits.MAX_OIDC_LOGIN_S:
+            raise OidcFailed("old", "the login was begun too long ago")
+        return back, redirect_uri
+
+    def _derived(self, purpose: str, cookie: str) -> str:
+        """Return a text of 43 characters for one purpose of one login."""
+        made = f"{purpose} {cookie}".encode("utf-8", "surrogatepass")
+        return _encoded(hmac.digest(self._key, made, hashlib.sha256))
+
+    def _record(self, error: OidcFailed, address: str) -> None:
+        _log.warning("a login by %s did not succeed: %s", self.settings.issuer, error)
+        self._audit.record(
+            "refused",
+            user=error.user,
+            address=address,
+            why=f"{error.word}: {error}",
+            provider=self.settings.issuer,
+        )
+
+
+def _is_name(name: Any) -> bool:
+    if not isinstance(name, str) or not 0 < len(name) <= limits.MAX_OIDC_NAME_CHARACTERS:
+        return False
+    return name.isprintable() and name == name.strip()
+
+
+def _groups(value: Any, claim: str) -> list[str]:
+    """Return the groups of a user; one that has none may lack the claim.
+
+    :raises OidcFailed: if they are something else, or too many.
+    """
+    groups = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
+        raise OidcFailed("token", f"the claim {claim} is not a list of texts")
+    if len(groups) > limits.MAX_OIDC_GROUPS:
+        raise OidcFailed("token", f"the claim {claim} has over {limits.MAX_OIDC_GROUPS} groups")
+    return groups
+
+
+def _with_query(address: str, values: Mapping[str, str]) -> str:
+    """Return an address with values in addition to those that it has."""
+    parts = urlsplit(address)
+    query = "&".join(filter(None, (parts.query, urlencode(values))))
+    return parts._replace(query=query, fragment="").geturl()
+
+
+def _encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")

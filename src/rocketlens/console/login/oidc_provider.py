@@ -1,0 +1,271 @@
+"""What is asked of a provider of OpenID Connect: its endpoints, its keys, and tokens for a code.
+
+Nothing is asked before the first login, so a console starts without its provider. Endpoints and
+keys are read again after an hour, and keys also when a token names one that is not among them, at
+most once a minute. All who wait for one of them share a request. Each request has a timeout; what
+comes back is bounded, and redirects are not followed.
+
+Source: OpenID Connect Discovery 1.0; OpenID Connect Core 1.0, sections 3.1.3 and 5.3; RFC 6749.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote_plus, urlsplit
+
+import httpx
+
+from rocketlens import limits
+from rocketlens.console.login.oidc_settings import OidcSettings, claim_of, is_loopback
+from rocketlens.console.login.oidc_token import (
+    FailureWord,
+    KeySet,
+    OidcFailed,
+    UnknownKey,
+    verified_claims,
+)
+from rocketlens.model.text.escape import printable
+
+T = TypeVar("T")
+
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+_PLAIN: Final = {"accept": "application/json", "accept-encoding": "identity"}
+"""Not compressed: what is read is bounded before anything is made of it."""
+_SHOWN: Final = 200
+"""Characters of what a provider answered that a log has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEndpoints:
+    """What the discovery document of a provider says."""
+
+    authorization: str
+    token: str
+    keys: str
+    user_info: str | None
+    end_session: str | None
+    takes_secret_in_form: bool
+    """Whether it takes a client's secret only so, not by HTTP's Basic authentication."""
+    names_issuer: bool
+    """Whether its answers to browsers have its name (RFC 9207)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderUser:
+    """The user of a provider that a code was for."""
+
+    claims: Mapping[str, Any]
+    id_token: str
+
+
+class _Kept(Generic[T]):
+    """Something that is read when it is needed, by one at a time, and kept."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], clock: Callable[[], float]) -> None:
+        self._read: Final = read
+        self._clock: Final = clock
+        self._kept: tuple[T, float] | None = None
+        self._reading: asyncio.Task[T] | None = None
+
+    async def get(self, max_age_s: float) -> T:
+        """Return it, as it was at most so many seconds ago."""
+        if self._kept is not None and self._clock() - self._kept[1] < max_age_s:
+            return self._kept[0]
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_again())
+            # Its failure is raised where it is waited for, if that is not cancelled.
+            self._reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._reading)
+
+    async def _read_again(self) -> T:
+        try:
+            found = await self._read()
+            self._kept = found, self._clock()
+            return found
+        finally:
+            self._reading = None
+
+
+class OidcProvider:
+    """A provider, as a client of it; belongs to one event loop."""
+
+    def __init__(self, settings: OidcSettings, clock: Callable[[], float] = monotonic) -> None:
+        self._settings: Final = settings
+        self._is_local: Final = is_loopback(urlsplit(settings.issuer).hostname or "")
+        self._endpoints: Final = _Kept(self._read_endpoints, clock)
+        self._keys: Final = _Kept(self._read_keys, clock)
+
+    async def endpoints(self) -> ProviderEndpoints:
+        """Return where it is asked what.
+
+        :raises OidcFailed: if it cannot be read, or is of another issuer.
+        """
+        return await self._endpoints.get(limits.MAX_OIDC_AGE_S)
+
+    async def user_of(
+        self, code: str, *, verifier: str, redirect_uri: str, nonce: str
+    ) -> ProviderUser:
+        """Return the user that a code is for; it can be asked once.
+
+        Claims that the id token lacks are asked for, if the provider has more.
+
+        :raises OidcFailed: if the provider does not take the code, or its token is not valid.
+        """
+        answer = await self._redeemed(code, verifier, redirect_uri)
+        token = answer.get("id_token")
+        if not isinstance(token, str):
+            raise OidcFailed("provider", "the provider's answer to the code has no id_token")
+        claims = await self._verified(token, nonce)
+        if any(claim_of(claims, each) is None for each in self._settings.needed_claims):
+            claims = {**await self._more_claims(answer.get("access_token"), claims), **claims}
+        return ProviderUser(claims, token)
+
+    async def _verified(self, token: str, nonce: str) -> dict[str, Any]:
+        """Return the claims of an id token; its keys are read again if it has none of them."""
+        keys = await self._keys.get(limits.MAX_OIDC_AGE_S)
+        settings = self._settings
+        try:
+            return verified_claims(
+                token, keys, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce
+            )
+        except UnknownKey:
+            # The same ones, if they are new.
+            newer = await self._keys.get(limits.MIN_OIDC_KEYS_AGE_S)
+            return verified_claims(
+                token, newer, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce
+            )
+
+    async def _redeemed(self, code: str, verifier: str, redirect_uri: str) -> dict[str, Any]:
+        endpoints, settings = await self.endpoints(), self._settings
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        by_basic = None
+        if settings.client_secret is None:
+            form["client_id"] = settings.client_id
+        elif endpoints.takes_secret_in_form:
+            form |= {"client_id": settings.client_id, "client_secret": settings.client_secret}
+        else:
+            # Both as in a form: RFC 6749, section 2.3.1.
+            names = quote_plus(settings.client_id), quote_plus(settings.client_secret)
+            by_basic = httpx.BasicAuth(*names)
+        return await self._json("POST", endpoints.token, data=form, auth=by_basic)
+
+    async def _more_claims(self, access_token: Any, claims: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the provider says of a user beside the id token; nothing if it cannot."""
+        address = (await self.endpoints()).user_info
+        if address is None or not isinstance(access_token, str):
+            return {}
+        try:
+            found = await self._json(
+                "GET", address, headers={"authorization": f"Bearer {access_token}"}
+            )
+        except UnicodeError:
+            raise OidcFailed("provider", "the provider's access token is not ASCII") from None
+        if found.get("sub") != claims["sub"]:
+            raise OidcFailed("token", "the provider answered for another user (userinfo, sub)")
+        return found
+
+    async def _read_endpoints(self) -> ProviderEndpoints:
+        found = await self._json("GET", self._settings.issuer.rstrip("/") + _DISCOVERY)
+        if found.get("issuer") != self._settings.issuer:
+            name = printable(str(found.get("issuer")))[:_SHOWN]
+            text = f"the provider calls itself {name}: give exactly that as issuer"
+            raise OidcFailed("provider", text)
+        said = found.get("token_endpoint_auth_methods_supported")
+        methods = said if isinstance(said, list) else ["client_secret_basic"]
+        return ProviderEndpoints(
+            self._needed(found, "authorization_endpoint"),
+            self._needed(found, "token_endpoint"),
+            self._needed(found, "jwks_uri"),
+            self._address(found, "userinfo_endpoint"),
+            self._address(found, "end_session_endpoint"),
+            "client_secret_basic" not in methods and "client_secret_post" in methods,
+            found.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    async def _read_keys(self) -> KeySet:
+        return KeySet(await self._json("GET", (await self.endpoints()).keys))
+
+    def _needed(self, document: Mapping[str, Any], name: str) -> str:
+        address = self._address(document, name)
+        if address is None:
+            raise OidcFailed("provider", f"the provider has no {name}")
+        return address
+
+    def _address(self, document: Mapping[str, Any], name: str) -> str | None:
+        """Return an address; never a plain one, unless the issuer is on this machine itself."""
+        address = document.get(name)
+        if address is None:
+            return None
+        try:
+            parts = urlsplit(address) if isinstance(address, str) else None
+            host = "" if parts is None else parts.hostname or ""
+        except ValueError:
+            parts, host = None, ""
+        is_plain = self._is_local and is_loopback(host)
+        if parts is None or not host or parts.scheme not in {"https", *(["http"] * is_plain)}:
+            raise OidcFailed("provider", f"the provider's {name} is no https address")
+        return str(address)
+
+    async def _json(self, method: str, address: str, **options: Any) -> dict[str, Any]:
+        """Return the object that the provider answers.
+
+        :raises OidcFailed: if it does not answer in time, or something else.
+        """
+        where = printable(address.partition("?")[0])[:_SHOWN]
+        headers = {**_PLAIN, **options.pop("headers", {})}
+        # A proxy of the environment cannot reach what is on this machine.
+        client = httpx.AsyncClient(verify=self._settings.tls, trust_env=not self._is_local)
+        try:
+            async with asyncio.timeout(limits.MAX_OIDC_WAIT_S), client:
+                asked = client.stream(method, address, headers=headers, timeout=None, **options)
+                async with asked as answer:
+                    content = await _bounded(answer, where)
+        except TimeoutError:
+            wait = f"{limits.MAX_OIDC_WAIT_S:g} s"
+            raise OidcFailed("unreachable", f"{where} did not answer within {wait}") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            said = printable(str(error) or type(error).__name__)[:_SHOWN]
+            raise OidcFailed("unreachable", f"{where} cannot be asked: {said}") from error
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError):
+            found = None
+        if answer.status_code != httpx.codes.OK:
+            word: FailureWord = "unreachable" if answer.status_code >= 500 else "provider"
+            raise OidcFailed(word, f"{where} answered {answer.status_code}{_error_in(found)}")
+        if not isinstance(found, dict):
+            raise OidcFailed("provider", f"{where} answered no JSON object")
+        return found
+
+
+async def _bounded(answer: httpx.Response, where: str) -> bytes:
+    """Return the body of an answer.
+
+    :raises OidcFailed: if it is larger than any can be, or compressed.
+    """
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise OidcFailed("provider", f"{where} answered compressed, which was not asked for")
+    content = bytearray()
+    async for piece in answer.aiter_raw():
+        content += piece
+        if len(content) > limits.MAX_OIDC_ANSWER_BYTES:
+            limit = limits.MAX_OIDC_ANSWER_BYTES
+            raise OidcFailed("provider", f"{where} answered over {limit} bytes")
+    return bytes(content)
+
+
+def _error_in(found: Any) -> str:
+    """Return what an answer says of its error, as OAuth has it; empty if nothing."""
+    if not isinstance(found, dict):
+        return ""
+    said = (found.get(each) for each in ("error", "error_description"))
+    text = ", ".join(each for each in said if isinstance(each, str))
+    return f": {printable(text)[:_SHOWN]}" if text else ""

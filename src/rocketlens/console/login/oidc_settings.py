@@ -1,0 +1,249 @@
+"""A provider of OpenID Connect whose users may log in: its table in the file of users.
+
+::
+
+    [oidc]
+    issuer = "https://login.example.com/realms/shop"
+    client_id = "rocketlens"
+    client_secret_file = "oidc.secret"       # or client_secret_env = "OIDC_SECRET", or neither
+    public_url = "https://rocketlens.example.com"    # where browsers reach this console
+    label = "Example"                        # on the button; without it: the issuer's host
+    scopes = ["openid", "profile", "email"]  # these unless set
+    name_claim = "email"                     # without it: preferred_username
+    groups_claim = "realm_access.roles"      # without it: groups
+    ca = "company-ca.pem"                    # without it: the system's authorities
+    provider_logout = false                  # a logout here leaves the provider's session
+
+    [[oidc.rules]]                           # for all of any of these groups
+    groups = ["rocketmq-*"]
+    role = "operator"                        # as in a grant of a local user
+    topics = ["order-*"]
+
+    [[oidc.rules]]                           # for these users
+    users = ["li@example.com"]
+    role = "admin"
+
+A path is relative to the file's directory. A claim that is not at the top has the names on its way,
+with dots between them. A user without a rule may not log in.
+"""
+
+import os
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from rocketlens import limits
+from rocketlens.console.login.grants import GRANT_KEYS, check_keys, grant_of
+from rocketlens.console.login.viewer import Grant, Viewer
+from rocketlens.errors import BadInput
+from rocketlens.net.tls import client_context
+from rocketlens.terminal.contexts import read_secret
+
+OIDC_PATH: Final = "/login/oidc"
+"""Where a login begins."""
+CALLBACK_PATH: Final = f"{OIDC_PATH}/callback"
+"""Where the provider sends browsers back to: it must know this address."""
+OIDC_PREFIX: Final = "oidc:"
+"""Before names of a provider's users: local users have no colon, so no name is of two users."""
+_TEXTS: Final = (
+    *("issuer", "client_id", "client_secret_file", "client_secret_env", "public_url", "label"),
+    *("name_claim", "groups_claim", "ca"),
+)
+OIDC_KEYS: Final = frozenset({*_TEXTS, "scopes", "provider_logout", "rules"})
+_SCOPES: Final = ("openid", "profile", "email")
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""As OAuth has it: RFC 6749, section 3.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class OidcRule:
+    """A grant for users of a provider: those of any of some groups, or with one of some names."""
+
+    grant: Grant
+    groups: re.Pattern[str] | None = None
+    users: re.Pattern[str] | None = None
+
+    def is_for(self, name: str, groups: Iterable[str]) -> bool:
+        """Return whether a user has the grant."""
+        if self.users is not None and self.users.fullmatch(name):
+            return True
+        return self.groups is not None and any(map(self.groups.fullmatch, groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """The provider, how it knows this console, and what its users may see and do."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    public_url: str | None = None
+    """Where browsers reach this console, without a slash at the end."""
+    label: str
+    scopes: tuple[str, ...] = _SCOPES
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    provider_logout: bool = True
+    rules: tuple[OidcRule, ...] = ()
+    tls: ssl.SSLContext = field(repr=False, compare=False)
+
+    @property
+    def public_host(self) -> str | None:
+        """The name or address in the public URL."""
+        return None if self.public_url is None else urlsplit(self.public_url).hostname
+
+    @property
+    def needed_claims(self) -> tuple[str, ...]:
+        """The claims that decide about a user."""
+        has_groups = any(each.groups is not None for each in self.rules)
+        return (self.name_claim, self.groups_claim) if has_groups else (self.name_claim,)
+
+    def viewer(self, name: str, groups: Iterable[str]) -> Viewer:
+        """Return what a user of the provider may see; without any grants if no rule is for it."""
+        known = frozenset(groups)
+        grants = (each.grant for each in self.rules if each.is_for(name, known))
+        return Viewer(f"{OIDC_PREFIX}{name}", tuple(grants))
+
+
+def oidc_settings(where: str, table: Any, directory: Path) -> OidcSettings:
+    """Return the settings of a table; reads the files that it names.
+
+    :param where: What the table is called in errors.
+    :param directory: What its paths are relative to.
+    :raises BadInput: if it is wrong, or a file cannot be used.
+    """
+    if not isinstance(table, dict):
+        raise BadInput(f"{where} must be a table: [oidc]")
+    check_keys(where, table, OIDC_KEYS)
+    texts = {key: _text(where, table, key) for key in _TEXTS if key in table}
+    for key in ("issuer", "client_id"):
+        if key not in texts:
+            raise BadInput(f"{where}: {key} is missing")
+    issuer = _url(f"{where}: issuer", texts["issuer"])
+    if issuer.scheme != "https" and not is_loopback(issuer.hostname or ""):
+        raise BadInput(f"{where}: issuer must be https, unless it is on the loopback interface")
+    provider_logout = table.get("provider_logout", True)
+    if not isinstance(provider_logout, bool):
+        raise BadInput(f"{where}: provider_logout must be true or false")
+    optional = {key: texts[key] for key in ("name_claim", "groups_claim") if key in texts}
+    ca = texts.get("ca")
+    return OidcSettings(
+        issuer=texts["issuer"],
+        client_id=texts["client_id"],
+        client_secret=_secret(where, texts, directory),
+        public_url=_public_url(f"{where}: public_url", texts.get("public_url")),
+        label=texts.get("label") or issuer.hostname or "",
+        scopes=_scopes(where, table.get("scopes", list(_SCOPES))),
+        provider_logout=provider_logout,
+        rules=_rules(where, table.get("rules")),
+        tls=client_context(
+            ca=None if ca is None else directory / Path(ca).expanduser(), check_hostname=True
+        ),
+        **optional,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address is of the machine that a program runs on."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def claim_of(claims: Mapping[str, Any], name: str) -> Any:
+    """Return a claim, also from inside of others by a name with dots; None if there is none."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(part)
+    return found
+
+
+def _text(where: str, table: Mapping[str, Any], key: str) -> str:
+    text = table[key]
+    if not isinstance(text, str) or not text or not text.isprintable():
+        raise BadInput(f"{where}: {key} must be a text in quotation marks, which is not empty")
+    return text
+
+
+def _url(where: str, text: str) -> SplitResult:
+    """Return the parts of an address of http or https, without a name, a query or a fragment."""
+    is_plain = text.isascii() and not any(each in "@?#" or each.isspace() for each in text)
+    try:
+        parts = urlsplit(text)
+        if is_plain and parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        # Brackets or a port that cannot be.
+        pass
+    raise BadInput(f"{where} must be an address, as https://login.example.com/realms/shop")
+
+
+def _public_url(where: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    if _url(where, text).path not in {"", "/"}:
+        raise BadInput(f"{where} has a path: the console is not served below one")
+    return text.removesuffix("/")
+
+
+def _secret(where: str, texts: Mapping[str, str], directory: Path) -> str | None:
+    """Return the secret of this client; None for one that has none."""
+    file, variable = texts.get("client_secret_file"), texts.get("client_secret_env")
+    if file is not None and variable is not None:
+        raise BadInput(f"{where}: give client_secret_file or client_secret_env, not both")
+    if file is not None:
+        path = directory / Path(file).expanduser()
+        return read_secret(path, "the client's secret (client_secret_file)")
+    if variable is None:
+        return None
+    secret = os.environ.get(variable)
+    if not secret:
+        raise BadInput(f"{where}: client_secret_env: the variable that it names is not set")
+    return secret
+
+
+def _scopes(where: str, value: Any) -> tuple[str, ...]:
+    is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if not is_list or "openid" not in value or not all(map(_SCOPE.fullmatch, value)):
+        raise BadInput(f'{where}: scopes must be a list with "openid", as ["openid", "email"]')
+    return tuple(value)
+
+
+def _rules(where: str, tables: Any) -> tuple[OidcRule, ...]:
+    if not isinstance(tables, list) or not tables:
+        raise BadInput(f"{where}: none of its users may see anything: add [[oidc.rules]]")
+    return tuple(
+        _rule(f"{where}: rule number {number}", table) for number, table in enumerate(tables, 1)
+    )
+
+
+def _rule(where: str, table: Any) -> OidcRule:
+    if not isinstance(table, dict):
+        raise BadInput(f"{where} must be a table: [[oidc.rules]]")
+    rest = {key: value for key, value in table.items() if key not in {"groups", "users"}}
+    check_keys(where, table, GRANT_KEYS | {"groups", "users"})
+    given = {key: _names(where, key, table[key]) for key in ("groups", "users") if key in table}
+    if not given:
+        raise BadInput(f'{where}: for whom? Give groups or users; ["*"] is all of them')
+    return OidcRule(grant_of(where, rest), given.get("groups"), given.get("users"))
+
+
+def _names(where: str, key: str, value: Any) -> re.Pattern[str]:
+    """Return what matches any of some patterns; only stars and question marks mean something."""
+    is_list = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
+    if not is_list or not all(
+        0 < len(each) <= limits.MAX_OIDC_NAME_CHARACTERS and each.isprintable() for each in value
+    ):
+        raise BadInput(f'{where}: {key} must be a list of names with * and ?, as ["shop-*"]')
+    return re.compile("|".join(translate(each.replace("[", "[[]")) for each in value))

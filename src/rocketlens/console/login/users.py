@@ -1,0 +1,185 @@
+"""The file of users of a console: who may log in, what each may see and do, what is masked.
+
+::
+
+    [users.li]
+    password = "scrypt$32768$8$3$..."     # rocketlens console --hash-password
+
+    [[users.li.grants]]
+    role = "viewer"                       # or operator, or admin
+    sources = ["prod"]                    # names of sources, patterns with * and ?; without it: all
+    topics = ["order-*", "%RETRY%*"]      # without it: all
+
+    [[users.li.grants]]
+    role = "operator"
+    topics = ["order-test"]
+
+What is masked stands in it, too: see `rocketlens.console.sources.masks`, and so does a provider
+whose users may log in, with or without local users: see `rocketlens.console.login.oidc_settings`.
+It is read once, when the console starts. Others may not write it. Neither hashes nor names of it
+are quoted in errors: a name can be a password in the wrong spot.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.console.login.grants import check_keys, grant_of, patterns_in
+from rocketlens.console.login.oidc_settings import OidcSettings, oidc_settings
+from rocketlens.console.login.passwords import PasswordHash
+from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.sources.masks import SEARCHED, FieldPath, MaskRule, Masks
+from rocketlens.errors import BadInput
+from rocketlens.net.secret_file import opened_regular
+from rocketlens.query.filters.pattern import TextPattern
+from rocketlens.terminal.contexts import check_owner, warn_of_readers
+
+_USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
+"""Without a colon, which ends a name in HTTP's Basic authentication."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUser:
+    """One who may log in."""
+
+    password: PasswordHash
+    viewer: Viewer
+
+
+class LocalUsers:
+    """All of them, by name, and what stands beside them in their file."""
+
+    def __init__(
+        self,
+        users: Iterable[LocalUser],
+        masks: Masks | None = None,
+        oidc: OidcSettings | None = None,
+    ) -> None:
+        """Keep these users, what is masked, and the provider whose users may log in, too.
+
+        :raises BadInput: if there is no user and no provider.
+        """
+        self._by_name: Final = {each.viewer.name: each for each in users}
+        if not self._by_name and oidc is None:
+            raise BadInput(
+                "the file of users has none: add [users.NAME] with a password, or [oidc]"
+            )
+        self.masks: Final = masks or Masks()
+        self.oidc: Final = oidc
+        self._hashes: Final = [each.password for each in self._by_name.values()]
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._by_name)
+
+    async def viewer_of(self, name: str, password: str) -> Viewer | None:
+        """Return what a user may see; None for a wrong password, and for one that does not exist.
+
+        Both take the time of one hash, of a user that exists.
+        """
+        user = self._by_name.get(name)
+        if not self._by_name:
+            return None
+        if user is None:
+            # Hashes can have different costs: a name always has those of the same user.
+            await self._hashes[sum(name.encode("utf-8", "replace")) % len(self)].fits(password)
+            return None
+        return user.viewer if await user.password.fits(password) else None
+
+
+def read_users(path: Path) -> LocalUsers:
+    """Return the users of a file.
+
+    :raises BadInput: if it cannot be read, or is wrong; the text says where.
+    """
+    declared = _load(path)
+    check_keys(f"{path}", declared, {"users", "masks", "oidc"})
+    tables = declared.get("users", {})
+    if not isinstance(tables, dict):
+        raise BadInput(f"{path}: users must be tables: [users.NAME]")
+    masks = declared.get("masks", [])
+    if not isinstance(masks, list):
+        raise BadInput(f"{path}: masks must be tables: [[masks]]")
+    return LocalUsers(
+        [
+            _user(f"{path}: user number {number}", name, table)
+            for number, (name, table) in enumerate(tables.items(), 1)
+        ],
+        Masks(
+            _mask(f"{path}: mask number {number}", table) for number, table in enumerate(masks, 1)
+        ),
+        oidc_settings(f"{path}: oidc", declared["oidc"], path.parent)
+        if "oidc" in declared
+        else None,
+    )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        with opened_regular(path, f"{path}") as file:
+            check_owner(file, path)
+            warn_of_readers(os.fstat(file.fileno()).st_mode, path)
+            content = file.read(limits.MAX_CONTEXTS_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"the file of users {path}: {error.strerror or error}") from error
+    if len(content) > limits.MAX_CONTEXTS_BYTES:
+        raise BadInput(f"{path} has over {limits.MAX_CONTEXTS_BYTES} bytes")
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        # Its place alone: the rest can quote the file.
+        where = re.search(r"at line \d+, column \d+", str(error))
+        raise BadInput(f"{path} is not TOML{f' ({where[0]})' if where else ''}") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path} is not UTF-8") from None
+
+
+def _user(where: str, name: str, table: Any) -> LocalUser:
+    if not isinstance(table, dict):
+        raise BadInput(f"{where} must be a table: [users.NAME]")
+    if not _USER_NAME.fullmatch(name):
+        raise BadInput(f"{where}: a name has 1 to 64 characters, without spaces and colons")
+    check_keys(where, table, {"password", "grants"})
+    text = table.get("password")
+    if not isinstance(text, str):
+        raise BadInput(f"{where}: password is missing: rocketlens console --hash-password makes it")
+    try:
+        password = PasswordHash.parse(text)
+    except BadInput as error:
+        raise BadInput(f"{where}: password: {error}") from None
+    grants = table.get("grants", [])
+    if not isinstance(grants, list) or not grants:
+        raise BadInput(f"{where}: it may see nothing: add [[users.NAME.grants]] with a role")
+    return LocalUser(
+        password, Viewer(name, tuple(grant_of(f"{where}, a grant", each) for each in grants))
+    )
+
+
+def _mask(where: str, table: Any) -> MaskRule:
+    if not isinstance(table, dict):
+        raise BadInput(f"{where} must be a table: [[masks]]")
+    check_keys(where, table, {"topics", "properties", "paths", "pattern"})
+    paths, pattern = table.get("paths", []), table.get("pattern")
+    if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+        raise BadInput(f'{where}: paths must be a list, as ["$.card.number"]')
+    given = table.get("properties")
+    names = () if given is None else patterns_in(where, "properties", given)
+    if SEARCHED & set(names):
+        searched = ", ".join(sorted(SEARCHED))
+        raise BadInput(f"{where}: {searched} can be searched for, and cannot be masked")
+    if not (names or paths or pattern):
+        raise BadInput(f"{where}: it masks nothing: give properties, paths or pattern")
+    topics = patterns_in(where, "topics", table["topics"]) if "topics" in table else ("*",)
+    try:
+        made = None if pattern is None else TextPattern(pattern)
+        rule = MaskRule(topics, names, tuple(map(FieldPath, paths)), made)
+        # A package that is missing is named when the console starts.
+        rule.without_pattern("")
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    return rule

@@ -1,0 +1,1 @@
+"""One message: looked up and shown."""

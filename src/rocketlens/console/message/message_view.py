@@ -1,0 +1,211 @@
+"""Messages as lists and pages show them. Bodies are decoded here, so call it in a thread."""
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, get_args
+
+from rocketlens import limits
+from rocketlens.console.sources.sources import message_path
+from rocketlens.console.values import BodyValue, DecodedId, IdPart, MessageDetail, MessageRow
+from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
+from rocketlens.decode.plain_text import find_text
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId, UniqueKey
+from rocketlens.model.properties import SYSTEM_PROPERTIES
+from rocketlens.model.text.escape import printable
+from rocketlens.model.topic import TopicKind
+
+BodyForm = Literal["decoded", "text", "json", "hex", "base64"]
+BODY_FORMS: Final[tuple[BodyForm, ...]] = get_args(BodyForm)
+_HEX_COLUMNS: Final = 16
+_LAYOUT: Final = "\n\t\r"
+
+
+def row_of(message: MessageExt, source: str, broker: str, rules: BodyRules) -> MessageRow:
+    """Return a message as a list has it."""
+    name, preview = _preview(message, rules)
+    return MessageRow(
+        source=source,
+        topic=message.topic,
+        topic_kind=TopicKind.of(message.topic).value,
+        broker=broker,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        path=message_path(source, message, broker),
+        msg_id=message.msg_id,
+        unique_key=message.unique_key,
+        offset_msg_id=message.offset_msg_id,
+        tags=message.tags,
+        keys=list(message.keys),
+        store_timestamp_ms=message.store_timestamp_ms,
+        born_timestamp_ms=message.born_timestamp_ms,
+        reconsume_times=message.reconsume_times,
+        body_bytes=len(message.body),
+        body_format=name,
+        preview=preview,
+    )
+
+
+def deliveries_after_the_first(row: MessageRow) -> int:
+    """Return how often a group was given a message again, as its story counts it.
+
+    A broker that makes a dead letter counts that as one more.
+    """
+    is_dead = row.topic_kind == "dead_letter"
+    return max(0, row.reconsume_times - 1) if is_dead else row.reconsume_times
+
+
+def detail_of(
+    message: MessageExt, row: MessageRow, rules: BodyRules, form: BodyForm
+) -> MessageDetail:
+    """Return all about a message."""
+    ours = {name: value for name, value in message.properties.items() if name in SYSTEM_PROPERTIES}
+    return MessageDetail(
+        message=row,
+        properties={k: v for k, v in message.properties.items() if k not in ours},
+        system_properties=ours,
+        ids=decoded_ids(message),
+        physical_offset=message.physical_offset,
+        store_size=message.store_size,
+        store_host=str(message.store_host),
+        born_host=str(message.born_host),
+        sys_flag=message.sys_flag,
+        flag=message.flag,
+        body_crc=message.body_crc,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+        body=body_of(message, rules, form),
+    )
+
+
+def _preview(message: MessageExt, rules: BodyRules) -> tuple[str, str]:
+    body = message.body
+    if not body:
+        return TEXT, ""
+    if len(body) > limits.MAX_PREVIEW_BYTES or message.body_error is not None:
+        # A character that is cut in two would make it no text.
+        found = find_text(
+            body[: limits.MAX_PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore").encode()
+        )
+        if found is not None and found[0]:
+            return TEXT, _cut(found[0])
+        return BINARY, _cut("0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex())
+    decoded = rules.decode(message)
+    text = decoded.text if decoded.text is not None else decoded.as_json()
+    if text is None:
+        text = "0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex()
+    return decoded.format, _cut(" ".join(text[: limits.MAX_PREVIEW_CHARACTERS * 4].split()))
+
+
+def _cut(text: str) -> str:
+    if len(text) > limits.MAX_PREVIEW_CHARACTERS:
+        text = text[: limits.MAX_PREVIEW_CHARACTERS - 1] + "…"
+    return printable(text)
+
+
+def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
+    """Return a body in a form; ``decoded`` is JSON where it can be, else text, else hexadecimal."""
+    decoded = rules.decode(message)
+    content, is_json = _CONTENTS[form](message, decoded)
+    bound = limits.MAX_PAGE_BODY_CHARACTERS
+    is_whole_hex = len(message.body) <= limits.MAX_PAGE_HEX_BYTES
+    is_cut = len(content) > bound or (not is_whole_hex and _is_hex(form, decoded))
+    return BodyValue(
+        form=form,
+        content=content[:bound],
+        is_cut=is_cut,
+        is_json=is_json and not is_cut,
+        format=decoded.format,
+        why=decoded.why,
+        is_guess=decoded.is_guess,
+        layers=list(decoded.layers),
+        charset=decoded.charset,
+        error=decoded.error,
+    )
+
+
+def _is_hex(form: BodyForm, decoded: DecodedBody) -> bool:
+    return form == "hex" or (
+        form == "decoded" and decoded.text is None and decoded.as_json() is None
+    )
+
+
+def _decoded(message: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
+    text = decoded.as_json()
+    if text is not None:
+        return text, True
+    if decoded.text is not None:
+        return printable(decoded.text, _LAYOUT), False
+    return hex_lines(message.body), False
+
+
+def _json(_: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
+    text = decoded.as_json()
+    return ("", False) if text is None else (text, True)
+
+
+def _text(message: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
+    text = decoded.text
+    if text is None:
+        text = message.body[: limits.MAX_PAGE_BODY_CHARACTERS + 1].decode("utf-8", "replace")
+    return printable(text, _LAYOUT), False
+
+
+_CONTENTS: Final[Mapping[BodyForm, Callable[[MessageExt, DecodedBody], tuple[str, bool]]]] = {
+    "decoded": _decoded,
+    "json": _json,
+    "text": _text,
+    "hex": lambda message, _: (hex_lines(message.body), False),
+    "base64": lambda message, _: (base64.b64encode(message.body).decode("ascii"), False),
+}
+
+
+def hex_lines(body: bytes) -> str:
+    """Return the beginning of a body as lines: offset, bytes in hexadecimal, and as ASCII."""
+    lines = []
+    for start in range(0, min(len(body), limits.MAX_PAGE_HEX_BYTES), _HEX_COLUMNS):
+        piece = body[start : start + _HEX_COLUMNS]
+        shown = "".join(chr(each) if 32 <= each < 127 else "." for each in piece)
+        lines.append(f"{start:08x}  {piece.hex(' '):<{_HEX_COLUMNS * 3}} {shown}")
+    return "\n".join(lines)
+
+
+def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns) -> list[DecodedId]:
+    """Return the ids of a message, with what stands in them."""
+    offset_id = message.offset_msg_id
+    ids = [DecodedId(name="offset_msg_id", text=offset_id, parts=_offset_id_parts(offset_id))]
+    key = message.unique_key
+    if key is not None:
+        stored_ms = message.store_timestamp_ms
+        # The month that it counts from is that of its sending; a clock can be some minutes ahead.
+        now_ms = min(stored_ms + 3_600_000, clock_ns() // 1_000_000)
+        ids.insert(0, DecodedId(name="unique_key", text=key, parts=_unique_key_parts(key, now_ms)))
+    return ids
+
+
+def _offset_id_parts(text: str) -> list[IdPart]:
+    try:
+        decoded = OffsetMessageId.decode(text)
+    except BadInput:
+        return []
+    return [
+        IdPart(name="store_host", value=str(decoded.store_host)),
+        IdPart(name="physical_offset", value=str(decoded.physical_offset)),
+    ]
+
+
+def _unique_key_parts(text: str, now_ms: int) -> list[IdPart]:
+    try:
+        decoded = UniqueKey.decode(text)
+        made_ms = decoded.nearly_time_ms(now_ms)
+    except (BadInput, ValueError, OverflowError):
+        return []
+    return [
+        IdPart(name="client_address", value=decoded.address),
+        IdPart(name="process_number", value=str(decoded.process_number)),
+        IdPart(name="client_hash", value=f"{decoded.client_hash:08x}"),
+        IdPart(name="made_about", value=str(made_ms), epoch_ms=made_ms),
+        IdPart(name="counter", value=str(decoded.counter)),
+    ]

@@ -1,0 +1,1 @@
+"""Searches: the question in an address, its answer, exports, saved searches."""

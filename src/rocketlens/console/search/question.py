@@ -1,0 +1,295 @@
+"""A search as an address of the console has it: read, checked, and written again.
+
+The box takes words of the form ``name:value`` beside a text::
+
+    ORDER-42 topic:order-paid since:2h tag:PAY
+
+==================  ============================================================================
+word                meaning
+==================  ============================================================================
+``topic:``          a topic, or a pattern
+``tag:``            a tag expression
+``since:`` ``until:``  store times
+``key:`` ``id:``    the text, if it is a key, or an id
+``source:``         a source of the console
+==================  ============================================================================
+
+A cursor is where the page before ended: the last message's time and identity, and how many of its
+millisecond were shown.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import urlencode
+
+from rocketlens import limits
+from rocketlens.console.zones import is_local, time_of, time_text, zone_named
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput
+from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.answer_builder import order_in_time
+from rocketlens.query.request import KINDS, FindRequest, Kind
+
+_WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
+NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
+_NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
+
+
+class Cursor(NamedTuple):
+    """Where a page ended."""
+
+    store_timestamp_ms: int
+    store_host: Host
+    physical_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    seen: int
+    """Messages of that millisecond that earlier pages have."""
+
+    @classmethod
+    def after(cls, messages: Sequence[MessageExt], before: "Cursor | None") -> Self:
+        """Return the cursor behind a page, whose messages are in order of time; the oldest is
+        first. ``before`` is the cursor that the page was asked with.
+        """
+        last = messages[0]
+        at = last.store_timestamp_ms
+        seen = sum(each.store_timestamp_ms == at for each in messages)
+        if before is not None and before.store_timestamp_ms == at:
+            seen += before.seen
+        return cls(
+            at,
+            last.store_host,
+            last.physical_offset,
+            last.topic,
+            last.queue_id,
+            last.queue_offset,
+            seen,
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the cursor that `text` was made of.
+
+        :raises BadInput: if it is none.
+        """
+        try:
+            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+            values = json.loads(base64.b64decode(padded, b"-_", validate=True))
+            at, address, port, physical, topic, queue_id, queue_offset, seen = values
+            numbers = (at, port, physical, queue_id, queue_offset, seen)
+            is_whole = all(type(each) is int and 0 <= each <= limits.MAX_LONG for each in numbers)
+            is_text = isinstance(address, str) and isinstance(topic, str)
+        except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+            raise _not_a_cursor() from error
+        if not (is_whole and is_text and seen <= limits.MAX_CONSOLE_SKIPPED):
+            raise _not_a_cursor()
+        return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, seen)
+
+    def __str__(self) -> str:
+        """Return it as text for an address."""
+        address, port = self.store_host
+        values = [self[0], address, port, *self[2:]]
+        packed = json.dumps(values, separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
+
+    def is_before(self, message: MessageExt) -> bool:
+        """Return whether a page behind this cursor has the message."""
+        rank = (
+            self.store_timestamp_ms,
+            self.store_host,
+            self.physical_offset,
+            self.topic,
+            self.queue_id,
+            self.queue_offset,
+        )
+        return order_in_time(message)[: len(rank)] < rank
+
+
+def _not_a_cursor() -> BadInput:
+    return BadInput("this cursor was not made here: search again without it")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an address asks for; times as they were typed."""
+
+    text: str = ""
+    topic: str = ""
+    kind: Kind = "auto"
+    tag: str = ""
+    where: str = ""
+    grep: str = ""
+    since: str = ""
+    until: str = ""
+    sources: tuple[str, ...] = ()
+    max_num: int = limits.DEFAULT_CONSOLE_ROWS
+    exhaustive: bool = False
+    all_topics: bool = False
+    cursor: Cursor | None = None
+    zone_name: str = ""
+    """The zone of its times; empty if they do not need one."""
+    begin: int | None = field(default=None, compare=False)
+    end: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        q: str = "",
+        topic: str = "",
+        kind: str = "auto",
+        tag: str = "",
+        where: str = "",
+        grep: str = "",
+        since: str = "",
+        until: str = "",
+        sources: Sequence[str] = (),
+        max_num: int = limits.DEFAULT_CONSOLE_ROWS,
+        exhaustive: bool = False,
+        all_topics: bool = False,
+        cursor: str = "",
+        zone_name: str = "UTC",
+    ) -> Self:
+        """Return the question of the values of an address; words of the box count more.
+
+        :raises BadInput: if one cannot be used.
+        """
+        for value in (q, topic, tag, where, grep, since, until, cursor, *sources):
+            if len(value) > limits.MAX_CONSOLE_TEXT:
+                raise BadInput(f"a value has {len(value)} characters: too many")
+            if "\0" in value:
+                raise BadInput("a value has a zero character in it")
+        if kind not in KINDS:
+            raise BadInput(f"unknown kind {kind[:40]!r}: expected one of {', '.join(KINDS)}")
+        if not 1 <= max_num <= limits.MAX_CONSOLE_ROWS:
+            raise BadInput(f"max is {max_num}: expected 1 to {limits.MAX_CONSOLE_ROWS}")
+        words: dict[str, str] = {}
+        text = q.strip()
+        if kind == "auto":
+            text, words = _split(text)
+        chosen: Any = "key" if "key" in words else kind
+        question = cls(
+            words.get("key") or words.get("id") or text,
+            words.get("topic", topic.strip()),
+            chosen,
+            words.get("tag", tag.strip()),
+            where.strip(),
+            grep,
+            words.get("since", since.strip()),
+            words.get("until", until.strip()),
+            (words["source"],) if "source" in words else tuple(filter(None, sources)),
+            max_num,
+            exhaustive,
+            all_topics,
+            Cursor.parse(cursor) if cursor else None,
+        )
+        return question._with_times(zone_name)
+
+    def _with_times(self, zone_name: str) -> Self:
+        zone = zone_named(zone_name)
+        begin = time_of(self.since, "since", zone, is_end=False) if self.since else None
+        end = time_of(self.until, "until", zone, is_end=True) if self.until else None
+        if begin is not None and end is not None and begin > end:
+            raise BadInput(Sentence("since_after_until"))
+        is_of_zone = is_local(self.since) or is_local(self.until)
+        return replace(self, begin=begin, end=end, zone_name=zone_name if is_of_zone else "")
+
+    def in_zone(self, zone_name: str) -> Self:
+        """Return the same question with its times as they are written in another zone."""
+        if self.zone_name in ("", zone_name):
+            return self
+        zone, since, until = zone_named(zone_name), self.since, self.until
+        if self.begin is not None and is_local(since):
+            since = time_text(self.begin, zone)
+        if self.end is not None and is_local(until):
+            until = time_text(self.end, zone)
+        return replace(self, since=since, until=until, zone_name=zone_name)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked for."""
+        named = (self.text, self.topic, self.since, self.until, self.tag)
+        return not (any(named) or self.has_filter)
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether messages are chosen by their content."""
+        return bool(self.where or self.grep)
+
+    @property
+    def max_kept(self) -> int:
+        """Messages that sources are asked for: those that earlier pages have of the cursor's
+        millisecond, and a page.
+        """
+        return self.max_num + (0 if self.cursor is None else self.cursor.seen)
+
+    def request(self, rules: BodyRules | None = None) -> FindRequest:
+        """Return what sources are asked; ``rules`` decode the bodies that a filter looks at.
+
+        :raises BadInput: if the text cannot be what the kind says, or a filter is not well-formed.
+        :raises PackageMissing: if a pattern needs google-re2, which is not installed.
+        """
+        end = self.end
+        if self.cursor is not None:
+            at = self.cursor.store_timestamp_ms
+            end = at if end is None else min(at, end)
+        return FindRequest.parse(
+            self.text or None,
+            self.topic or None,
+            kind=self.kind if self.text else "auto",
+            begin=self.begin,
+            end=end,
+            tag=self.tag or None,
+            max_num=self.max_kept,
+            exhaustive=self.exhaustive,
+            all_topics=self.all_topics,
+            where=self.where or None,
+            grep=self.grep or None,
+            body_rules=rules,
+        )
+
+    def parameters(self, **changes: Any) -> list[tuple[str, str]]:
+        """Return the values of an address that asks the same, or with changes."""
+        asked = replace(self, **changes)
+        values = [
+            ("q", asked.text),
+            ("topic", asked.topic),
+            ("kind", "" if asked.kind == "auto" else asked.kind),
+            ("tag", asked.tag),
+            ("where", asked.where),
+            ("grep", asked.grep),
+            ("since", asked.since),
+            ("until", asked.until),
+            ("zone", asked.zone_name if asked.since or asked.until else ""),
+            *(("source", each) for each in asked.sources),
+            ("max", "" if asked.max_num == limits.DEFAULT_CONSOLE_ROWS else str(asked.max_num)),
+            ("exhaustive", "true" if asked.exhaustive else ""),
+            ("all", "true" if asked.all_topics else ""),
+            ("cursor", "" if asked.cursor is None else str(asked.cursor)),
+        ]
+        return [(name, value) for name, value in values if value]
+
+    def address(self, path: str, **changes: Any) -> str:
+        """Return the address of a page that asks the same, or with changes."""
+        query = urlencode(self.parameters(**changes))
+        return f"{path}?{query}" if query else path
+
+
+def _split(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text of the box without its ``name:value`` words, and these."""
+    words: dict[str, str] = {}
+    rest: list[str] = []
+    for match in _WORD.finditer(text):
+        name, value = match["name"], match["value"]
+        if name in _NAMES:
+            words[name] = value.strip('"')
+        else:
+            rest.append(match[0])
+    return (" ".join(rest), words) if words else (text, words)

@@ -1,0 +1,466 @@
+"""Searches for the console: one question, some sources, a page of the answer.
+
+The answer is that of `rocketlens.query.find`; here it is cut into pages, and its messages become
+rows. While it is made, what is found so far can be watched: rows that come early may be dropped
+for newer ones, and the answer in the end has them all.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.viewer import Viewer, current_viewer
+from rocketlens.console.message.message_view import row_of
+from rocketlens.console.search.facets import facets_of
+from rocketlens.console.search.question import Cursor, Question
+from rocketlens.console.search.time_counts import time_counts
+from rocketlens.console.sources.masks import Masks
+from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.sources.visible import namespace_of
+from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.net.pace import WorkThreads, in_thread
+from rocketlens.query.answer_builder import order_in_time
+from rocketlens.query.find import find_in_all
+from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROW_THREADS: Final = WorkThreads(2, "console-rows")
+"""Decode bodies for rows and pages."""
+_PROGRESS_S: Final = 1.0
+"""Seconds after which a search that found nothing new reports that it goes on."""
+
+
+class ConsoleBusy(RocketLensError):
+    """More searches run than a console runs at once."""
+
+    retriable = True
+
+
+class ReadSoFar(NamedTuple):
+    """How much a search has read."""
+
+    read_bytes: int
+    messages: int
+    total_bytes: int | None
+    """Bytes that it reads at most; None if a source does not know that, as clusters do not."""
+
+    def left_ms(self, elapsed_ms: int) -> int | None:
+        """Return about how long the rest takes, at most; None if that cannot be estimated."""
+        if self.total_bytes is None or self.read_bytes <= 0:
+            return None
+        left_bytes = max(0, self.total_bytes - self.read_bytes)
+        return elapsed_ms * left_bytes // self.read_bytes
+
+
+class FoundSoFar(NamedTuple):
+    """What a search found since the last time; ``rows`` may be dropped again."""
+
+    rows: tuple[MessageRow, ...]
+    coverage: tuple[CoverageValue, ...]
+    elapsed_ms: int
+    read: ReadSoFar | None = None
+    """None while only an index is asked."""
+
+
+class FoundPage(NamedTuple):
+    """Some of all messages that are found, the newest first."""
+
+    messages: list[MessageExt]
+    answer: Answer
+    """What was searched for them."""
+    is_more: bool
+    """Whether there are older ones."""
+
+
+class _Watch:
+    """Collects what a search finds, from any thread; keeps a bounded number."""
+
+    def __init__(
+        self, sources: Sequence[ConsoleSource], max_num: int, wake: Callable[[], None]
+    ) -> None:
+        self._by_source: Final = {id(each.source): each for each in sources}
+        self._max_num: Final = max_num
+        self._wake: Final = wake
+        self._lock: Final = Lock()
+        self._origins: dict[tuple[Any, ...], ConsoleSource] = {}
+        """The first source of each message, by its rank; also of some that were dropped."""
+        self.added_since: Final[deque[tuple[ConsoleSource, MessageExt]]] = deque(
+            maxlen=limits.MAX_CONSOLE_ROWS
+        )
+        self.covered_since: Final[deque[CoverageValue]] = deque()
+        self._read: Final[dict[int, tuple[int, int | None, int]]] = {}
+
+    def added(self, source: Source, message: MessageExt) -> None:
+        """Take a message; a large one comes with the answer only."""
+        known = self._by_source[id(source)]
+        with self._lock:
+            self._origins.setdefault(order_in_time(message), known)
+            if len(self._origins) > 2 * self._max_num + limits.MAX_CONSOLE_ROWS:
+                # An answer has none but the newest.
+                newest = sorted(self._origins, reverse=True)[: self._max_num]
+                self._origins = {rank: self._origins[rank] for rank in newest}
+        if len(message.body) <= limits.MAX_PREVIEW_BYTES:
+            self.added_since.append((known, message))
+            self._wake()
+
+    def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
+        """Take what a source has searched."""
+        name = self._by_source[id(source)].name
+        for each in coverage:
+            known = CoverageValue.of(replace(each, source=f"{name}: {each.source}"))
+            self.covered_since.append(known)
+        self._wake()
+
+    def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
+        """Take how much a source has read; it is shown with what is found, or each second."""
+        self._read[id(source)] = read_bytes, total_bytes, messages
+
+    def read_so_far(self) -> ReadSoFar | None:
+        """Return what all sources have read together; None if none reads many messages."""
+        parts = tuple(self._read.values())
+        if not parts:
+            return None
+        totals = [total for _, total, _ in parts if total is not None]
+        total = sum(totals) if len(totals) == len(parts) else None
+        return ReadSoFar(sum(each[0] for each in parts), sum(each[2] for each in parts), total)
+
+    def origin(self, message: MessageExt) -> ConsoleSource:
+        """Return the source that a message came from."""
+        return self._origins[order_in_time(message)]
+
+
+class Searches:
+    """Searches the sources of a console, a bounded number at once."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        rules: BodyRules,
+        clock: Callable[[], float] = monotonic,
+        audit: AuditLog | None = None,
+        masks: Masks | None = None,
+    ) -> None:
+        self.sources: Final = sources
+        self.rules: Final = rules
+        self.audit: Final = audit or AuditLog()
+        self._masks: Final = masks or Masks()
+        self._clock: Final = clock
+        self.running = 0
+        """Searches that run now."""
+        self._running_of: Final[Counter[str]] = Counter()
+        """The same by user."""
+        self._exports_of: Final[Counter[str]] = Counter()
+        """Of these, those whose answer is a file."""
+        self.counts: Final = {"complete": 0, "incomplete": 0, "failed": 0, "left": 0}
+        """Searches that ended, by how."""
+        self.seconds = 0.0
+        """Seconds that all of them took together."""
+
+    async def search(self, question: Question) -> SearchAnswer:
+        """Return a page of an answer.
+
+        :raises BadInput: if a source or a text cannot be used.
+        :raises TopicNotFound: if nothing is found, and no source has the topic.
+        :raises ConsoleBusy: if too many searches run, of this user or of all.
+        """
+        with self._counted() as since:
+            request, chosen = self.check(question)
+            self._write_down(question)
+            watch = _Watch(chosen, question.max_kept, lambda: None)
+            answer = await _find(request, chosen, watch)
+            return await self._page(question, chosen, answer, watch, since)
+
+    async def stream(self, question: Question) -> AsyncIterator[FoundSoFar | SearchAnswer]:
+        """Yield what is found as it comes, and the answer in the end; errors as `search`."""
+        with self._counted() as since:
+            request, chosen = self.check(question)
+            self._write_down(question)
+            loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+            def wake() -> None:
+                loop.call_soon_threadsafe(changed.set)
+
+            watch = _Watch(chosen, question.max_kept, wake)
+            searching = asyncio.create_task(_find(request, chosen, watch))
+            searching.add_done_callback(lambda _: changed.set())
+            left, reported = question.max_num, since
+            try:
+                while not searching.done():
+                    try:
+                        async with asyncio.timeout(_PROGRESS_S):
+                            await changed.wait()
+                        # Messages can come without an end when no more rows are shown.
+                        is_due = self._clock() - reported >= _PROGRESS_S
+                    except TimeoutError:
+                        is_due = True
+                    changed.clear()
+                    found = await self._found(question, watch, since, left)
+                    left -= len(found.rows)
+                    if found.rows or found.coverage or (is_due and not searching.done()):
+                        reported = self._clock()
+                        yield found
+                page = await self._page(question, chosen, await searching, watch, since)
+            finally:
+                searching.cancel()
+                await asyncio.gather(searching, return_exceptions=True)
+            # Nothing else is kept while its reader takes none of it.
+            del searching, watch
+            yield page
+
+    async def pages(self, question: Question, form: str) -> AsyncGenerator[FoundPage]:
+        """Yield all that is found, the newest first, page by page; as one search, and errors as
+        `search`. ``form`` is that of the file, for the audit log.
+
+        :raises BadInput: if more messages are of one millisecond than a cursor can pass.
+        :raises ConsoleBusy: if too many files are made, too.
+        """
+        with self._counted_export(), self._counted():
+            asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
+            self.check(asked)
+            parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
+            self.audit.record("export", asked=dict(parameters), form=form)
+            async with aclosing(self._pages(asked, limits.MAX_EXPORT_PAGE_BYTES)) as pages:
+                async for found, page in pages:
+                    yield page._replace(messages=await self._all_masked(found))
+
+    async def originals(self, question: Question, page_rows: int) -> AsyncGenerator[FoundPage]:
+        """Yield the same without masks, so many messages at a time: to be sent again, not shown."""
+        with self._counted():
+            asked = replace(question, cursor=None, max_num=page_rows)
+            self.check(asked)
+            self._write_down(replace(question, cursor=None))
+            async with aclosing(self._pages(asked, limits.MAX_CONSOLE_ANSWER_BYTES)) as pages:
+                async for _, page in pages:
+                    yield page
+
+    async def _pages(
+        self, asked: Question, max_bytes: int
+    ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], FoundPage]]:
+        """Yield each page, and where its messages are from; a page takes so many bytes at most."""
+        is_complete = True
+        while True:
+            request, chosen = self.check(asked)
+            watch = _Watch(chosen, asked.max_kept, lambda: None)
+            answer = await _find(request, chosen, watch, max_bytes)
+            page, is_more, answer = await self._newest(asked, chosen, answer, watch)
+            is_complete = is_complete and answer.complete
+            is_more = is_more and bool(page)
+            messages = page[::-1]
+            found = [(watch.origin(each), each) for each in messages]
+            yield found, FoundPage(messages, answer, is_more)
+            if not is_more:
+                break
+            cursor = Cursor.after(page, asked.cursor)
+            if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
+                raise BadInput(
+                    f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
+                    f"{cursor.store_timestamp_ms}: ask for older ones with until"
+                )
+            asked = replace(asked, cursor=cursor)
+        self.counts["complete" if is_complete else "incomplete"] += 1
+
+    def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
+        """Return what is asked, and which sources.
+
+        :raises BadInput: if a source, a text or a filter cannot be used, or a filter could find out
+            what is masked.
+        """
+        chosen = self.sources.chosen(question.sources)
+        request = question.request(self.rules)
+        self._check_filter(request, chosen)
+        return request, chosen
+
+    def _write_down(self, question: Question) -> None:
+        # Rows have the beginnings of bodies.
+        self.audit.record("search", asked=dict(question.parameters()))
+
+    def check_begin(self, question: Question) -> None:
+        """Check that a search may begin now; errors as `search`, but for what it finds."""
+        self.check(question)
+        self._check_room()
+
+    def _check_room(self) -> None:
+        own = self._running_of[current_viewer().name]
+        if own >= limits.MAX_USER_SEARCHES:
+            raise ConsoleBusy(Sentence("user_searches_busy", count=own))
+        if self.running >= limits.MAX_CONSOLE_SEARCHES:
+            raise ConsoleBusy(Sentence("searches_busy", count=self.running))
+
+    @contextmanager
+    def _counted(self) -> "Iterator[float]":
+        self._check_room()
+        user = current_viewer().name
+        self.running += 1
+        self._running_of[user] += 1
+        since = self._clock()
+        try:
+            yield since
+        except (asyncio.CancelledError, GeneratorExit):
+            self.counts["left"] += 1
+            raise
+        except BaseException:
+            self.counts["failed"] += 1
+            raise
+        finally:
+            self.running -= 1
+            _release(self._running_of, user)
+            self.seconds += self._clock() - since
+
+    @contextmanager
+    def _counted_export(self) -> "Iterator[None]":
+        user = current_viewer().name
+        if self._exports_of[user] >= limits.MAX_USER_EXPORTS:
+            raise ConsoleBusy(Sentence("user_exports_busy", count=self._exports_of[user]))
+        running = self._exports_of.total()
+        if running >= limits.MAX_EXPORTS:
+            raise ConsoleBusy(Sentence("exports_busy", count=running))
+        self._exports_of[user] += 1
+        try:
+            yield
+        finally:
+            _release(self._exports_of, user)
+
+    def _since(self, since: float) -> int:
+        return round((self._clock() - since) * 1000)
+
+    async def _found(
+        self, question: Question, watch: _Watch, since: float, left: int
+    ) -> FoundSoFar:
+        added = [watch.added_since.popleft() for _ in range(len(watch.added_since))]
+        covered = [watch.covered_since.popleft() for _ in range(len(watch.covered_since))]
+        cursor = question.cursor
+        shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
+        rows = await self.rows([(source, message) for source, message in shown[:left]])
+        read = watch.read_so_far()
+        return FoundSoFar(tuple(rows), tuple(covered), self._since(since), read)
+
+    async def rows(self, found: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
+        """Return messages as rows, in the same order."""
+        brokers: dict[tuple[str, object], str] = {}
+        for source, message in found:
+            host = (source.name, message.store_host)
+            if host not in brokers:
+                brokers[host] = await source.broker_of(message)
+        if not found:
+            return []
+
+        viewer = current_viewer()
+
+        def row(source: ConsoleSource, each: MessageExt) -> MessageRow:
+            shown = self._masked(each, viewer, source, limits.MAX_PREVIEW_BYTES)
+            made = row_of(shown, source.name, brokers[source.name, each.store_host], self.rules)
+            return made if shown is each else made.model_copy(update={"is_masked": True})
+
+        return await in_thread(lambda: [row(*each) for each in found], ROW_THREADS)
+
+    async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
+        """Return a message as whose request is answered may see it."""
+        viewer = current_viewer()
+        bound = limits.MAX_SHOWN_JSON_BYTES
+        return await in_thread(lambda: self._masked(message, viewer, source, bound), ROW_THREADS)
+
+    async def _all_masked(
+        self, found: Sequence[tuple[ConsoleSource, MessageExt]]
+    ) -> list[MessageExt]:
+        viewer = current_viewer()
+        bound = limits.MAX_SHOWN_JSON_BYTES
+        return await in_thread(
+            lambda: [self._masked(each, viewer, source, bound) for source, each in found],
+            ROW_THREADS,
+        )
+
+    def _masked(
+        self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
+    ) -> MessageExt:
+        return self._masks.masked(
+            message, viewer, source.name, self.rules, max_body, namespace=namespace_of(source)
+        )
+
+    def _check_filter(self, request: FindRequest, chosen: Sequence[ConsoleSource]) -> None:
+        """Check that a filter on contents cannot find out what is masked."""
+        viewer = current_viewer()
+        if request.content is not None and any(
+            self._masks.hide_from(viewer, each.name) for each in chosen
+        ):
+            raise BadInput("contents cannot be searched where some of them are masked for you")
+
+    async def _page(
+        self,
+        question: Question,
+        chosen: Sequence[ConsoleSource],
+        answer: Answer,
+        watch: _Watch,
+        since: float,
+    ) -> SearchAnswer:
+        page, is_more, answer = await self._newest(question, chosen, answer, watch)
+        rows = await self.rows([(watch.origin(each), each) for each in reversed(page)])
+        cursor = str(Cursor.after(page, question.cursor)) if page and is_more else None
+        self.counts["complete" if answer.complete else "incomplete"] += 1
+        return SearchAnswer(
+            query=answer.query,
+            complete=answer.complete,
+            truncated=is_more,
+            messages=rows,
+            next_cursor=cursor,
+            facets=facets_of(rows),
+            time_counts=time_counts(
+                rows, question, is_whole=not is_more and question.cursor is None
+            ),
+            relies_on=list(answer.relies_on),
+            coverage=[CoverageValue.of(each) for each in answer.coverage],
+            elapsed_ms=self._since(since),
+        )
+
+    async def _newest(
+        self, question: Question, chosen: Sequence[ConsoleSource], answer: Answer, watch: _Watch
+    ) -> tuple[list[MessageExt], bool, Answer]:
+        """Return the messages of a page, the oldest first, whether there are older ones, and the
+        answer that has them.
+        """
+        page, is_more = _newest_of(question, answer)
+        if not page and is_more:
+            # One message takes more memory than a page may: it is a page of its own.
+            single = replace(question, max_num=1)
+            answer = await _find(single.request(self.rules), chosen, watch, limits.MAX_ANSWER_BYTES)
+            page, is_more = _newest_of(single, answer)
+        return page, is_more, answer
+
+
+def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bool]:
+    """Return the messages of a page, the oldest first, and whether there are older ones."""
+    cursor = question.cursor
+    messages = [each for each in answer.messages if cursor is None or cursor.is_before(each)]
+    page = messages[-question.max_num :]
+    return page, answer.truncated or len(messages) > len(page)
+
+
+def _release(running: Counter[str], user: str) -> None:
+    running[user] -= 1
+    if not running[user]:
+        del running[user]
+
+
+async def _find(
+    request: FindRequest,
+    chosen: Sequence[ConsoleSource],
+    watch: _Watch,
+    max_bytes: int | None = None,
+) -> Answer:
+    bound = limits.MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
+    asked = [each.source for each in chosen]
+    return await find_in_all(request, asked, watch=watch, max_bytes=bound)

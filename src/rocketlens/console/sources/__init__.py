@@ -1,0 +1,1 @@
+"""The sources of a console, as each viewer may see them."""

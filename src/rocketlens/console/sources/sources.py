@@ -1,0 +1,477 @@
+"""The sources of a console, each with a name: what it can be asked beside messages.
+
+A source that knows no topics or groups returns None for them. Stores are read in threads, one
+search by key and one that reads much of each at a time; a search that its reader has left ends at
+the next step.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Final, Literal, Protocol, TypeVar
+from urllib.parse import quote
+
+from rocketlens import limits
+from rocketlens.client.admin.topic_settings import find_topic_settings, stored_since
+from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.search.cluster_story import ClusterStorySource
+from rocketlens.client.search.find import AnySource, StoreInThread
+from rocketlens.client.search.story import story_async
+from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
+from rocketlens.console.sources.visible import seen_source
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.group import GroupsAnswer, ProducersAnswer
+from rocketlens.model.message import MessageExt
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
+from rocketlens.net.pace import WorkThreads
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.facts.topic_settings import settings_in_store, topics_in_file
+from rocketlens.query.find import run_without_waiting
+from rocketlens.query.offline import Store
+from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source
+from rocketlens.query.story.story import Story
+from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
+from rocketlens.terminal.contexts import Context
+
+T = TypeVar("T")
+
+_STORE_THREADS: Final = WorkThreads(4, "console-store")
+_NAMES_FRESH_S: Final = 30.0
+"""Seconds for which the name of a broker is believed."""
+_SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
+"""Settings of a context that a command line can have as options, which anyone may see."""
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ConsoleSource(Protocol):
+    """One source of a console."""
+
+    @property
+    def name(self) -> str:
+        """Its name in addresses of pages."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is: a path, or addresses of name servers."""
+        ...
+
+    @property
+    def command_options(self) -> Sequence[str]:
+        """The options by which a command line reads the same source."""
+        ...
+
+    @property
+    def kind(self) -> Literal["store", "cluster"]:
+        """Whether it is a directory or runs."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """The source of messages."""
+        ...
+
+    @property
+    def opened(self) -> "ConsoleSource":
+        """The source itself, where this is only what a viewer may see of it."""
+        ...
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the name of the broker that stored a message, or its address."""
+        ...
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return the story of a message; of one group alone, if it is given."""
+        ...
+
+    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer | None:
+        """Return its topics, or those that are asked for; None if it cannot know them."""
+        ...
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return the names of its topics that are known at little cost."""
+        ...
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return how a topic is configured, broker by broker; what is not known is not in it."""
+        ...
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return about how many messages of a topic were stored since a time, if that is known."""
+        ...
+
+    async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
+        """Return its consumer groups, or one; None if it cannot know them."""
+        ...
+
+    async def producers(self) -> ProducersAnswer | None:
+        """Return its producers; None if it cannot know them, or they may not be seen."""
+        ...
+
+    async def status(self) -> BrokersAnswer | StoreStatus | None:
+        """Return its brokers, or what a store directory is like; None if that may not be seen."""
+        ...
+
+    async def close(self) -> None:
+        """Close it."""
+        ...
+
+
+async def _story(source: AnySource, message: MessageExt, group: str | None) -> Story:
+    return await story_async(
+        message.offset_msg_id, message.topic, sources=[source], kind="offset-id", group=group
+    )
+
+
+class ClusterOfConsole:
+    """A running cluster."""
+
+    kind: Final = "cluster"
+
+    def __init__(
+        self,
+        name: str,
+        admin: MQAdmin,
+        clock: Callable[[], float] = monotonic,
+        *,
+        access: ClusterAccess | None = None,
+        command_options: Sequence[str] = (),
+    ) -> None:
+        """Ask the cluster of an admin, which this closes; without ``access`` it is read only.
+
+        ``command_options``: by default the name servers alone.
+        """
+        self.name: Final = name
+        self.admin: Final = admin
+        self.access: Final = access
+        self.source: Final = admin.source
+        self.opened: Final = self
+        self.title: Final = admin.source.name
+        self.command_options: Final = tuple(command_options) or ("--namesrv", self.title)
+        self._clock: Final = clock
+        self._broker_names: Final[dict[str, tuple[float, str]]] = {}
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the name of the broker that stored a message, or its address."""
+        host = str(message.store_host)
+        known = self._broker_names.get(host)
+        if known is not None and self._clock() - known[0] < _NAMES_FRESH_S:
+            return known[1]
+        try:
+            name = await ClusterStorySource(self.admin.source).said_by(message)
+        except RocketLensError:
+            return host
+        if len(self._broker_names) > limits.MAX_CONSOLE_ROWS:
+            # Store hosts stand in records, which anything can have written.
+            self._broker_names.clear()
+        self._broker_names[host] = self._clock(), name
+        return name
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return what brokers and records tell of a message."""
+        return await _story(self.admin, message, group)
+
+    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
+        """Return what brokers say of topics."""
+        return await self.admin.topics(asked)
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return what the name servers know of its namespace. O(name servers) requests."""
+        listed = (await self.source.survey.topics()).value
+        namespace = self.source.namespace
+        return [
+            without_namespace(namespace, each)
+            for each in listed
+            if is_in_namespace(namespace, each)
+        ]
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return what each broker says of its configuration; errors as `find_topic_settings`."""
+        return await find_topic_settings(self.source.cluster, self.source.full_topic(topic))
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return what the brokers of a topic say; None if one does not."""
+        full_name = self.source.full_topic(topic.name)
+        return await stored_since(self.source.cluster, full_name, topic.queues or (), since_ms)
+
+    async def groups(self, asked: str | None = None) -> GroupsAnswer:
+        """Return what brokers say of groups."""
+        return await self.admin.groups(asked)
+
+    async def producers(self) -> ProducersAnswer:
+        """Return what brokers say of producers."""
+        return await self.admin.producers()
+
+    async def status(
+        self, on_answer: Callable[[BrokerStatus], None] | None = None
+    ) -> BrokersAnswer:
+        """Return what brokers say of themselves; ``on_answer`` as `MQAdmin.brokers` has it."""
+        return await self.admin.brokers(on_answer=on_answer)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self.admin.close()
+
+
+class _Reading:
+    """One search of a store; ``is_left`` ends it."""
+
+    def __init__(self, findings: Findings | None = None) -> None:
+        self.findings: Final = findings
+        self.is_left = False
+
+
+class _StoreInTurn(StoreInThread):
+    """A store that is read by one search at a time, in a thread of those that all stores share."""
+
+    def __init__(self, path: Path) -> None:
+        self._progress: Final = _Progress()
+        super().__init__(Store(path, on_progress=self._progress.report))
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match."""
+        reading = _Reading(findings)
+
+        def search() -> None:
+            self._progress.reading = reading
+            try:
+                run_without_waiting(self.store.source.find(request, findings))
+            finally:
+                self._progress.reading = _Reading()
+
+        try:
+            await self.run(search)
+        except asyncio.CancelledError:
+            reading.is_left = True
+            raise
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of work on the store, done in a thread when no other is."""
+        return await asyncio.wrap_future(_STORE_THREADS.submit(work, self))
+
+
+class StoreOfConsole(_StoreInTurn):
+    """A store directory, opened twice: no search by key waits for one that reads much."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the store.
+
+        :raises NotAStore: if it is none.
+        """
+        super().__init__(path)
+        self.scans: Final = _StoreInTurn(path)
+        """The store for what reads queues or the log: searches without a text, lists."""
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match."""
+        if request.text is None:
+            await self.scans.find(request, findings)
+        else:
+            await super().find(request, findings)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self.scans.close()
+        await super().close()
+
+
+class _Progress:
+    """Reports what the search that is under way has read, and ends it if nothing waits for it."""
+
+    def __init__(self) -> None:
+        self.reading = _Reading()
+
+    def report(self, read_bytes: int, total_bytes: int, messages: int) -> bool:
+        if self.reading.findings is not None:
+            self.reading.findings.report_read(read_bytes, total_bytes, messages)
+        return not self.reading.is_left
+
+
+class StoreDirectory:
+    """A store directory as one of the sources."""
+
+    kind: Final = "store"
+
+    def __init__(self, name: str, path: Path) -> None:
+        """Open the store.
+
+        :raises NotAStore: if it is none.
+        """
+        self.name: Final = name
+        self.title: Final = str(path)
+        self.command_options: Final = ("--store", self.title)
+        self.source: Final = StoreOfConsole(path)
+        self.opened: Final = self
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the address of the broker: no file of a store has its name."""
+        return str(message.store_host)
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return what records and files tell of a message."""
+        return await _story(self.source, message, group)
+
+    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
+        """Return what the files say of topics."""
+        return await self.source.scans.run(lambda: self.source.scans.store.topics(asked))
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return what the file of topics has; all that is known of the store if it has none."""
+        path = self.source.scans.store.path
+        names = await self.source.scans.run(lambda: topics_in_file(path))
+        return names or [each.name for each in (await self.topics()).topics]
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return what the file of topics says of one."""
+        path = self.source.scans.store.path
+        found = await self.source.scans.run(lambda: settings_in_store(path, topic))
+        return [] if found is None else [found]
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
+        """Return nothing: a directory is what it was when its broker wrote it last."""
+
+    async def groups(self, asked: str | None = None) -> GroupsAnswer:
+        """Return what the files say of groups."""
+        return await self.source.scans.run(lambda: self.source.scans.store.groups(asked))
+
+    async def producers(self) -> None:
+        """Return nothing: no file names them."""
+
+    async def status(self) -> StoreStatus:
+        """Return what the files say of the store, but for groups."""
+        store = self.source.scans.store
+        return await self.source.scans.run(lambda: store.status(with_groups=False))
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self.source.close()
+
+
+class Sources:
+    """The sources of a console by name, as whose request is answered may see them."""
+
+    def __init__(self, sources: Iterable[ConsoleSource]) -> None:
+        self._opened: Final = {each.name: each for each in sources}
+        self._seen: Final[dict[Viewer, dict[str, ConsoleSource]]] = {}
+        """What each user sees, of whom there are as many as the file of users has."""
+
+    @property
+    def _by_name(self) -> dict[str, ConsoleSource]:
+        viewer = current_viewer()
+        if viewer is LOCAL:
+            return self._opened
+        if viewer not in self._seen:
+            self._seen[viewer] = {
+                name: seen_source(each, viewer)
+                for name, each in self._opened.items()
+                if viewer.may_see_source(name)
+            }
+        return self._seen[viewer]
+
+    def __iter__(self) -> Iterator[ConsoleSource]:
+        """Yield them in the order given."""
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._by_name)
+
+    def named(self, name: str) -> ConsoleSource:
+        """Return one source.
+
+        :raises BadInput: if there is none of that name.
+        """
+        if name not in self._by_name:
+            names = ", ".join(self._by_name) or "none that you may see"
+            raise BadInput(f"there is no source {name[:80]!r}; there are {names}")
+        return self._by_name[name]
+
+    def chosen(self, names: Sequence[str]) -> list[ConsoleSource]:
+        """Return the sources of these names; without names all.
+
+        :raises BadInput: if there is none of one name.
+        """
+        if not names:
+            return list(self._by_name.values())
+        return [self.named(name) for name in dict.fromkeys(names)]
+
+
+def source_names(contexts: Sequence[tuple[str | None, Context]]) -> list[str]:
+    """Return a name for each source, as an address of a page can have it, no two the same."""
+    names: list[str] = []
+    for given, context in contexts:
+        text = given or (Path(context.store).name if context.store else context.namesrv) or "source"
+        base = _NOT_IN_NAMES.sub("-", text).strip("-.") or "source"
+        name, number = base, 1
+        while name in names:
+            number += 1
+            name = f"{base}-{number}"
+        names.append(name)
+    return names
+
+
+def cluster_options(given: str | None, context: Context) -> tuple[str, ...]:
+    """Return the options by which a command line asks the cluster of a context.
+
+    ``given`` is the context's name, if it has one. That stands for an account and for TLS, of which
+    nothing is shown. Without a name the account and the client's certificate are the reader's own.
+    """
+    # In one word: a value can begin with a dash.
+    if given is not None and not context.given.keys() <= _SHOWN_SETTINGS:
+        return (f"--context={given}",)
+    options = ["--namesrv", context.namesrv or ""]
+    if context.namespace:
+        options.append(f"--namespace={context.namespace}")
+    if context.tls is not False:
+        if context.ca:
+            options.append(f"--ca={Path(context.ca).absolute()}")
+        switches = ("tls", "check_hostname", "insecure")
+        options += [f"--{name.replace('_', '-')}" for name in switches if getattr(context, name)]
+    return tuple(options)
+
+
+async def open_sources(
+    contexts: Sequence[tuple[str | None, Context]], opened: AsyncExitStack
+) -> Sources:
+    """Open the sources that contexts name, and add what closes them to ``opened``.
+
+    :raises BadInput: if there are none, or too many, or one names nothing.
+    :raises NotAStore: if a directory is no store.
+    """
+    if not contexts:
+        raise BadInput("which sources? Give --context NAME, --namesrv ADDR or --store DIR")
+    if len(contexts) > limits.MAX_CONSOLE_SOURCES:
+        raise BadInput(f"{len(contexts)} sources: at most {limits.MAX_CONSOLE_SOURCES}")
+    sources: list[ConsoleSource] = []
+    for name, (given, context) in zip(source_names(contexts), contexts, strict=True):
+        if context.store is not None:
+            path = Path(context.store)
+            one: ConsoleSource = await asyncio.to_thread(StoreDirectory, name, path)
+        else:
+            access = cluster_access(context)
+            admin = MQAdmin(
+                access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
+            )
+            await opened.enter_async_context(admin)
+            one = ClusterOfConsole(
+                name,
+                admin,
+                access=None if context.read_only else access,
+                command_options=cluster_options(given, context),
+            )
+        opened.push_async_callback(one.close)
+        sources.append(one)
+    return Sources(sources)
+
+
+def message_path(source: str, message: MessageExt, broker: str) -> str:
+    """Return the address of a message's page."""
+    position = (str(message.queue_id), str(message.queue_offset))
+    parts = (source, message.topic, broker, *position)
+    return "/".join(["/m", *(quote(each, safe="") for each in parts)])

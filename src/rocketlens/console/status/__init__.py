@@ -1,0 +1,1 @@
+"""The state of clusters and stores: brokers, clients, topics, pipeline."""

@@ -1,0 +1,200 @@
+"""The brokers of all clusters, and the state of store directories, for the page *Brokers* and the
+API.
+
+Each broker is asked once, all of them side by side. A user who may see some topics of a source only
+learns which brokers it has and whether they answer: what they count is of all topics, and so are
+the files of a store.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import Field
+
+from rocketlens import limits
+from rocketlens.console.login.viewer import current_viewer
+from rocketlens.console.message.look_up import coverage_values, failed_answer
+from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
+
+
+class BrokerValue(ConsoleValue):
+    """A broker, a master or a slave; None is what it does not tell, or the user may not see."""
+
+    source: str
+    cluster: str
+    name: str
+    broker_id: int
+    role: Literal["master", "slave"]
+    address: str
+    error: SentenceText | None = Field(description="why it could not be asked")
+    is_hidden: bool = Field(description="whether its counts are hidden: they are of all topics")
+    version: str | None
+    started_ms: int | None
+    put_per_second: float | None = Field(description="messages stored, in the last 10 s or so")
+    get_per_second: float | None = Field(description="messages sent to consumers, likewise")
+    put_today: int | None = Field(description="messages stored since its midnight")
+    get_today: int | None = Field(description="messages sent to consumers since then")
+    oldest_ms: int | None
+    disk_ratio: float | None = Field(description="the used part of its disk, 0 to 1")
+    log_bytes: int | None
+    min_offset: int | None
+    end_offset: int | None
+    behind_bytes: int | None = Field(description="the larger of the next two: the pipeline's lag")
+    dispatch_behind_bytes: int | None = Field(description="bytes of log that are in no queue yet")
+    index_behind_bytes: int | None = Field(description="bytes of log that index files lack")
+    index_builder: str | None = Field(description="what builds index files, and how it is")
+
+
+class BuilderValue(ConsoleValue):
+    """The index builder of a store of RocketLens."""
+
+    is_running: bool
+    safe_offset: int
+    behind_bytes: int
+    silent_since_ms: int
+
+
+class StoreStateValue(ConsoleValue):
+    """A store directory."""
+
+    source: str
+    path: str
+    closing: Literal["clean", "killed", "in_use"]
+    written_by: str
+    log_files: int
+    log_bytes: int
+    min_offset: int
+    end_offset: int
+    queue_bytes: int
+    index_files: int
+    index_damaged_files: int
+    index_entries: int
+    index_bytes: int
+    index_newest_ms: int | None
+    index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
+    builder: BuilderValue | None = Field(description="None if no broker of RocketLens wrote it")
+    disk_total_bytes: int
+    disk_free_bytes: int
+    topics: int
+    messages: int | None
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+class BrokersValue(ConsoleValue):
+    """Brokers and stores, and whether these are all."""
+
+    complete: bool
+    brokers: list[BrokerValue]
+    left_out: int = Field(description="brokers beyond those that one answer has")
+    stores: list[StoreStateValue]
+    hidden: list[str] = Field(description="sources of which the user may not see all topics")
+    coverage: list[CoverageValue]
+
+
+class BrokerLookUps:
+    """Asks the sources of a console for their brokers."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources: Final = sources
+
+    async def brokers(self, names: Sequence[str] = ()) -> BrokersValue:
+        """Return the brokers and stores of some sources, all without names; a failure is coverage.
+
+        :raises BadInput: if there is no source of a name.
+        """
+        chosen = self._sources.chosen(names)
+        answers = await asyncio.gather(*map(_status_of, chosen))
+        found = [(s, each) for s, each in zip(chosen, answers, strict=True) if each is not None]
+        brokers = [
+            broker_value(source, each)
+            for source, answer in found
+            if isinstance(answer, BrokersAnswer)
+            for each in answer.brokers
+        ]
+        viewer = current_viewer()
+        return BrokersValue(
+            complete=all(answer.complete for _, answer in found),
+            brokers=brokers[: limits.MAX_CONSOLE_BROKERS],
+            left_out=max(len(brokers) - limits.MAX_CONSOLE_BROKERS, 0),
+            stores=[_store(s, each) for s, each in found if isinstance(each, StoreStatus)],
+            hidden=[each.name for each in chosen if not viewer.sees_all(each.name)],
+            coverage=coverage_values(found),
+        )
+
+
+async def _status_of(source: ConsoleSource) -> BrokersAnswer | StoreStatus | None:
+    try:
+        return await source.status()
+    except BadInput:
+        raise
+    except (RocketLensError, OSError) as error:
+        return BrokersAnswer((), failed_answer(source, str(error)).coverage)
+
+
+def broker_value(source: ConsoleSource, broker: BrokerStatus) -> BrokerValue:
+    """Return a broker of a source as its viewer may see it."""
+    return BrokerValue(
+        source=source.name,
+        cluster=broker.cluster_name,
+        name=broker.name,
+        broker_id=broker.broker_id,
+        role="master" if broker.is_master else "slave",
+        address=broker.address,
+        error=broker.error,
+        is_hidden=not current_viewer().sees_all(source.name),
+        version=broker.version,
+        started_ms=broker.started_ms,
+        put_per_second=broker.put_per_second,
+        get_per_second=broker.get_per_second,
+        put_today=broker.put_today,
+        get_today=broker.get_today,
+        oldest_ms=broker.oldest_ms,
+        disk_ratio=broker.disk_ratio,
+        log_bytes=broker.log_bytes,
+        min_offset=broker.min_offset,
+        end_offset=broker.end_offset,
+        behind_bytes=broker.behind_bytes,
+        dispatch_behind_bytes=broker.dispatch_behind_bytes,
+        index_behind_bytes=broker.index_behind_bytes,
+        index_builder=broker.index_builder,
+    )
+
+
+def _store(source: ConsoleSource, store: StoreStatus) -> StoreStateValue:
+    index, builder = store.index, store.index.builder
+    return StoreStateValue(
+        source=source.name,
+        path=store.path,
+        closing=store.closing.value,
+        written_by=store.written_by,
+        log_files=store.log_files,
+        log_bytes=store.log_bytes,
+        min_offset=store.min_offset,
+        end_offset=store.end_offset,
+        queue_bytes=store.queue_bytes,
+        index_files=index.files,
+        index_damaged_files=index.damaged_files,
+        index_entries=index.entries,
+        index_bytes=index.size_bytes,
+        index_newest_ms=index.newest_ms,
+        index_uncovered_bytes=index.uncovered_bytes,
+        builder=None
+        if builder is None
+        else BuilderValue(
+            is_running=builder.is_running,
+            safe_offset=builder.safe_offset,
+            behind_bytes=builder.behind_bytes,
+            silent_since_ms=builder.silent_since_ms,
+        ),
+        disk_total_bytes=store.disk_total_bytes,
+        disk_free_bytes=store.disk_free_bytes,
+        topics=store.topics,
+        messages=store.messages,
+        oldest_ms=store.oldest_ms,
+        newest_ms=store.newest_ms,
+    )

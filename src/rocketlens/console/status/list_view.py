@@ -1,0 +1,138 @@
+"""How a list is looked at: sorted by one of its columns, and asked again every few seconds.
+
+Both are in the address of its page, so a link has them, and neither needs a script to be read. What
+could not be learnt stands last, however a list is sorted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import Request
+
+from rocketlens import limits
+from rocketlens.console.search.copies import ListedRow, with_copies
+from rocketlens.console.values import GroupValue, MessageRow, TopicValue
+
+T = TypeVar("T")
+SORT: Final = "sort"
+LIVE: Final = "live"
+_DESCENDING: Final = "-"
+
+
+class Column(NamedTuple):
+    """A column that a list can be sorted by."""
+
+    value_of: Callable[[Any], Any]
+    """Returns what rows are compared by; None is not known."""
+    falls_first: bool = True
+    """Whether the largest or newest is on top when it is chosen: of numbers and times."""
+
+
+Columns = Mapping[str, Column]
+
+
+def _count(several: Sequence[object] | None) -> int | None:
+    return None if several is None else len(several)
+
+
+def _topic_columns() -> Columns:
+    topic: Callable[[Callable[[TopicValue], Any]], Column] = Column
+    return {
+        "name": Column(lambda each: each.name, falls_first=False),
+        "source": Column(lambda each: each.source, falls_first=False),
+        "queues": topic(lambda each: _count(each.queues)),
+        "messages": topic(lambda each: each.messages),
+        "oldest": topic(lambda each: each.oldest_ms),
+        "newest": topic(lambda each: each.newest_ms),
+        "size": topic(lambda each: each.size_bytes),
+    }
+
+
+def _group_columns() -> Columns:
+    group: Callable[[Callable[[GroupValue], Any]], Column] = Column
+    return {
+        "name": Column(lambda each: each.name, falls_first=False),
+        "source": Column(lambda each: each.source, falls_first=False),
+        "members": group(lambda each: _count(each.members)),
+        "model": Column(lambda each: each.message_model, falls_first=False),
+        "lag": group(lambda each: each.lag),
+        "to_retry": group(lambda each: each.to_retry),
+        "dead_letters": group(lambda each: each.dead_letters),
+        "last_consumed": group(lambda each: each.last_consumed_ms),
+    }
+
+
+def _message_columns() -> Columns:
+    message: Callable[[Callable[[MessageRow], Any]], Column] = Column
+    return {
+        "time": message(lambda each: each.store_timestamp_ms),
+        "topic": Column(lambda each: each.topic, falls_first=False),
+        "position": Column(lambda each: (each.queue_id, each.queue_offset), falls_first=False),
+        "tag": Column(lambda each: each.tags, falls_first=False),
+        "keys": Column(lambda each: each.keys[0] if each.keys else None, falls_first=False),
+        "size": message(lambda each: each.body_bytes),
+    }
+
+
+TOPIC_COLUMNS: Final = _topic_columns()
+GROUP_COLUMNS: Final = _group_columns()
+MESSAGE_COLUMNS: Final = _message_columns()
+
+
+class ListView:
+    """How the list of one request is looked at."""
+
+    def __init__(self, request: Request, columns: Columns, path: str = "") -> None:
+        """Take what the address of a request has; a column that the list lacks is none.
+
+        ``path`` is that of the page which links lead to; empty: the request's own.
+        """
+        self._path: Final = path or request.url.path
+        self._parameters: Final = request.query_params.multi_items()
+        self._columns: Final = columns
+        asked = request.query_params.get(SORT, "")
+        name = asked.removeprefix(_DESCENDING)
+        self.sort: Final = asked if name in columns else ""
+        """The column, behind a minus if its largest value is first; empty: the usual order."""
+        self.is_live: Final = request.query_params.get(LIVE) == "true"
+        self.every_s: Final = limits.CONSOLE_REFRESH_S
+
+    def order_of(self, column: str) -> Literal["", "ascending", "descending"]:
+        """Return how the list is sorted by a column."""
+        if self.sort.removeprefix(_DESCENDING) != column:
+            return ""
+        return "descending" if self.sort.startswith(_DESCENDING) else "ascending"
+
+    def sort_address(self, column: str) -> str:
+        """Return the address that sorts by a column, or by it the other way round."""
+        order = self.order_of(column)
+        falls = order == "ascending" or (not order and self._columns[column].falls_first)
+        return self._address(SORT, f"{_DESCENDING}{column}" if falls else column)
+
+    @property
+    def live_address(self) -> str:
+        """The address that begins to ask the list again, or ends it."""
+        return self._address(LIVE, "" if self.is_live else "true")
+
+    def sorted(self, rows: Sequence[T]) -> list[T]:
+        """Return the rows of the list in its order: O(n log n)."""
+        if not self.sort:
+            return list(rows)
+        value_of = self._columns[self.sort.removeprefix(_DESCENDING)].value_of
+        known = [each for each in rows if value_of(each) is not None]
+        unknown = [each for each in rows if value_of(each) is None]
+        known.sort(key=value_of, reverse=self.sort.startswith(_DESCENDING))
+        return known + unknown
+
+    def _address(self, name: str, value: str) -> str:
+        kept = [(each, text) for each, text in self._parameters if each != name]
+        query = urlencode([*kept, *([(name, value)] if value else [])])
+        return f"{self._path}?{query}" if query else self._path
+
+
+def listed_rows(rows: Sequence[MessageRow], view: ListView | None) -> list[ListedRow]:
+    """Return the rows of a page as it shows them: copies together, unless it is sorted."""
+    if view is None or not view.sort:
+        return with_copies(rows)
+    return [ListedRow(each, is_copy=False) for each in view.sorted(rows)]

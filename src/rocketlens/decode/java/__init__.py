@@ -1,0 +1,1 @@
+"""Java's own serialization, and Hessian."""

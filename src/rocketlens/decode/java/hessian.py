@@ -1,0 +1,259 @@
+"""Hessian 2, as Caucho's library and Dubbo write it: objects with their classes' names.
+
+====================  ====================================================================
+first byte            value
+====================  ====================================================================
+00..1f, 30..33, S     text: its length in UTF-16 units, then those units as UTF-8; ``R``
+                      begins text that goes on in another chunk
+20..2f, 34..37, B     bytes; ``A`` begins bytes that go on in another chunk
+80..d7, I             int
+38..3f, d8..ff, Y, L  long
+5b..5f, D             double; ``5f`` is a number of thousandths
+N, T, F               null, true, false
+J, K                  a date in milliseconds, in minutes
+C                     a class: name, number of fields, their names; then comes a value
+60..6f, O             an object: number of its class, then its fields
+H, M                  a map, without and with a type: names and values, then ``Z``
+55..58, 70..7f        lists: U and V have a type, V and X and the short ones a length
+Q                     a map, list or object that came before, by its number
+====================  ====================================================================
+
+What is longer or has a type follows as such a value. Nothing is created from a class: objects
+become their fields. Source: the Hessian 2.0 draft; where Caucho's ``Hessian2Input`` differs from it
+(5f), the library.
+"""
+
+import struct
+from decimal import Decimal
+from typing import Final
+
+from rocketlens.decode.byte_reader import ByteReader
+from rocketlens.decode.java.java_values import java_date, java_text
+from rocketlens.decode.tree import TYPE, Tree, name_text, untangled
+
+_DOUBLE: Final = struct.Struct(">d")
+_END: Final = ord("Z")
+_STARTS: Final = frozenset(b"CHMOUVWX") | frozenset(range(0x60, 0x80))
+"""First bytes of a body that is taken for Hessian unasked: of a map, a list or an object."""
+
+
+def read_hessian(body: bytes) -> Tree:
+    """Return the value of a body.
+
+    :raises BodyError: when it is not Hessian 2, ends early or late, or is larger than the bounds.
+    """
+    reader = _Hessian(body)
+    value = reader.value()
+    reader.end()
+    return untangled(value)
+
+
+def may_be_hessian(body: bytes) -> bool:
+    """Return whether the first byte is that of a map, a list or an object."""
+    return bool(body) and body[0] in _STARTS
+
+
+class _Hessian(ByteReader):
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._classes: list[tuple[str, list[str]]] = []
+        self._types: list[str] = []
+        self._held: list[Tree] = []
+        """Maps, lists and objects by their number."""
+
+    def value(self) -> Tree:
+        """Return the next value. What comes twice in it is the same object of Python."""
+        while self.peek() == ord("C"):
+            self.position += 1
+            self._class()
+        self.count()
+        code = self.byte()
+        if code < 0x20 or 0x30 <= code < 0x34 or code in b"RS":
+            return self._text(code)
+        if code < 0x38 or code in b"AB":
+            return self._bytes(code)
+        if 0x80 <= code < 0xD8 or code == ord("I"):
+            return self._int(code)
+        if 0x38 <= code < 0x40 or code >= 0xD8 or code in b"YL":
+            return self._long(code)
+        if 0x5B <= code < 0x60 or code == ord("D"):
+            return self._double(code)
+        if code in _CONSTANTS:
+            return _CONSTANTS[code]
+        if code in b"JK":
+            return self._date(code)
+        if code == ord("Q"):
+            return self._same()
+        with self.level():
+            if 0x60 <= code < 0x70 or code == ord("O"):
+                return self._object(code)
+            if code in b"HM":
+                return self._map(code)
+            if 0x55 <= code < 0x59 or 0x70 <= code < 0x80:
+                return self._list(code)
+        raise self.error(f"no value begins with {code:#04x}")
+
+    def _text(self, code: int) -> str:
+        parts = []
+        while code == ord("R"):
+            parts.append(self._characters(self.unsigned(2)))
+            code = self.byte()
+        if code < 0x20:
+            length = code
+        elif 0x30 <= code < 0x34:
+            length = (code - 0x30 << 8) + self.byte()
+        elif code == ord("S"):
+            length = self.unsigned(2)
+        else:
+            raise self.error(f"text goes on with {code:#04x}")
+        return "".join([*parts, self._characters(length)])
+
+    def _characters(self, units: int) -> str:
+        """Return text of so many UTF-16 units: pairs of surrogates are stored apart."""
+        start = self.position
+        for _ in range(units):
+            first = self.byte()
+            following = 0 if first < 0x80 else 1 if 0xC0 <= first < 0xE0 else 2
+            if first >= 0xF0 or 0x80 <= first < 0xC0:
+                raise self.error(f"no character begins with {first:#04x}")
+            self.take(following)
+        return java_text(self.body[start : self.position])
+
+    def _bytes(self, code: int) -> bytes:
+        parts = []
+        while code == ord("A"):
+            parts.append(self.take(self.unsigned(2)))
+            code = self.byte()
+        if 0x20 <= code < 0x30:
+            length = code - 0x20
+        elif 0x34 <= code < 0x38:
+            length = (code - 0x34 << 8) + self.byte()
+        elif code == ord("B"):
+            length = self.unsigned(2)
+        else:
+            raise self.error(f"bytes go on with {code:#04x}")
+        return b"".join([*parts, self.take(length)])
+
+    def _int(self, code: int) -> int:
+        if code == ord("I"):
+            return self.signed(4)
+        if code < 0xC0:
+            return code - 0x90
+        if code < 0xD0:
+            return (code - 0xC8 << 8) + self.byte()
+        return (code - 0xD4 << 16) + self.unsigned(2)
+
+    def _long(self, code: int) -> int:
+        if code == ord("L"):
+            return self.signed(8)
+        if code == ord("Y"):
+            return self.signed(4)
+        if code < 0x40:
+            return (code - 0x3C << 16) + self.unsigned(2)
+        if code < 0xF0:
+            return code - 0xE0
+        return (code - 0xF8 << 8) + self.byte()
+
+    def _double(self, code: int) -> float:
+        if code == ord("D"):
+            (value,) = self.unpack(_DOUBLE)
+            return value
+        if code < 0x5D:
+            return float(code - 0x5B)
+        if code == 0x5F:
+            return self.signed(4) * 0.001
+        return float(self.signed(code - 0x5C))
+
+    def _date(self, code: int) -> Tree:
+        number = self.signed(8) if code == ord("J") else self.signed(4) * 60_000
+        return java_date(number)
+
+    def _integer(self) -> int:
+        """Return an int that is a length or a number of something."""
+        code = self.byte()
+        if not (0x80 <= code < 0xD8 or code == ord("I")):
+            raise self.error(f"{code:#04x} where an int was to be")
+        return self._int(code)
+
+    def _name(self) -> str:
+        """Return text that names something."""
+        value = self.value()
+        if not isinstance(value, str):
+            raise self.error("a name that is no text")
+        return value
+
+    def _class(self) -> None:
+        name, count = self._name(), self._integer()
+        self.count(count)
+        self._classes.append((name, [self._name() for _ in range(count)]))
+
+    def _type(self) -> str:
+        """Return the type of a map or list: new text, or the number of text that came before."""
+        code = self.peek()
+        if 0x80 <= code < 0xD8 or code == ord("I"):
+            number = self._integer()
+            if not 0 <= number < len(self._types):
+                raise self.error(f"type {number} of {len(self._types)}")
+            return self._types[number]
+        name = self._name()
+        self._types.append(name)
+        return name
+
+    def _object(self, code: int) -> Tree:
+        number = code - 0x60 if code != ord("O") else self._integer()
+        if not 0 <= number < len(self._classes):
+            raise self.error(f"class {number} of {len(self._classes)}")
+        name, fields = self._classes[number]
+        value: dict[str, Tree] = {TYPE: name}
+        self._held.append(value)
+        for field in fields:
+            value[field] = self.value()
+        return _number(value) if name in _NUMBERS else value
+
+    def _map(self, code: int) -> Tree:
+        value: dict[str, Tree] = {}
+        if code == ord("M"):
+            type_name = self._type()
+            if type_name not in _PLAIN_MAPS:
+                value[TYPE] = type_name
+        self._held.append(value)
+        while self.peek() != _END:
+            name = name_text(self.value())
+            value[name] = self.value()
+        self.position += 1
+        return value
+
+    def _list(self, code: int) -> Tree:
+        if code in b"UV" or 0x70 <= code < 0x78:
+            self._type()
+        length: int | None = None
+        if code in b"VX":
+            length = self._integer()
+        elif code >= 0x70:
+            length = code & 7
+        value: list[Tree] = []
+        self._held.append(value)
+        while len(value) < length if length is not None else self.peek() != _END:
+            value.append(self.value())
+        if length is None:
+            self.position += 1
+        return value
+
+    def _same(self) -> Tree:
+        number = self._integer()
+        if not 0 <= number < len(self._held):
+            raise self.error(f"reference to value {number} of {len(self._held)}")
+        return self._held[number]
+
+
+_CONSTANTS: Final[dict[int, Tree]] = {ord("N"): None, ord("T"): True, ord("F"): False}
+_NUMBERS: Final = frozenset({"java.math.BigDecimal", "java.math.BigInteger"})
+_PLAIN_MAPS: Final = frozenset({"", "java.util.HashMap", "java.util.LinkedHashMap"})
+
+
+def _number(value: dict[str, Tree]) -> Tree:
+    """Return a number that the library writes as an object that holds its text."""
+    try:
+        return Decimal(value["value"])
+    except (KeyError, TypeError, ArithmeticError):
+        return value

@@ -1,0 +1,180 @@
+"""Objects of Java's own classes as what they stand for: numbers, times, lists, maps.
+
+====================================================  ==========================================
+class                                                 becomes
+====================================================  ==========================================
+Boolean, Byte, Character, ... Short                   the value
+BigInteger, BigDecimal                                int, Decimal
+Date, java.sql.Timestamp, Instant, LocalDate,         datetime, date; text for LocalTime, and
+LocalDateTime, LocalTime                              for LocalDateTime, which has no zone
+UUID                                                  its text
+ArrayList, LinkedList, ArrayDeque, HashSet,           list
+LinkedHashSet, TreeSet, Arrays.asList, List.of
+HashMap, LinkedHashMap, TreeMap, Hashtable,           dict
+ConcurrentHashMap, Map.of
+====================================================  ==========================================
+
+Each is made of its fields and of what its ``writeObject`` wrote (`WRITTEN`): bytes, and objects.
+Another version of a class may write something else: then its object is shown as its fields.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from typing import Final
+
+from rocketlens.decode.java.java_values import EPOCH, java_date
+from rocketlens.decode.tree import TYPE, Tree, name_text, scaled
+
+WRITTEN: Final = "@written"
+
+_NOT_AS_WRITTEN: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What fields and bytes of another form lead to."""
+
+_Fields = dict[str, Tree]
+
+
+def plain(value: dict[str, Tree]) -> Tree:
+    """Return what an object of one of Java's own classes stands for; another object as it is."""
+    make = _MAKERS.get(value[TYPE])
+    if make is None:
+        return value
+    try:
+        return make(value, value.get(WRITTEN, []))
+    except _NOT_AS_WRITTEN:
+        return value
+
+
+def _boxed(fields: _Fields, _: list[Tree]) -> Tree:
+    return fields["value"]
+
+
+def _big_integer(fields: _Fields, _: list[Tree]) -> Tree:
+    sign = _SIGNS[fields["signum"]]
+    return int.from_bytes(fields["magnitude"], "big") * sign
+
+
+def _big_decimal(fields: _Fields, _: list[Tree]) -> Tree:
+    return scaled(fields["intVal"], fields["scale"])
+
+
+def _uuid(fields: _Fields, _: list[Tree]) -> Tree:
+    return str(uuid.UUID(bytes=struct.pack(">qq", fields["mostSigBits"], fields["leastSigBits"])))
+
+
+def _date(_: _Fields, written: list[Tree]) -> Tree:
+    (epoch_ms,) = struct.unpack(">q", written[0])
+    return java_date(epoch_ms)
+
+
+def _timestamp(fields: _Fields, written: list[Tree]) -> Tree:
+    moment = _date(fields, written)
+    return moment.replace(microsecond=fields["nanos"] // 1000)
+
+
+def _time(_: _Fields, written: list[Tree]) -> Tree:
+    """Return a time of ``java.time``, which begins with a byte for its class."""
+    kind, rest = written[0][0], written[0][1:]
+    if kind == 2:
+        seconds, nanos = struct.unpack(">qi", rest)
+        return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+    if kind == 3:
+        return date(*struct.unpack(">ibb", rest))
+    if kind == 4:
+        return _local_time(rest).isoformat()
+    if kind == 5:
+        day = date(*struct.unpack(">ibb", rest[:6]))
+        return datetime.combine(day, _local_time(rest[6:])).isoformat()
+    raise ValueError(kind)
+
+
+def _local_time(stored: bytes) -> time:
+    """Return a time of the day: the last part that is not 0 is stored inverted."""
+    fields = struct.unpack(f">{min(3, len(stored))}b", stored[:3])
+    parts = [~each if each < 0 else each for each in fields]
+    nanos = struct.unpack(">i", stored[3:])[0] if len(stored) > 3 else 0
+    hour, minute, second = [*parts, 0, 0][:3]
+    return time(hour, minute, second, nanos // 1000)
+
+
+def _counted(_: _Fields, written: list[Tree]) -> Tree:
+    """Return elements that come after bytes whose last four are their number."""
+    (count,) = struct.unpack(">i", written[0][-4:])
+    return _as_many(count, written[1:])
+
+
+def _sorted_set(fields: _Fields, written: list[Tree]) -> Tree:
+    """Return elements that come after a comparator and their number."""
+    return _counted(fields, written[1:])
+
+
+def _array_list(fields: _Fields, written: list[Tree]) -> Tree:
+    return _as_many(fields["size"], written[1:])
+
+
+def _as_list(fields: _Fields, _: list[Tree]) -> Tree:
+    return fields["a"]
+
+
+def _members(_: _Fields, written: list[Tree]) -> Tree:
+    """Return names and values that come after bytes whose last four are their number."""
+    (count,) = struct.unpack(">i", written[0][-4:])
+    return _paired(_as_many(2 * count, written[1:]))
+
+
+def _concurrent_members(_: _Fields, written: list[Tree]) -> Tree:
+    """Return names and values that two nulls come after."""
+    if written[-2:] != [None, None]:
+        raise ValueError("no end")
+    return _paired(written[:-2])
+
+
+def _unmodifiable(fields: _Fields, written: list[Tree]) -> Tree:
+    """Return what ``List.of``, ``Set.of`` or ``Map.of`` made."""
+    elements = written[1:]
+    return _paired(elements) if fields["tag"] & 0xFF == 3 else elements
+
+
+def _as_many(count: int, elements: list[Tree]) -> list[Tree]:
+    if count != len(elements):
+        raise ValueError(f"{len(elements)} of {count}")
+    return elements
+
+
+def _paired(flat: list[Tree]) -> dict[str, Tree]:
+    names, values = flat[::2], flat[1::2]
+    return dict(zip(map(name_text, names), values, strict=True))
+
+
+_SIGNS: Final = {-1: -1, 0: 0, 1: 1}
+_BOXES: Final = ("Boolean", "Byte", "Character", "Double", "Float", "Integer", "Long", "Short")
+_MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
+    **{f"java.lang.{each}": _boxed for each in _BOXES},
+    "java.math.BigInteger": _big_integer,
+    "java.math.BigDecimal": _big_decimal,
+    "java.util.UUID": _uuid,
+    "java.util.Date": _date,
+    "java.sql.Timestamp": _timestamp,
+    "java.time.Ser": _time,
+    "java.util.ArrayList": _array_list,
+    "java.util.Arrays$ArrayList": _as_list,
+    "java.util.LinkedList": _counted,
+    "java.util.ArrayDeque": _counted,
+    "java.util.HashSet": _counted,
+    "java.util.LinkedHashSet": _counted,
+    "java.util.TreeSet": _sorted_set,
+    "java.util.HashMap": _members,
+    "java.util.LinkedHashMap": _members,
+    "java.util.TreeMap": _members,
+    "java.util.Hashtable": _members,
+    "java.util.concurrent.ConcurrentHashMap": _concurrent_members,
+    "java.util.CollSer": _unmodifiable,
+}

@@ -1,0 +1,1 @@
+"""Code compiled by numba, and its facade :mod:`rocketlens.formats.compiled.kernels`."""

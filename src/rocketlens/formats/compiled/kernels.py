@@ -1,0 +1,572 @@
+"""The compiled scans and builders, shared by offline reader, broker and Spark.
+
+Everything here works on arrays in memory (or mapped), releases the GIL, opens no file and keeps
+nothing between calls. Input is not trusted: whatever the bytes are, no call reads or writes outside
+its arrays, and what isn't a record is said to be none.
+
+A ``buffer`` is a one-dimensional ``uint8`` array (``np.frombuffer`` over bytes or a map) whose
+byte 0 stands at physical offset ``base_offset`` of the log. Positions are indexes into it, offsets
+are the log's. Work in pieces of a few thousand rows: they stay in the processor's cache between two
+calls. Entries go into three arrays side by side, see :class:`EntryArrays`.
+
+==============================  ===================================================================
+records                         :func:`scan_records`, :func:`scan_entries`, :func:`find_record`,
+                                :func:`walk_to`, :func:`crc_ok`, :func:`group_rows`
+index files                     :func:`index_entries`, :func:`build_index_file`,
+                                :func:`check_index_file`
+consume queues                  :func:`consume_queue_entries`, :func:`take_records`
+columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_slices`,
+                                :func:`property_slices`
+==============================  ===================================================================
+
+Importing this module loads numba, and a kernel's first call its machine code (made on the very
+first call, which takes seconds, and kept on disk: see
+:func:`rocketlens.formats.compiled.kernels_device.kernel`): a third of a second together. For fewer
+than some ten thousand records :func:`rocketlens.formats.commitlog_record.decode` is faster.
+"""
+
+from enum import IntEnum
+from typing import Final, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.formats.compiled import kernels_index, kernels_pull, kernels_scan, kernels_text
+from rocketlens.formats.compiled.kernels_device import ByteArray, CompiledKernels, compile_kernels
+from rocketlens.formats.compiled.kernels_scan import RECORD_DTYPE, RowArray
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
+from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES
+
+__all__ = [
+    "RECORD_DTYPE",
+    "CompiledKernels",
+    "EntryArrays",
+    "EntryScanEnd",
+    "Gathered",
+    "IndexFileCheck",
+    "KeySlices",
+    "PropertySlices",
+    "RowGroups",
+    "ScanEnd",
+    "ScanReason",
+    "TakenRecords",
+    "build_index_file",
+    "check_index_file",
+    "compile_all",
+    "consume_queue_entries",
+    "count_index_entries",
+    "crc_ok",
+    "find_record",
+    "gather",
+    "group_rows",
+    "index_entries",
+    "key_slices",
+    "part_slices",
+    "property_slices",
+    "scan_entries",
+    "scan_records",
+    "take_records",
+    "walk_to",
+]
+
+
+_NO_INT32S: Final = np.empty(0, np.int32)
+_NO_INT64S: Final = np.empty(0, np.int64)
+
+Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
+
+
+def compile_all() -> CompiledKernels:
+    """Compile every kernel that is not compiled yet: half a minute, if none is."""
+    from rocketlens.formats.compiled import kernels_json
+
+    del kernels_json
+    return compile_kernels()
+
+
+class ScanReason(IntEnum):
+    """Why a walk over records ended where it did."""
+
+    STOP = kernels_scan.STOP
+    """The next record begins at or after the position asked for."""
+    FULL = kernels_scan.FULL
+    """The next record had no room in the output arrays."""
+    BLANK = kernels_scan.BLANK
+    """Filler: go on with the next segment. Its size word is not looked at, as in RocketMQ."""
+    END = kernels_scan.END
+    """Size and magic are zero, or fewer than 8 bytes are left."""
+    BAD = kernels_scan.BAD
+    """Anything else: no consistent record with its own physical offset starts there."""
+
+
+class ScanEnd(NamedTuple):
+    """``count`` rows were filled; the walk ended at ``next_position`` for ``reason``."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not needed here
+    next_position: int
+    reason: ScanReason
+
+
+class EntryScanEnd(NamedTuple):
+    """As :class:`ScanEnd`, with the number of index entries written for those rows."""
+
+    count: int  # type: ignore[assignment]
+    entry_count: int
+    next_position: int
+    reason: ScanReason
+
+
+class EntryArrays(NamedTuple):
+    """Index entries, in the order in which RocketMQ puts them; 20 bytes each."""
+
+    hashes: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+
+    @classmethod
+    def allocate(cls, count: int) -> Self:
+        """Return uninitialized arrays for ``count`` entries."""
+        return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return a view of entries ``start .. stop - 1``."""
+        return type(self)(
+            self.hashes[start:stop], self.offsets[start:stop], self.timestamps[start:stop]
+        )
+
+
+class IndexFileCheck(NamedTuple):
+    """What is wrong in an index file; all zero (and -1 for the slot) when nothing is."""
+
+    bad_entry_count: int
+    first_bad_entry: int
+    bad_slot_count: int
+    first_bad_slot: int
+    used_slot_count: int
+    """Slots that aren't 0, to compare with the header."""
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether every chain is what putting the entries one by one gives."""
+        return self.bad_entry_count == 0 and self.bad_slot_count == 0
+
+
+class TakenRecords(NamedTuple):
+    """What :func:`take_records` took: ``entry_count`` entries are done with.
+
+    ``record_count`` and ``record_bytes`` include what was taken before. ``slices`` are start and
+    stop in the buffer of one record, or of several that follow one another. ``is_full``: it ended
+    because the next record found no room; otherwise the next entry, if there is one, needs another
+    look.
+    """
+
+    entry_count: int
+    record_count: int
+    record_bytes: int
+    slices: list[tuple[int, int]]
+    is_full: bool
+
+
+class RowGroups(NamedTuple):
+    """``group_of_row[i]`` is row i's group; ``first_rows[g]`` the first row of group g."""
+
+    group_of_row: NDArray[np.int32]
+    first_rows: NDArray[np.int64]
+
+
+class Gathered(NamedTuple):
+    """Slices laid side by side: slice i is ``values[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: NDArray[np.int32]
+    values: ByteArray
+
+
+class KeySlices(NamedTuple):
+    """Row i has keys ``list_offsets[i] .. list_offsets[i + 1] - 1``, each a slice of the buffer."""
+
+    list_offsets: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+
+class PropertySlices(NamedTuple):
+    """As :class:`KeySlices`, a name and a value each; no name twice in a row."""
+
+    list_offsets: NDArray[np.int32]
+    name_starts: NDArray[np.int64]
+    name_lengths: NDArray[np.int32]
+    value_starts: NDArray[np.int64]
+    value_lengths: NDArray[np.int32]
+
+
+def scan_records(
+    buffer: ByteArray, base_offset: int, start: int, stop: int, rows: RowArray
+) -> ScanEnd:
+    """Walk the records that begin in ``start .. stop - 1`` and fill one row each.
+
+    The last of them may end behind ``stop``, not behind the buffer. Body checksums are not looked
+    at (:func:`crc_ok`). Part starts in a row are relative to the record; ``-1`` as a length means
+    that the property isn't there; ``tags_hash`` is Java's, 0 without tags; ``delay_level`` is 0
+    where DELAY is missing or no ``int``; ``topic_hash`` is 64 bits of no outside meaning;
+    ``key_seed`` is Java's hash of ``topic#``. O(bytes of header and properties).
+
+    :raises BadInput: when ``start`` lies outside the buffer, or ``base_offset`` is no offset.
+    """
+    ended = _scan(buffer, base_offset, start, stop, rows, entries=None, with_tags=False)
+    return ScanEnd(ended.count, ended.next_position, ended.reason)
+
+
+def scan_entries(  # noqa: PLR0917 - as scan_records, and the second output beside the first
+    buffer: ByteArray,
+    base_offset: int,
+    start: int,
+    stop: int,
+    rows: RowArray,
+    entries: EntryArrays,
+    *,
+    with_tags: bool,
+) -> EntryScanEnd:
+    """Do :func:`scan_records` and :func:`index_entries` in one pass over the bytes.
+
+    A record of which not all entries find room is left for the next call (FULL), so ``entries``
+    must hold :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the walk may stand still.
+
+    :raises BadInput: as :func:`scan_records`.
+    """
+    return _scan(buffer, base_offset, start, stop, rows, entries=entries, with_tags=with_tags)
+
+
+def _scan(
+    buffer: ByteArray,
+    base_offset: int,
+    start: int,
+    stop: int,
+    rows: RowArray,
+    *,
+    entries: EntryArrays | None,
+    with_tags: bool,
+) -> EntryScanEnd:
+    _check_identity(buffer, base_offset, start)
+    arrays = EntryArrays(_NO_INT32S, _NO_INT64S, _NO_INT64S) if entries is None else entries
+    _check_entries(arrays)
+    count, entry_count, next_position, reason = kernels_scan.scan(
+        buffer, base_offset, start, stop, rows, entries is not None, with_tags, *arrays
+    )
+    return EntryScanEnd(count, entry_count, next_position, ScanReason(reason))
+
+
+def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> int:
+    """Return the first position in ``start .. stop - 1`` at which a record begins, or -1.
+
+    A record identifies itself: its magic is known, its parts add up, and it says that it belongs
+    exactly there. A forged one inside a body does so too, which only a walk from a known start
+    (:func:`walk_to`) tells. Several GB/s.
+
+    :raises BadInput: as :func:`scan_records`.
+    """
+    _check_identity(buffer, base_offset, start)
+    return kernels_scan.find_start(buffer, base_offset, start, stop)
+
+
+def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tuple[int, ScanReason]:
+    """Step from the record at ``start`` to the first that begins at ``target`` or later.
+
+    Returns its position with STOP, or the position at which no record was with the reason. The
+    record at the position returned has not been looked at. O(records between).
+
+    :raises BadInput: as :func:`scan_records`.
+    """
+    _check_identity(buffer, base_offset, start)
+    position, reason = kernels_scan.walk(buffer, base_offset, start, target)
+    return position, ScanReason(reason)
+
+
+def crc_ok(buffer: ByteArray, base_offset: int, rows: RowArray) -> NDArray[np.bool_]:
+    """Return for each row what :func:`commitlog_record.decode` says of the record's checksums.
+
+    They are that of its stored body, which an empty body has not, and where RocketMQ 5 wrote it,
+    ``__CRC32#`` at the end of its properties, of the whole record.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    result = np.empty(len(rows), np.bool_)
+    _check_rows(kernels_text.check_records(buffer, base_offset, rows, result))
+    return result
+
+
+def group_rows(buffer: ByteArray, base_offset: int, rows: RowArray, *, by_queue: bool) -> RowGroups:
+    """Number the rows by topic bytes, and by queue id with ``by_queue``, in order of appearance.
+
+    Topics that differ only in malformed UTF-8 are different groups here, and one topic to Java.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    table = np.zeros(2 << len(rows).bit_length(), np.int64)
+    group_of_row = np.empty(len(rows), np.int32)
+    first_rows = np.empty(len(rows), np.int64)
+    count = kernels_text.group(buffer, base_offset, rows, by_queue, table, group_of_row, first_rows)
+    _check_rows(count)
+    return RowGroups(group_of_row, first_rows[:count].copy())
+
+
+def index_entries(
+    buffer: ByteArray, base_offset: int, rows: RowArray, entries: EntryArrays, *, with_tags: bool
+) -> int:
+    """Write the index entries of the rows: hash, physical offset and store time.
+
+    Per row, in this order: ``topic#unique key``, ``topic#key`` for each key, and with
+    ``with_tags`` (RocketMQ 5.5) ``topic#T#tags``. A rollback record has none. Returns how many
+    there are; those beyond the arrays are counted but not written.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    _check_entries(entries)
+    count = kernels_scan.entries_of_rows(buffer, base_offset, rows, with_tags, *entries)
+    _check_rows(count)
+    return count
+
+
+def count_index_entries(
+    buffer: ByteArray, base_offset: int, rows: RowArray, *, with_tags: bool
+) -> int:
+    """Count what :func:`index_entries` would write, at the same cost.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    nothing = EntryArrays(_NO_INT32S, _NO_INT64S, _NO_INT64S)
+    return index_entries(buffer, base_offset, rows, nothing, with_tags=with_tags)
+
+
+def build_index_file(
+    new: EntryArrays,
+    slots: ByteArray,
+    entries: ByteArray,
+    *,
+    slot_count: int,
+    begin_timestamp_ms: int,
+    first_entry: int = 1,
+    slot_range: tuple[int, int] | None = None,
+) -> int:
+    """Put entries into an index file's slots and entries, as ``IndexFile.putKey`` does.
+
+    ``slots``: the bytes from 40 on, ``slot_count * 4``, all zero for a new file; ``entries``: the
+    bytes behind them. ``begin_timestamp_ms``: for a new file (``first_entry`` 1) the end time of
+    the file before or 0, else what this file's header says. ``slot_range``: only the entries of
+    slots in ``low .. high - 1``; calls for ranges that together are all slots, in any order or at
+    once, give the same bytes as one call. Returns the number of slots filled that were empty:
+    the header is the caller's.
+
+    :raises BadInput: when the entries don't fit, or a range or count is impossible.
+    """
+    _check_entries(new)
+    low, high = slot_range or (0, slot_count)
+    if not 0 < slot_count <= limits.MAX_INT or not 0 <= low <= high <= slot_count:
+        message = f"slots {low} .. {high} of {slot_count} are no range of slots"
+        raise BadInput(message)
+    _check_geometry(slots, entries, slot_count, first_entry + len(new.hashes) - 1)
+    if first_entry < 1:
+        message = f"entries are numbered from 1, not from {first_entry}"
+        raise BadInput(message)
+    return kernels_index.build(
+        *new, first_entry, begin_timestamp_ms, slot_count, low, high, slots, entries
+    )
+
+
+def check_index_file(
+    slots: ByteArray, entries: ByteArray, *, slot_count: int, last_entry: int
+) -> IndexFileCheck:
+    """Replay entries 1 .. ``last_entry`` and compare every link and slot with what it must be.
+
+    So each entry hangs on exactly one chain, the one of its hash, and chains only go down. An
+    entry is bad if its hash is negative or it names another previous entry; a slot, if it doesn't
+    name the newest entry of its hash. O(entries + slots), with 4 bytes of memory a slot.
+
+    :raises BadInput: when the arrays are smaller than the counts.
+    """
+    _check_geometry(slots, entries, slot_count, last_entry)
+    newest = np.zeros(slot_count, np.int32)
+    return IndexFileCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
+
+
+def consume_queue_entries(
+    rows: RowArray,
+    chosen: NDArray[np.int64],
+    out: ByteArray,
+    *,
+    first_queue_offset: int,
+    delays_ms: NDArray[np.int64] | None = None,
+) -> int:
+    """Write the consume queue entries of the chosen rows (all of one queue) into ``out``.
+
+    Entry of queue offset q goes to byte ``(q - first_queue_offset) * 20``; one that does not fit
+    ``out`` is not written, nor are prepared and rollback records, which have none. Returns how
+    many were written. ``delays_ms`` for the queues of SCHEDULE_TOPIC_XXXX only: element n is the
+    delay of level n (element 0 unused), and a record with a level gets its delivery time, not its
+    tags' hash. Rows may come from different buffers.
+    """
+    delays = _NO_INT64S if delays_ms is None else delays_ms
+    return kernels_index.queue_entries(rows, chosen, first_queue_offset, delays, out)
+
+
+def take_records(  # noqa: PLR0917 - what an entry is compared with, and what there is room for
+    entries: bytes | memoryview,
+    queue: tuple[bytes, int, int],
+    tag_codes: NDArray[np.int32] | None,
+    buffer: ByteArray,
+    base_offset: int,
+    stretch: tuple[int, int],
+    taken: tuple[int, int],
+    room: tuple[int, int],
+) -> TakenRecords:
+    """Take the records of consecutive consume queue entries, as long as each is beyond doubt.
+
+    ``queue``: topic, queue id and the queue offset of the first entry. An entry whose tags code is
+    not among ``tag_codes``, which ascend, is passed; None lets all pass. A record is taken if it is
+    whole, has its checksums and belongs to its entry, and begins in ``stretch``, which is in
+    physical offsets and inside the buffer. ``taken`` and ``room``: records and bytes, so far and
+    at most; if none was taken so far, the first finds room whatever its size.
+
+    :raises BadInput: when the stretch lies outside the buffer, or ``base_offset`` is no offset.
+    """
+    first, stop = stretch
+    _check_identity(buffer, base_offset, first - base_offset)
+    _check_identity(buffer, base_offset, stop - base_offset)
+    topic, queue_id, queue_offset = queue
+    slices = np.empty((len(entries) // QUEUE_ENTRY_BYTES, 2), np.int64)
+    entry_count, count, total_bytes, slice_count, is_full = kernels_pull.take(
+        np.frombuffer(entries, np.uint8),
+        queue_id,
+        queue_offset,
+        np.frombuffer(topic, np.uint8),
+        _NO_INT32S if tag_codes is None else tag_codes,
+        tag_codes is not None,
+        buffer,
+        base_offset,
+        first,
+        stop,
+        *taken,
+        *room,
+        slices.reshape(-1),
+    )
+    return TakenRecords(
+        entry_count, count, total_bytes, slices[:slice_count].tolist(), bool(is_full)
+    )
+
+
+def part_slices(
+    rows: RowArray, base_offset: int, part: Part
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return start positions in the buffer and lengths (-1: absent) of one part of every row."""
+    starts = rows["physical_offset"] - base_offset + rows[f"{part}_start"]
+    return starts, np.ascontiguousarray(rows[f"{part}_length"])
+
+
+def gather(
+    buffer: ByteArray,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int32],
+    *,
+    as_text: bool,
+) -> Gathered:
+    """Copy slices of the buffer side by side, with the offsets that Arrow's arrays want.
+
+    A length of 0 or less gives an empty slice (for an absent value, the null mask is the
+    caller's). ``as_text`` replaces malformed UTF-8 by U+FFFD exactly as Java does, so that the
+    values are valid UTF-8; without it, bytes are copied as they are.
+
+    :raises BadInput: when a slice lies outside the buffer, or all together exceed 2**31 - 1 bytes.
+    """
+    if len(starts) != len(lengths):
+        message = f"{len(starts)} starts and {len(lengths)} lengths make no slices"
+        raise BadInput(message)
+    offsets = np.empty(len(starts) + 1, np.int64)
+    total = kernels_text.offsets_of(buffer, starts, lengths, as_text, offsets)
+    if total < 0:
+        message = f"slice {-1 - total} lies outside the buffer"
+        raise BadInput(message)
+    if total > limits.MAX_INT:
+        message = f"{total} bytes are more than one Arrow array holds: gather fewer rows"
+        raise BadInput(message)
+    values = np.empty(total, np.uint8)
+    copy = kernels_text.copy_texts if as_text else kernels_text.copy_slices
+    copy(buffer, starts, lengths, offsets, values)
+    return Gathered(offsets.astype(np.int32), values)
+
+
+def key_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> KeySlices:
+    """Cut every row's KEYS at single spaces; empty keys are none, repeated ones stay.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    list_offsets = np.empty(len(rows) + 1, np.int32)
+    room = 2 * len(rows)
+    while True:
+        starts = np.empty(room, np.int64)
+        lengths = np.empty(room, np.int32)
+        count = kernels_text.key_slices(buffer, base_offset, rows, list_offsets, starts, lengths)
+        _check_rows(count)
+        if count <= room:
+            return KeySlices(list_offsets, starts[:count], lengths[:count])
+        room = count
+
+
+def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> PropertySlices:
+    """Cut every row's properties into names and values, as Java's parser reads them.
+
+    A segment without name or value is dropped; of several with one name (as decoded) the first
+    has the position and the last the value.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    list_offsets = np.zeros(len(rows) + 1, np.int32)
+    starts = np.empty((2, 8 * len(rows) + limits.MAX_RECORD_ENTRIES), np.int64)
+    lengths = np.empty(starts.shape, np.int32)
+    done = 0
+    while True:
+        done, count = kernels_text.property_slices(
+            buffer, base_offset, rows, done, list_offsets, *starts, *lengths
+        )
+        _check_rows(done)
+        if done == len(rows):
+            return PropertySlices(
+                list_offsets,
+                starts[0, :count],
+                lengths[0, :count],
+                starts[1, :count],
+                lengths[1, :count],
+            )
+        starts = np.concatenate([starts, np.empty_like(starts)], axis=1)
+        lengths = np.concatenate([lengths, np.empty_like(lengths)], axis=1)
+
+
+def _check_identity(buffer: ByteArray, base_offset: int, start: int) -> None:
+    if not 0 <= start <= len(buffer):
+        message = f"position {start} is outside a buffer of {len(buffer)} bytes"
+        raise BadInput(message)
+    if not 0 <= base_offset <= limits.MAX_PHYSICAL_OFFSET:
+        message = f"{base_offset} is no physical offset"
+        raise BadInput(message)
+
+
+def _check_entries(entries: EntryArrays) -> None:
+    if not len(entries.hashes) == len(entries.offsets) == len(entries.timestamps):
+        message = "the three arrays of index entries differ in length"
+        raise BadInput(message)
+
+
+def _check_geometry(slots: ByteArray, entries: ByteArray, slot_count: int, last_entry: int) -> None:
+    needed = (last_entry + 1) * ENTRY_BYTES
+    if not 0 < slot_count <= len(slots) // SLOT_BYTES:
+        message = f"{len(slots)} bytes hold no {slot_count} slots"
+        raise BadInput(message)
+    if last_entry < 0 or last_entry > limits.MAX_INT or needed > len(entries):
+        message = f"{len(entries)} bytes hold no entries 0 .. {last_entry}"
+        raise BadInput(message)
+
+
+def _check_rows(result: int) -> None:
+    if result < 0:
+        message = f"row {-1 - result} does not belong to this buffer"
+        raise BadInput(message)

@@ -1,0 +1,498 @@
+"""Parses SQL92 expressions into functions that evaluate them.
+
+The grammar is that of `rocketlens.model.sql.sql92`. A larger language is a subclass of `Parser`:
+its tokens, what names mean, and what of its operands is known beside their values.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.model.sql.sql92_values import Long, Value, compare, double
+from rocketlens.model.text.sentences import Sentence
+
+Evaluator = Callable[[Any], Value]
+"""Returns the value of an expression for a subject: the properties of a message, or more of it."""
+
+
+class InvalidSql92(BadInput):
+    """An expression that is not well-formed; the text says where and why."""
+
+
+# Tokens.
+
+_TEXT_KEYWORDS: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
+_KEYWORDS: Final = frozenset(
+    ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", *_TEXT_KEYWORDS)
+)
+TOKENS: Final = r"""
+    (?P<blank> [ \t\n\r\f] | --[^\n\r]*(?:\r\n|\n|\r) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/ )
+  | (?P<real> [0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)?
+            | [0-9]+[eE][+-]?[0-9]+ )
+  | (?P<integer> 0 | [1-9][0-9]*[lL]? )
+  | (?P<string> '(?:''|[^'])*' )
+  | (?P<name> [a-zA-Z_$][a-zA-Z0-9_$]* )
+  | (?P<sign> <> | >= | <= | [=><(),+-] )
+"""
+"""A verbose pattern; the name of the group is the kind of the token."""
+
+
+class Token(NamedTuple):
+    """A word or sign of an expression."""
+
+    kind: str
+    """A keyword, a sign, or "real", "integer", "string", "name", "end"."""
+    text: str
+    position: int
+
+
+class Implied(NamedTuple):
+    """What holds of a field wherever a condition is TRUE: it is one of some texts, or in a range.
+
+    Both ends of the range are included; None is no bound.
+    """
+
+    field: str
+    texts: frozenset[str] | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+class Operand(NamedTuple):
+    """A part of an expression."""
+
+    evaluate: Evaluator
+    kind: str
+    """"condition", "property", "constant" (also if it is a condition: TRUE), or "other"."""
+    value: Value = None
+    """Of a constant."""
+    is_condition: bool = False
+    height: int = 1
+    """Calls within calls that its evaluation takes."""
+    is_many: bool = False
+    """Whether it evaluates to a tuple of values, one of which is enough."""
+    reads_body: bool = False
+    field: str = ""
+    """The field of a message that it is, where that can be looked up."""
+    implied: tuple[Implied, ...] = ()
+    conjuncts: "tuple[Operand, ...]" = ()
+    """The conditions that it joins by AND."""
+
+
+def constant(value: Value) -> Operand:
+    """Return an operand with one value."""
+    is_condition = value is None or type(value) is bool
+    return Operand(lambda _: value, "constant", value, is_condition)
+
+
+class Parser:
+    """One token is looked at ahead, and two behind NOT, as the real parser does."""
+
+    pattern: ClassVar = re.compile(TOKENS, re.VERBOSE)
+    language: ClassVar = Sentence("language_sql92")
+
+    def __init__(self, text: str) -> None:
+        """Read nothing yet."""
+        self._text = text
+        self._position = 0
+        self._ahead: list[Token] = []
+        self._depth = 0
+        self.node_count = 0
+        self.names: Final[Counter[str]] = Counter()
+        """How often each name was read."""
+
+    def disjunction(self) -> Operand:
+        """Read an expression; what follows it stays."""
+        first = self._conjunction()
+        if self._peek().kind != "OR":
+            return first
+        parts = self._chained(first, "OR", self._conjunction)
+        return self._condition(_or([part.evaluate for part in parts]), *parts)
+
+    def _conjunction(self) -> Operand:
+        first = self._equality()
+        if self._peek().kind != "AND":
+            return first
+        parts = self._chained(first, "AND", self._equality)
+        return self._condition(_and([part.evaluate for part in parts]), *parts)._replace(
+            implied=tuple(each for part in parts for each in part.implied), conjuncts=tuple(parts)
+        )
+
+    def _chained(self, first: Operand, keyword: str, parse: Callable[[], Operand]) -> list[Operand]:
+        parts = [first]
+        while self._peek().kind == keyword:
+            self._next()
+            self.as_condition(parts[-1])
+            parts.append(parse())
+        return [self.as_condition(part) for part in parts]
+
+    def as_condition(self, operand: Operand) -> Operand:
+        """Return an operand that is TRUE, FALSE or unknown."""
+        if operand.is_condition:
+            return operand
+        if operand.kind == "property":
+            read = operand.evaluate
+            return self._condition(
+                lambda properties: None if read(properties) is None else False, operand
+            )
+        raise self.invalid(Sentence("condition_expected"))
+
+    def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
+        """Return two operands that are compared, after what one means for the other."""
+        return left, right
+
+    def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
+        """Return what a comparison implies of fields."""
+        del kind, left, right
+        return ()
+
+    def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
+        """Return what it implies of a field that an operand is one of some texts."""
+        del left, texts
+        return ()
+
+    def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
+        """Return the evaluator that ``make`` makes of those of operands."""
+        return make(*(each.evaluate for each in operands))
+
+    def _equality(self) -> Operand:
+        left = self._comparison()
+        while (kind := self._peek().kind) in ("=", "<>", "IS"):
+            self._next()
+            if kind == "IS":
+                is_not = self._peek().kind == "NOT"
+                if is_not:
+                    self._next()
+                self._expect("NULL")
+                left = self._condition(self.is_null(left), left)
+            else:
+                is_not = kind == "<>"
+                left, right = self.fitted(left, self._comparison())
+                self._check_equal(left, right)
+                known = self.known("=", left, right)
+                evaluate = self.joined(_equal, left, right)
+                left = self._condition(evaluate, left, right)._replace(implied=known)
+            if is_not:
+                left = self._condition(_not(left.evaluate), left)
+        return left
+
+    def is_null(self, operand: Operand) -> Evaluator:
+        """Return what evaluates IS NULL."""
+        return _is_null(operand.evaluate)
+
+    def _check_equal(self, left: Operand, right: Operand) -> None:
+        if any(each.kind == "constant" and each.value is None for each in (left, right)):
+            raise self.invalid(Sentence("null_not_compared"))
+        are_constants = left.kind == right.kind == "constant"
+        if are_constants and left.is_condition and not right.is_condition:
+            raise self.invalid(Sentence("cannot_be_compared"))
+
+    def _comparison(self) -> Operand:
+        left = self._unary()
+        while True:
+            kind = self._peek().kind
+            if kind in _ORDERS:
+                self._next()
+                left = self.ordered(kind, *self.fitted(left, self._unary()))
+            elif kind in ("BETWEEN", "IN", *_TEXT_KEYWORDS):
+                left = self._predicate(left, is_not=False)
+            elif kind == "NOT":
+                self._next()
+                left = self._predicate(left, is_not=True)
+            elif (more := self.other_comparison(kind, left)) is not None:
+                left = more
+            else:
+                return left
+
+    def other_comparison(self, kind: str, left: Operand) -> Operand | None:
+        """Return a comparison that only a larger language has; None if this token begins none."""
+        del kind, left
+        return None
+
+    def _predicate(self, left: Operand, *, is_not: bool) -> Operand:
+        token = self._next()
+        if token.kind == "BETWEEN":
+            low = self._unary()
+            self._expect("AND")
+            return self._between(left, low, self._unary(), is_not=is_not)
+        if token.kind == "IN":
+            return self.in_list(left, is_not=is_not)
+        test = _TEXT_TESTS.get(token.kind)
+        if test is None:
+            raise self.invalid(Sentence("comparison_expected"), token)
+        return self.text_test(left, test, self.string(), is_not=is_not)
+
+    def in_list(self, left: Operand, *, is_not: bool) -> Operand:
+        """Read the list behind IN."""
+        self._expect("(")
+        texts = {self.string()}
+        while self._peek().kind == ",":
+            self._next()
+            texts.add(self.string())
+        self._expect(")")
+        if left.kind != "property":
+            raise self.invalid(Sentence("in_of_properties"))
+        condition = self._condition(_in(left.evaluate, texts, is_not=is_not), left)
+        return condition if is_not else condition._replace(implied=self.known_texts(left, texts))
+
+    def text_test(
+        self, left: Operand, test: Callable[[str, str], bool], search: str, *, is_not: bool
+    ) -> Operand:
+        """Return the test of a text for what it contains."""
+        return self._condition(_text_test(left.evaluate, test, search, is_not=is_not), left)
+
+    def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
+        """Return a comparison of which comes first."""
+        for each in (left, right):
+            is_number = type(each.value) in (int, Long, float)
+            if each.is_condition or (each.kind == "constant" and not is_number):
+                raise self.invalid(Sentence("order_of_numbers", sign=kind))
+        evaluate = self.joined(
+            lambda read, read_other: _in_order(read, read_other, _ORDERS[kind]), left, right
+        )
+        known = self.known(kind, left, right)
+        return self._condition(evaluate, left, right)._replace(implied=known)
+
+    def _between(self, left: Operand, low: Operand, high: Operand, *, is_not: bool) -> Operand:
+        left, low = self.fitted(left, low)
+        left, high = self.fitted(left, high)
+        if is_not:
+            less, more = self.ordered("<", left, low), self.ordered(">", left, high)
+            return self._condition(_or([less.evaluate, more.evaluate]), less, more)
+        from_low, to_high = self.ordered(">=", left, low), self.ordered("<=", left, high)
+        if low.kind == high.kind == "constant" and compare(high.value, low.value) < 0:
+            raise self.invalid(Sentence("between_reversed"))
+        both = self._condition(_and([from_low.evaluate, to_high.evaluate]), from_low, to_high)
+        return both._replace(implied=(*from_low.implied, *to_high.implied))
+
+    def _unary(self) -> Operand:
+        self._depth += 1
+        self._check_depth(self._depth)
+        token = self._next()
+        if token.kind == "+":
+            operand = self._unary()
+        elif token.kind == "-":
+            operand = self.negated(self._unary())
+            self._check_depth(operand.height)
+        elif token.kind == "NOT":
+            right = self.as_condition(self._unary())
+            operand = self._condition(_not(right.evaluate), right)
+        elif token.kind == "(":
+            operand = self.disjunction()
+            self._expect(")")
+        else:
+            operand = self.primary(token)
+        self._depth -= 1
+        self.node_count += 1
+        return operand
+
+    def negated(self, operand: Operand) -> Operand:
+        """Return the operand with a minus before it."""
+        return _negated(operand)
+
+    def _condition(self, evaluate: Evaluator, *parts: Operand) -> Operand:
+        height = 1 + max(part.height for part in parts)
+        self._check_depth(height)
+        self.node_count += 1
+        reads_body = any(part.reads_body for part in parts)
+        return Operand(
+            evaluate, "condition", None, is_condition=True, height=height, reads_body=reads_body
+        )
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > limits.MAX_SQL92_DEPTH:
+            raise self.invalid(Sentence("nested_too_deep", limit=limits.MAX_SQL92_DEPTH))
+
+    def primary(self, token: Token) -> Operand:
+        """Return the operand of one token."""
+        if token.kind == "name":
+            name = token.text
+            return Operand(lambda properties: properties.get(name), "property")
+        if token.kind == "string":
+            return constant(unquoted(token.text))
+        if token.kind == "integer":
+            number = int(token.text.rstrip("lL")[:30])
+            if number > limits.MAX_LONG:
+                raise self.invalid(Sentence("number_too_large"), token)
+            return constant(number if number <= limits.MAX_INT else Long(number))
+        if token.kind == "real":
+            real = float(token.text)
+            if not 0 < real < float("inf"):
+                raise self.invalid(Sentence("real_out_of_range"), token)
+            return constant(real)
+        if token.kind in _NAMED_CONSTANTS:
+            return constant(_NAMED_CONSTANTS[token.kind])
+        raise self.invalid(Sentence("value_expected"), token)
+
+    def string(self) -> str:
+        """Read a string."""
+        return unquoted(self._expect("string").text)
+
+    def _expect(self, kind: str) -> Token:
+        token = self._next()
+        if token.kind != kind:
+            if kind == "string":
+                raise self.invalid(Sentence("string_expected"), token)
+            raise self.invalid(Sentence("word_expected", word=kind), token)
+        return token
+
+    def _peek(self) -> Token:
+        if not self._ahead:
+            self._ahead.append(self._read())
+        return self._ahead[0]
+
+    def _next(self) -> Token:
+        token = self._peek()
+        self._ahead.clear()
+        if token.kind == "name":
+            self.names[token.text] += 1
+        return token
+
+    def _read(self) -> Token:
+        while True:
+            position = self._position
+            if position == len(self._text):
+                return Token("end", "", position)
+            match = self.pattern.match(self._text, position)
+            if match is None:
+                token = Token("", self._text[position], position)
+                raise self.invalid(Sentence("unknown_character"), token)
+            self._position = match.end()
+            kind, text = match.lastgroup or "", match.group()
+            if kind == "blank":
+                continue
+            if kind == "sign":
+                kind = text
+            elif kind == "name" and text.upper() in _KEYWORDS and text.isascii():
+                kind = text.upper()
+            return Token(kind, text, position)
+
+    def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
+        """Return the error to raise at a token, or where the parser is."""
+        return InvalidSql92(self._wrong(reason, token))
+
+    def _wrong(self, reason: Sentence, token: Token | None) -> Sentence:
+        """Return what is wrong, and where."""
+        position = self._position if token is None else token.position
+        values = {"language": self.language, "number": position + 1, "reason": reason}
+        if token is None or not token.text:
+            return Sentence("wrong_at", **values)
+        return Sentence("wrong_at_found", found=repr(token.text[:30]), **values)
+
+
+def unquoted(text: str) -> str:
+    """Return the text of a string with its quotes."""
+    return text[1:-1].replace("''", "'")
+
+
+# Evaluation.
+
+_NAMED_CONSTANTS: Final[dict[str, bool | None]] = {"TRUE": True, "FALSE": False, "NULL": None}
+_ORDERS: Final[dict[str, Callable[[int], bool]]] = {
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+}
+_TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "CONTAINS": str.__contains__,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}
+
+
+def _or(parts: list[Evaluator]) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        is_unknown = False
+        for part in parts:
+            value = part(properties)
+            if value:
+                return True
+            is_unknown |= value is None
+        return None if is_unknown else False
+
+    return evaluate
+
+
+def _and(parts: list[Evaluator]) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        is_unknown = False
+        for part in parts:
+            value = part(properties)
+            if value is False:
+                return False
+            is_unknown |= value is None
+        return None if is_unknown else True
+
+    return evaluate
+
+
+def _not(part: Evaluator) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        value = part(properties)
+        return None if value is None else not value
+
+    return evaluate
+
+
+def _is_null(part: Evaluator) -> Evaluator:
+    return lambda properties: part(properties) is None
+
+
+def _equal(left: Evaluator, right: Evaluator) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        lvalue, rvalue = left(properties), right(properties)
+        if lvalue is None:
+            return True if rvalue is None else None
+        return rvalue is not None and compare(lvalue, rvalue) == 0
+
+    return evaluate
+
+
+def _in_order(left: Evaluator, right: Evaluator, is_so: Callable[[int], bool]) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        lvalue = left(properties)
+        if lvalue is None:
+            return None
+        rvalue = right(properties)
+        if rvalue is None:
+            return None
+        if type(lvalue) is str and type(rvalue) is str:
+            return is_so(compare(double(lvalue), double(rvalue)))
+        return is_so(compare(lvalue, rvalue))
+
+    return evaluate
+
+
+def _in(read: Evaluator, texts: set[str], *, is_not: bool) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        value = read(properties)
+        return None if value is None else (value in texts) is not is_not
+
+    return evaluate
+
+
+def _text_test(
+    part: Evaluator, test: Callable[[str, str], bool], search: str, *, is_not: bool
+) -> Evaluator:
+    def evaluate(properties: Any) -> Value:
+        value = part(properties)
+        # Neither it nor its contrary holds of what is no text.
+        return bool(search) and type(value) is str and test(value, search) is not is_not
+
+    return evaluate
+
+
+def _negated(operand: Operand) -> Operand:
+    read = operand.evaluate
+
+    def evaluate(properties: Any) -> Value:
+        value = read(properties)
+        if type(value) is int or type(value) is float:
+            return -value
+        return Long(-value) if type(value) is Long else None
+
+    return Operand(evaluate, "other", height=1 + operand.height)

@@ -1,0 +1,1 @@
+"""Text: as Java has it, as JSON, as people read it."""

@@ -1,0 +1,122 @@
+"""Times as people write them, for commands and for Python."""
+
+import re
+from typing import Final
+
+from rocketlens.errors import BadInput
+from rocketlens.model.text.sentences import Sentence
+
+_UNIT_MS: Final = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+_SPAN: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,3})", re.ASCII)
+_SPANS: Final = re.compile(rf"-?(?:{_SPAN.pattern}\s*){{1,8}}?(?:\s*ago)?", re.ASCII)
+_DAYS_AGO: Final = {"today": 0, "yesterday": 1}
+_TIME_OF_DAY: Final = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?\Z", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
+_ROCKETMQ: Final = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2}):(\d{3})\Z")
+_CALENDAR_DIGITS: Final = {
+    8: "{}-{}-{}",
+    12: "{}-{}-{}T{}:{}",
+    14: "{}-{}-{}T{}:{}:{}",
+    17: "{}-{}-{}T{}:{}:{}.{}",
+}
+"""``yyyyMMdd`` and longer: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
+_EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
+"""By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
+_MAX_TEXT_CHARACTERS: Final = 64
+
+
+def parse_time(text: str, option: str, *, is_end: bool, now_ms: int) -> int:
+    """Return the epoch milliseconds of a text.
+
+    ==========================  ===============================================================
+    text                        meaning
+    ==========================  ===============================================================
+    ``now``, ``2h``, ``90s``    now; two hours ago; likewise ms, m or min, d, w
+    ``1d12h``, ``2h ago``       several of them together; with "ago" behind it, or not
+    ``-2h``                     two hours ago, too: so other tools write it
+    ``today``, ``yesterday``    that day, in local time
+    ``10:31``, ``10:31:02``     today at that time
+    ISO 8601                    local time unless it has a zone
+    ``yyyy-MM-dd#HH:mm:ss:SSS``  the form of RocketMQ's own tool
+    ``yyyyMMdd[HHmm[ss[SSS]]]``  8, 12, 14 or 17 digits
+    10, 13, 16 or 19 digits     epoch seconds, milliseconds, microseconds, nanoseconds
+    ==========================  ===============================================================
+
+    A day alone is its first millisecond, or with ``is_end`` its last. ``now_ms`` is what the
+    clock shows.
+
+    :raises BadInput: for any other text; ``option`` names it in the message.
+    """
+    word = text.strip()
+    if len(word) > _MAX_TEXT_CHARACTERS:
+        raise _not_a_time(text, option)
+    if word.isascii() and word.isdigit():
+        return _of_digits(word, option, is_end=is_end)
+    if word == "now":
+        return now_ms
+    if _SPANS.fullmatch(word):
+        spans = _SPAN.findall(word.removesuffix("ago"))
+        if not spans or not all(unit in _UNIT_MS for _, unit in spans):
+            raise _not_a_time(text, option)
+        ago_ms = sum(round(float(number) * _UNIT_MS[unit]) for number, unit in spans)
+        return max(0, now_ms - ago_ms)
+    return _calendar_ms(_with_day(word, now_ms), option, is_end=is_end)
+
+
+def _with_day(word: str, now_ms: int) -> str:
+    """Return ``today``, ``yesterday`` and a time of today as ISO 8601; any other word as it is."""
+    days_ago = _DAYS_AGO.get(word)
+    if days_ago is None and not _TIME_OF_DAY.match(word):
+        return word
+    from datetime import UTC, datetime, timedelta
+
+    today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
+    if days_ago is None:
+        return f"{today}T{word}"
+    return str(today - timedelta(days=days_ago))
+
+
+def _of_digits(digits: str, option: str, *, is_end: bool) -> int:
+    """Return the time of a text of digits; how many they are decides their meaning.
+
+    Epoch times cover the years 2001 to 2286, so no two forms have the same number of digits.
+    """
+    number = int(digits)
+    if number == 0:
+        return 0
+    calendar = _CALENDAR_DIGITS.get(len(digits))
+    if calendar is not None:
+        fields = re.fullmatch(r"(....)(..)(..)(..)?(..)?(..)?(...)?", digits)
+        assert fields is not None  # noqa: S101 - `_CALENDAR_DIGITS` has only such lengths
+        return _calendar_ms(calendar.format(*fields.groups()), option, is_end=is_end)
+    divisor, factor = _EPOCH_DIGITS.get(len(digits), (0, 0))
+    if not divisor:
+        raise _not_a_time(digits, option)
+    return number * factor // divisor
+
+
+def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
+    from datetime import UTC, datetime, timedelta
+
+    iso = _ROCKETMQ.sub(r"\1T\2.\3", word)
+    try:
+        moment = datetime.fromisoformat(iso).astimezone()
+        if is_end and _DAY.match(iso):
+            # Not 24 hours later: a day with a change of clocks is longer or shorter.
+            next_day = datetime.fromisoformat(iso) + timedelta(days=1)
+            moment = next_day.astimezone() - timedelta(milliseconds=1)
+    except (ValueError, OverflowError, OSError) as error:
+        raise _not_a_time(word, option) from error
+    return max(0, (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
+
+
+def _not_a_time(text: str, option: str) -> BadInput:
+    return BadInput(Sentence("not_a_time", option=option, text=repr(text[:40])))

@@ -1,0 +1,1 @@
+"""Values as RocketMQ's tool prints them."""

@@ -1,0 +1,177 @@
+"""Consumer groups as the files of a store have them: offsets, configuration, retries, dead letters.
+
+| file | what |
+|---|---|
+| ``config/consumerOffset.json`` | where groups go on |
+| ``config/subscriptionGroup.json`` | groups that are configured, or were made by a consumer |
+| ``consumequeue/`` | how long queues are; ``%RETRY%`` and ``%DLQ%`` topics name groups, too |
+
+Members are in the memory of brokers only. Offsets are those that the broker wrote last, so a group
+may have come further, also if the broker is running.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.query.facts.topic_list import topics_of_store
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.read.config_tables import (
+    GROUPS_FILE,
+    GROUPS_MEMBER,
+    OFFSETS_FILE,
+    OFFSETS_MEMBER,
+    read_table,
+)
+from rocketlens.store.read.rocks import is_database
+
+_GROUP_SEPARATOR: Final = "@"
+_NUMBER: Final = re.compile(r"\d{1,10}", re.ASCII)
+
+
+def groups_of_store(reader: StoreReader, group: str | None = None) -> GroupsAnswer:
+    """Return all groups of a store, or one; those that every broker has are left out."""
+    return StoreGroupFiles(reader).find(group)
+
+
+class StoreGroupFiles:
+    """What the files of a store say of groups."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        """Read nothing yet."""
+        self._reader: Final = reader
+        self._coverage: list[Coverage] = []
+        self._counted: dict[tuple[str, int], tuple[int, int]] = {}
+        """Bounds of queues that lack entries, from the log."""
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What was read, and what could not be."""
+        return tuple(self._coverage)
+
+    def find(self, asked: str | None) -> GroupsAnswer:
+        """Return all groups, or one."""
+        self._reader.refresh()
+        offsets = self.offsets()
+        names = set(offsets) | set(self.configs())
+        dead_letters: dict[str, int] = defaultdict(int)
+        queues = self._reader.queues
+        for topic, queue_id in queues.names():
+            name = group_of_topic(topic)
+            if name is not None:
+                names.add(name)
+                if topic.startswith(RETRY_PREFIX):
+                    offsets[name].setdefault((topic, queue_id), -1)
+                if topic.startswith(DEAD_LETTER_PREFIX):
+                    first, end = self._bounds(topic, queue_id)
+                    dead_letters[name] += end - first
+        names = names - set(SYSTEM_GROUPS) if asked is None else names & {asked}
+        self._count_queues_behind({name: offsets[name] for name in names if name in offsets})
+        groups = tuple(
+            FoundGroup(
+                name,
+                members=None,
+                message_model=None,
+                subscriptions=None,
+                queues=tuple(
+                    self._queue(topic, queue_id, offset)
+                    for (topic, queue_id), offset in sorted(offsets.get(name, {}).items())
+                ),
+                dead_letters=dead_letters[name],
+            )
+            for name in sorted(names)
+        )
+        return GroupsAnswer(groups, tuple(self._coverage))
+
+    def _count_queues_behind(self, offsets: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
+        """Count the messages of topics in the log whose queues end before a group's offset.
+
+        A broker that runs writes them to RocksDB later than its groups' offsets.
+        """
+        if not is_database(self._reader.layout.consume_queue):
+            return
+        behind = {
+            topic
+            for of_group in offsets.values()
+            for (topic, queue_id), offset in of_group.items()
+            if offset > self._bounds(topic, queue_id)[1]
+        }
+        if not behind:
+            return
+        found = topics_of_store(self._reader, ())
+        self._coverage += [each for each in found.coverage if each.state is SourceState.FAILED]
+        for topic in found.topics:
+            if topic.name in behind:
+                for queue in topic.queues or ():
+                    bounds = queue.min_offset, queue.max_offset
+                    self._counted[topic.name, queue.queue_id] = bounds
+
+    def _queue(self, topic: str, queue_id: int, offset: int) -> GroupQueue:
+        first, end = self._bounds(topic, queue_id)
+        last_ms = self._time(topic, queue_id, offset)
+        return GroupQueue(topic, None, queue_id, end, offset, last_ms, first)
+
+    def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the first offset of a queue and the next one; both 0 if it has no file."""
+        counted = self._counted.get((topic, queue_id))
+        if counted is not None:
+            return counted
+        queue = self._reader.queues.queue(topic, queue_id)
+        if queue is None or not queue.files:
+            return 0, 0
+        end = queue.max_offset
+        return min(queue.files[0].first_queue_offset, end), end
+
+    def _time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return the store time of the last message before an offset; None if it is not there."""
+        queue = self._reader.queues.queue(topic, queue_id)
+        entry = queue.entry(offset - 1) if queue is not None and offset > 0 else None
+        if entry is None:
+            return None
+        try:
+            record = self._reader.log.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            return None
+        is_it = record.topic == topic and record.queue_offset == offset - 1
+        return record.store_timestamp_ms if is_it else None
+
+    def configs(self) -> Mapping[str, Any]:
+        """Return the configuration of each group as the broker stored it last."""
+        # 4.9 writes it when the first group is made.
+        return self._table(GROUPS_FILE, GROUPS_MEMBER, is_optional=True)
+
+    def offsets(self, member: str = OFFSETS_MEMBER) -> dict[str, dict[tuple[str, int], int]]:
+        """Return offsets by group, then by topic and queue id; ``member`` is a table of the file.
+
+        RocketMQ 5 also has ``pullOffsetTable`` there: where the last pull of each queue began.
+        """
+        offsets: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
+        is_optional = member != OFFSETS_MEMBER
+        for name, of_queues in self._table(OFFSETS_FILE, member, is_optional=is_optional).items():
+            topic, _, group = str(name).rpartition(_GROUP_SEPARATOR)
+            for queue_id, offset in of_queues.items() if isinstance(of_queues, dict) else ():
+                is_number = _NUMBER.fullmatch(str(queue_id)) and type(offset) is int
+                if is_number and int(queue_id) <= limits.MAX_INT:
+                    offsets[group][topic, int(queue_id)] = offset
+        return offsets
+
+    def _table(self, name: str, member: str, *, is_optional: bool = False) -> Mapping[str, Any]:
+        """Return a table of a file, and whether it could be read as coverage."""
+        table = read_table(self._reader.path, name, member)
+        if table.path is not None:
+            source = str(table.path.relative_to(self._reader.path))
+            self._cover(source, SourceState.SEARCHED, None)
+        elif table.is_damaged or not (is_optional or table.entries):
+            error = f"{table.problem}: what it would say of groups is missing"
+            self._cover(name, SourceState.FAILED, error)
+        return table.entries
+
+    def _cover(self, source: str, state: SourceState, error: str | None) -> None:
+        # A broker's own word, so it proves what a broker would answer.
+        self._coverage.append(Coverage(source, SourceKind.BROKER, state, None, error))

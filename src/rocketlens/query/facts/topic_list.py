@@ -1,0 +1,269 @@
+"""The topics of a store: their queues, with messages, times and sizes.
+
+Consume queues say how many messages a queue has, and how long these are. The log behind the last
+message that any queue leads to is read: a broker that was killed leaves queues without their last
+entries, and a store whose ``consumequeue/`` is missing is counted from its log alone.
+
+A topic that was deleted has no queues. It is known where the log was read for its name, which
+`rocketlens.query.topics` does within a bound.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import PERM_INHERIT, is_system_topic, reply_topic
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.query.store_reader import (
+    CONSUME_QUEUE,
+    StoreReader,
+    torn_coverage,
+    unfinished,
+)
+from rocketlens.query.topic_choice import matching_topics, unknown_topic
+from rocketlens.query.topics import BROKER_TOPICS
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
+from rocketlens.store.read.log.scan import LogWalk, interpreted_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+def topics_of_store(reader: StoreReader, asked: Collection[str]) -> TopicsAnswer:
+    """Return all topics of a store, or those that names and patterns match.
+
+    O(entries of all queues, and log behind them).
+
+    :raises TopicNotFound: if no topic has a name, or matches a pattern.
+    """
+    found = _StoreTopics(reader).find()
+    if not asked:
+        return found
+    known = {topic.name for topic in found.topics}
+    names, unknown = matching_topics(asked, known)
+    unknown |= {
+        name: unknown_topic(name, known, "this store") for name in names if name not in known
+    }
+    for error in unknown.values():
+        raise error
+    return replace(found, topics=tuple(each for each in found.topics if each.name in names))
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted of one queue so far."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    size_bytes: int = 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+    def add(self, first: int, last: int, size_bytes: int, oldest_ms: int, newest_ms: int) -> None:
+        """Add messages of the log that the queue has no entries for."""
+        if self.max_offset == self.min_offset:
+            self.min_offset = first
+            self.oldest_ms = oldest_ms
+        self.max_offset = last + 1
+        self.size_bytes += size_bytes
+        self.newest_ms = newest_ms
+
+
+class _StoreTopics:
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader: Final = reader
+        self._coverage: list[Coverage] = []
+        self._counted: Final[dict[str, dict[int, _Counted]]] = defaultdict(dict)
+        self._unread: Final[set[str]] = set()
+        """Topics with a queue that could not be read."""
+        self._of_broker: Final[set[str]] = set()
+        self._queues_end = 0
+        """The physical offset behind the last message that a queue leads to."""
+
+    def find(self) -> TopicsAnswer:
+        reader = self._reader
+        reader.refresh()
+        if reader.topics.may_be_more():
+            reader.topics.read_log()
+        table = self._configuration()
+        configured = {name: _queue_count(value) for name, value in table.items()}
+        self._of_broker.update(_of_broker(table))
+        for name in reader.queues.names():
+            try:
+                self._counted[name.topic][name.queue_id] = self._count(name)
+            except OSError as error:
+                self._unread.add(name.topic)
+                self._fail(f"{CONSUME_QUEUE}/{name.topic}/{name.queue_id}", error.strerror)
+        self._read_log()
+        for topic, count in configured.items():
+            for queue_id in range(count):
+                self._counted[topic].setdefault(queue_id, _Counted())
+        listed = set(self._counted) | set(configured)
+        deleted = reader.topics.known() - reader.topics.configured() - listed - BROKER_TOPICS
+        topics = [self._topic(name) for name in listed]
+        topics += [FoundTopic(name, None, is_deleted=True) for name in deleted]
+        topics.sort(key=lambda topic: topic.name)
+        self._coverage += reader.topics.coverage(is_found=True)
+        return TopicsAnswer(tuple(topics), tuple(self._coverage))
+
+    def _topic(self, name: str) -> FoundTopic:
+        if name in self._unread:
+            return FoundTopic(name, None)
+        counted = sorted(self._counted[name].items())
+        return FoundTopic(
+            name,
+            tuple(
+                TopicQueue(
+                    None,
+                    queue_id,
+                    each.min_offset,
+                    each.max_offset,
+                    each.oldest_ms,
+                    each.newest_ms,
+                    each.size_bytes,
+                )
+                for queue_id, each in counted
+            ),
+            is_of_broker=name in self._of_broker,
+        )
+
+    def _count(self, name: QueueName) -> _Counted:
+        """Count the entries of a queue whose messages the log still has.
+
+        :raises OSError: when the queue cannot be read.
+        """
+        queue = self._reader.queues.queue(*name)
+        if queue is None:
+            return _Counted()
+        counted = _Counted(queue.max_offset, queue.max_offset)
+        first = last = None
+        for first_queue_offset, entries in _entries(queue):
+            sizes = entries["store_size"]
+            is_there = (sizes > 0) & (sizes != FILLER_SIZE)
+            is_there &= entries["physical_offset"] >= self._reader.log.min_offset
+            (indexes,) = is_there.nonzero()
+            if len(indexes):
+                counted.size_bytes += int(sizes[indexes].sum(dtype="i8"))
+                last = first_queue_offset + int(indexes[-1]), entries[indexes[-1]]
+                first = first or (first_queue_offset + int(indexes[0]), entries[indexes[0]])
+        if first is not None and last is not None:
+            counted.min_offset, counted.max_offset = first[0], last[0] + 1
+            counted.oldest_ms = self._time(name, *first)
+            counted.newest_ms = self._time(name, *last)
+            end = int(last[1]["physical_offset"]) + int(last[1]["store_size"])
+            self._queues_end = max(self._queues_end, end)
+        return counted
+
+    def _time(self, name: QueueName, queue_offset: int, entry: "np.void") -> int | None:
+        """Return the store time of the message that an entry leads to, if it is that message."""
+        wrong = f"its entry {queue_offset} leads to another record"
+        try:
+            record = self._reader.log.record_at(int(entry["physical_offset"]), check_crc=False)
+            if (record.topic, record.queue_id, record.queue_offset) == (*name, queue_offset):
+                return record.store_timestamp_ms
+        except RecordError as error:
+            wrong = str(error)
+        self._fail(f"{CONSUME_QUEUE}/{name.topic}/{name.queue_id}", wrong)
+        return None
+
+    def _read_log(self) -> None:
+        """Count the messages behind those that queues lead to."""
+        reader = self._reader
+        start = self._queues_end
+        walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
+        start, log_end = walk.position, walk.stop
+        if walk.stop - walk.position <= interpreted_bytes():
+            for record in walk.records():
+                self._add(record)
+        else:
+            for chunk in walk.chunks():
+                for topic, queue_id, rows in chunk.queues():
+                    self._add_rows(topic, queue_id, rows)
+        failures = [
+            *reader.missing_parts(),
+            *map(str, walk.damage),
+            *unfinished(walk.unfinished_at),
+        ]
+        self._coverage += reader.log_failures(failures)
+        self._coverage += torn_coverage(walk.torn_at)
+        log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)
+        if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():
+            log = replace(log, relies_on=Sentence("queues_before", start=start))
+        self._coverage.append(log)
+
+    def _add(self, record: Record) -> None:
+        counted = self._counted[record.topic].setdefault(record.queue_id, _Counted())
+        if has_queue_entry(record.sys_flag) and record.queue_offset >= counted.max_offset:
+            offset, time_ms = record.queue_offset, record.store_timestamp_ms
+            counted.add(offset, offset, record.total_size, time_ms, time_ms)
+
+    def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:
+        counted = self._counted[topic].setdefault(queue_id, _Counted())
+        rows = rows[has_queue_entry(rows["sys_flag"])]
+        rows = rows[rows["queue_offset"] >= counted.max_offset]
+        if len(rows):
+            first, last = rows[0], rows[-1]
+            counted.add(
+                int(first["queue_offset"]),
+                int(last["queue_offset"]),
+                int(rows["store_size"].sum(dtype="i8")),
+                int(first["store_timestamp_ms"]),
+                int(last["store_timestamp_ms"]),
+            )
+
+    def _configuration(self) -> Mapping[str, Any]:
+        """Return the configured topics, with their values."""
+        table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
+        if table.problem:
+            lacks = "topics without messages are not known"
+            if table.path is not None:
+                lacks = f"{table.path.name} is used, which lacks its last change"
+            error = f"{table.problem}: {lacks}"
+            damaged = SourceState.DAMAGED
+            self._coverage.append(Coverage(TOPICS_FILE, SourceKind.TOPICS, damaged, None, error))
+        return table.entries
+
+    def _fail(self, source: str, error: str | None) -> None:
+        failed = SourceState.FAILED
+        self._coverage.append(Coverage(source, SourceKind.CONSUME_QUEUE, failed, None, error))
+
+
+def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]":
+    import numpy as np
+
+    for first_queue_offset, content in queue.contents():
+        yield first_queue_offset, np.frombuffer(content, ENTRY_LAYOUT.dtype)
+
+
+def _of_broker(table: Mapping[str, Any]) -> set[str]:
+    """Return the topics that a broker created under its name and its cluster's.
+
+    No other ones let topics inherit from them, but those of RocketMQ itself.
+    """
+    own = {
+        name
+        for name, value in table.items()
+        if isinstance(value, dict)
+        and isinstance(value.get("perm"), int)
+        and value["perm"] & PERM_INHERIT
+        and not is_system_topic(name)
+    }
+    return own | ({reply_topic(name) for name in own} & table.keys())
+
+
+def _queue_count(value: Any) -> int:
+    """Return how many queues a topic's configuration has."""
+    names = ("readQueueNums", "writeQueueNums")
+    counts = [value.get(name) for name in names] if isinstance(value, dict) else []
+    numbers = [each for each in counts if isinstance(each, int)]
+    return min(max(numbers, default=0), limits.MAX_TOPIC_QUEUES)

@@ -1,0 +1,1 @@
+"""Which messages match: the filter language, patterns, contents."""

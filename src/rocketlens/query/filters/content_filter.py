@@ -1,0 +1,307 @@
+"""Decides by what is in a message: a filter (`rocketlens.query.filters.where`), and patterns
+searched for.
+
+Nothing is decoded that the answer does not depend on: conditions on properties and fields come
+first, and a message that they leave out keeps its body unread.
+
+=====================================  =========================================================
+what a condition needs                 then
+=====================================  =========================================================
+a body that cannot be decompressed,    the message is no match, and is counted: the answer is not
+or decoded, or has no known format     complete, and its coverage says how many there are, and why
+a body that a rule calls binary        it has no text and no values: NULL
+values that cannot be compared         no match, as for a broker; counted, and told
+a property that no message has,        NULL; told, because a field of the body was probably meant
+and bodies have a field of that name
+=====================================  =========================================================
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal, Self, get_args
+
+from rocketlens import limits
+from rocketlens.decode.bodies import BINARY, DecodedBody, text_of_body
+from rocketlens.decode.rules import BodyRules
+from rocketlens.decode.tree import Tree, json_ready
+from rocketlens.errors import BadInput, BodyError
+from rocketlens.formats.body_compression import decompress
+from rocketlens.formats.commitlog_record import Record, RecordView
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.sql.sql92_values import EvaluationFailed
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.filters.pattern import TextPattern, TextTooLong
+from rocketlens.query.filters.where import BodyUnread, Where, body_path
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+GrepIn = Literal["body", "keys", "properties"]
+GREP_IN: Final[tuple[GrepIn, ...]] = get_args(GrepIn)
+_NO_RULES: Final = BodyRules()
+
+
+class FilterTally:
+    """Counts the messages that a filter could not decide on. Several threads may add to it."""
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._unread: Final = _Counted()
+        self._not_comparable: Final = _Counted()
+        self.properties: Final[set[str]] = set()
+        """Names of properties that a filter asked for, and some message has."""
+        self.body_fields: Final[set[str]] = set()
+        """Names of properties that some message lacks, and its body has as a field."""
+        self._bodies_left: int = limits.MAX_HINTED_BODIES
+        self._lock: Final = Lock()
+
+    def add_unread(self, record: Record | RecordView, reason: str) -> None:
+        """Count a message whose body could not be looked at."""
+        with self._lock:
+            self._unread.add(record, reason)
+
+    def add_not_comparable(self, record: Record | RecordView, reason: str) -> None:
+        """Count a message with values that cannot be compared."""
+        with self._lock:
+            self._not_comparable.add(record, reason)
+
+    def takes_body(self, name: str) -> bool:
+        """Return whether the body of a message that lacks a property is to be looked at for it."""
+        if self._bodies_left <= 0 or name in self.properties or name in self.body_fields:
+            return False
+        self._bodies_left -= 1
+        return True
+
+    def coverage(self) -> tuple[Coverage, ...]:
+        """Return what the filter could not decide on, and properties that were probably meant to
+        be fields of bodies; nothing if it decided on all.
+        """
+        found: list[Coverage] = []
+        kind = SourceKind.FILTER
+        if self._unread.count:
+            told = self._unread.described("filter_unread")
+            found.append(Coverage("filter", kind, SourceState.FAILED, None, told))
+        if self._not_comparable.count:
+            told = self._not_comparable.described("filter_not_comparable")
+            found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+        for name in sorted(self.body_fields - self.properties):
+            told = Sentence("no_such_property", name=name, path=body_path(name))
+            found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+        return tuple(found)
+
+
+class _Counted:
+    """How many messages, each once however often it is read, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first = self._why = ""
+        self._seen: set[tuple[str, int, int, int]] = set()
+
+    def add(self, record: Record | RecordView, reason: str) -> None:
+        queue_id, queue_offset = _number(record, "queue_id"), _number(record, "queue_offset")
+        identity = (record.topic, queue_id, queue_offset, record.physical_offset)
+        if identity in self._seen:
+            return
+        if len(self._seen) < limits.MAX_FILTER_FAILURES:
+            self._seen.add(identity)
+        if not self.count:
+            self._first = f"{record.topic}/{queue_id}/{queue_offset}"
+            self._why = reason
+        self.count += 1
+
+    def described(self, name: str) -> Sentence:
+        """Return a sentence of how many there are, with the first of them."""
+        is_one = self.count == 1
+        messages = Sentence("one_message") if is_one else Sentence("messages", count=self.count)
+        return Sentence(name, messages=messages, position=self._first, why=self._why)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFilter:
+    """What must hold of the content of messages: all that is given."""
+
+    where: Where | None = None
+    grep: TextPattern | None = None
+    grep_in: frozenset[str] = frozenset({"body"})
+    """Where the pattern may be: in the text of the body, in a key, in the value of a property."""
+    rules: BodyRules = _NO_RULES
+    tally: FilterTally = field(default_factory=FilterTally, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The filter and the pattern in one line."""
+        words = [] if self.where is None else [self.where.text]
+        return ", ".join([*words, *([] if self.grep is None else [f"grep {self.grep.text}"])])
+
+    @property
+    def reads_body(self) -> bool:
+        """Whether a body may be looked at."""
+        is_searched = self.grep is not None and "body" in self.grep_in
+        return is_searched or (self.where is not None and self.where.reads_body)
+
+    def with_new_tally(self) -> Self:
+        """Return the same filter for another search, which counts for itself."""
+        return replace(self, tally=FilterTally())
+
+    def passes(self, record: Record | RecordView) -> bool:
+        """Return whether a record passes; count it if that cannot be known."""
+        subject = RecordSubject(record, self.rules, self.tally)
+        try:
+            return (self.where is None or self.where.passes(subject)) and (
+                self.grep is None or self._has_pattern(subject, self.grep)
+            )
+        except BodyUnread as error:
+            self.tally.add_unread(record, str(error))
+        except EvaluationFailed as error:
+            self.tally.add_not_comparable(record, str(error))
+        return False
+
+    def _has_pattern(self, subject: "RecordSubject", pattern: TextPattern) -> bool:
+        try:
+            if "keys" in self.grep_in and any(map(pattern.is_in, subject.keys)):
+                return True
+            values = subject.properties.values() if "properties" in self.grep_in else ()
+            if any(map(pattern.is_in, values)):
+                return True
+            return "body" in self.grep_in and any(map(pattern.is_in, subject.body_texts()))
+        except TextTooLong as error:
+            raise BodyUnread(str(error)) from error
+
+
+def rules_of(given: "BodyRules | PathLike[str] | str | None") -> BodyRules:
+    """Return rules for bodies, those of a file if it is named.
+
+    :raises BadInput: if the file cannot be read, or a rule is wrong.
+    """
+    if given is None:
+        return _NO_RULES
+    return given if isinstance(given, BodyRules) else BodyRules.from_file(Path(given))
+
+
+def check_grep_in(names: Collection[str]) -> frozenset[str]:
+    """Return where a pattern is searched for.
+
+    :raises BadInput: if there is no such part of a message.
+    """
+    found = frozenset(names)
+    if not found or not found <= set(GREP_IN):
+        wrong = ", ".join(sorted(found - set(GREP_IN)))
+        raise BadInput(f"grep_in: {wrong or 'nothing'} is not one of {', '.join(GREP_IN)}")
+    return found
+
+
+class RecordSubject:
+    """A record as filters look at it; each part is decoded when it is asked for, and once."""
+
+    def __init__(
+        self,
+        record: Record | RecordView,
+        rules: BodyRules = _NO_RULES,
+        tally: FilterTally | None = None,
+    ) -> None:
+        """Decode nothing yet; `tally` is told which properties there are."""
+        self._record: Final = record
+        self._rules: Final = rules
+        self._tally: Final = tally
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """All properties."""
+        return props.parse(decode_utf8(self._record.properties))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys."""
+        return props.split_keys(self.properties.get(props.KEYS))
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self._record.topic
+
+    def get(self, name: str, /) -> str | None:
+        """Return a property."""
+        value, tally = self.properties.get(name), self._tally
+        if tally is not None:
+            if value is not None:
+                tally.properties.add(name)
+            elif tally.takes_body(name) and self._has_body_field(name):
+                tally.body_fields.add(name)
+        return value
+
+    def _has_body_field(self, name: str) -> bool:
+        try:
+            tree = self._decoded.value
+        except BodyUnread:
+            return False
+        return isinstance(tree, Mapping) and name in tree
+
+    def number(self, name: str, /) -> int:
+        """Return a field that is a number."""
+        return _number(self._record, name)
+
+    @cached_property
+    def _body(self) -> bytes:
+        try:
+            return decompress(self._record.body, self._record.sys_flag)
+        except BodyError as error:
+            raise BodyUnread(str(error)) from error
+
+    @cached_property
+    def _decoded(self) -> DecodedBody:
+        record, body = self._record, self._body
+        # Properties name the topics that rules are for.
+        properties = self.properties if self._rules else {}
+        return self._rules.decode_body(record.topic, properties, body)
+
+    def body_text(self) -> str | None:
+        """Return the text of the body: as it is stored, or as JSON if it is no text.
+
+        :raises BodyUnread: if it cannot be decoded.
+        """
+        text = None if self._rules else text_of_body(self._body)
+        if text is not None:
+            return text
+        decoded = self._decoded
+        if decoded.text is not None:
+            return decoded.text
+        _check_format(decoded)
+        return decoded.as_json()
+
+    def body_texts(self) -> tuple[str, ...]:
+        r"""Return the texts that are searched: that of the body, and without JSON's ``\u``."""
+        text = self.body_text()
+        if text is None:
+            return ()
+        if "\\u" not in text or not self._decoded.is_tree or self._decoded.text is None:
+            return (text,)
+        return text, json.dumps(json_ready(self._decoded.value), ensure_ascii=False)
+
+    def body_tree(self) -> Tree:
+        """Return what the body holds; errors as `body_text`."""
+        decoded = self._decoded
+        _check_format(decoded)
+        if decoded.error is not None and not decoded.is_tree:
+            raise BodyUnread(decoded.error)
+        return decoded.value
+
+
+def _check_format(decoded: DecodedBody) -> None:
+    """Check that the format of a body is known, if only as binary by a rule.
+
+    :raises BodyUnread: if it is not: another program may know what it is.
+    """
+    is_known = decoded.rule is not None and decoded.error is None
+    if decoded.format == BINARY and not is_known:
+        raise BodyUnread(decoded.error or f"its format is not known: {decoded.why}")
+
+
+def _number(record: Record | RecordView, name: str) -> int:
+    return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))

@@ -1,0 +1,100 @@
+"""Patterns that users search text for: a plain text, or a regular expression of RE2's.
+
+RE2 searches in time that grows with the length of the text and never faster, whatever the pattern,
+and in bounded memory; Python's own `re` can take hours for one line. What RE2 lacks for that reason
+(references back, looking ahead and behind) is refused. A pattern without special characters is a
+plain text, and needs no package. Source: https://github.com/google/re2/wiki/Syntax.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.model.arguments import check_text
+from rocketlens.model.text.sentences import Sentence
+
+_SPECIAL: Final = re.compile(r"[\\.^$|?*+()\[\]{}]")
+
+
+class TextTooLong(Exception):
+    """A text that takes too long to search."""
+
+
+class TextPattern:
+    """What text is searched for; equal to others of the same text."""
+
+    __slots__ = ("_max_bytes", "_regexp", "text")
+
+    def __init__(self, text: str) -> None:
+        """Compile a pattern.
+
+        :raises WrongType: if it is not a str.
+        :raises BadInput: if it is empty, longer than MAX_PATTERN_CHARACTERS, not well-formed, or
+            takes more memory than MAX_PATTERN_MEMORY_BYTES or MAX_PATTERN_INSTRUCTIONS.
+        :raises PackageMissing: if it is a regular expression, and google-re2 is not installed.
+        """
+        check_text(text, "pattern")
+        if not text:
+            raise BadInput(Sentence("pattern_empty"))
+        if len(text) > limits.MAX_PATTERN_CHARACTERS:
+            limit = limits.MAX_PATTERN_CHARACTERS
+            raise BadInput(Sentence("pattern_too_long", count=len(text), limit=limit))
+        self.text: Final = text
+        self._regexp: Final[Any] = _compiled(text) if _SPECIAL.search(text) else None
+        instructions = 1 if self._regexp is None else self._regexp.programsize
+        self._max_bytes: Final = limits.MAX_PATTERN_STEPS // max(instructions, 1)
+
+    def is_in(self, text: str) -> bool:
+        """Return whether a text has it somewhere. O(length).
+
+        :raises TextTooLong: if that could take longer than MAX_PATTERN_STEPS allow.
+        """
+        if self._regexp is None:
+            return self.text in text
+        encoded = text.encode("utf-8", "replace")
+        if len(encoded) > self._max_bytes:
+            raise TextTooLong(
+                f"{len(encoded)} bytes of text are too many for this pattern (limit: "
+                f"{self._max_bytes}): a shorter pattern, or one without counted repetitions, can "
+                "search more"
+            )
+        return self._regexp.search(encoded) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextPattern) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"TextPattern({self.text!r})"
+
+
+@lru_cache(maxsize=64)
+def _compiled(text: str) -> Any:
+    from rocketlens.model.arrow import package
+
+    re2: Any = package("re2", "decode", "a regular expression")
+    options = re2.Options()
+    options.max_mem = limits.MAX_PATTERN_MEMORY_BYTES
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        compiled = re2.compile(text.encode("utf-8", "replace"), options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        wrong = Sentence("pattern_wrong", pattern=repr(text[:80]), why=said[:200])
+        raise BadInput(wrong) from error
+    if compiled.programsize > limits.MAX_PATTERN_INSTRUCTIONS:
+        raise BadInput(
+            Sentence(
+                "pattern_too_large",
+                pattern=repr(text[:80]),
+                count=compiled.programsize,
+                limit=limits.MAX_PATTERN_INSTRUCTIONS,
+            )
+        )
+    return compiled

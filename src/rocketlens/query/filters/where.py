@@ -1,0 +1,600 @@
+"""The filter language of ``--where``: RocketMQ's SQL92 over everything that a message has.
+
+The grammar is that of :mod:`rocketlens.model.sql.sql92`, with its three values and its types. What
+it has besides:
+
+===============================  ==================================================================
+in an expression                 meaning
+===============================  ==================================================================
+``topic``                        the topic that the message is stored under
+``tag``                          its tag, as ``TAGS``
+``key``                          one of its keys: a condition holds if it does for one of them
+``unique_key``                   the id that the producer's client gave it
+``time``, ``born_time``          when it was stored, and sent: epoch milliseconds. A text that it is
+                                 compared with is a time: ``time > '2026-11-20 10:00'``
+``queue_id``, ``queue_offset``,  numbers
+``reconsume_times``
+``prop.NAME``, ``prop['NAME']``  a property, also one that is named as a field here
+any other name                   a property, as in RocketMQ
+``body``                         the text of the body, decoded
+``body.$.a.b[0]['c d']``         a value in the body; ``[-1]`` counts from the end, and with ``[*]``
+                                 or ``.*`` a condition holds if it does for one of the values
+``=~ 'PATTERN'``, ``!~``         the text has the pattern, or not: see
+                                 :mod:`rocketlens.query.filters.pattern`
+===============================  ==================================================================
+
+Values of a body have types of their own: a number is compared as such, TRUE and FALSE are
+conditions by themselves, objects and arrays are their JSON. A text in the body may be compared with
+another by ``<`` and the like, in the order of its characters, and IN takes numbers, too. What
+follows an expression is refused.
+
+Without ``body``, and as far as the other conditions that are joined by AND do not hold, no body is
+looked at.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from itertools import islice
+from typing import Any, ClassVar, Final, Protocol
+
+from rocketlens import limits
+from rocketlens.decode.tree import Tree, json_ready
+from rocketlens.model import properties as props
+from rocketlens.model.arguments import check_text
+from rocketlens.model.sql.sql92_parser import (
+    TOKENS,
+    Evaluator,
+    Implied,
+    InvalidSql92,
+    Operand,
+    Parser,
+    Token,
+    constant,
+    unquoted,
+)
+from rocketlens.model.sql.sql92_values import EvaluationFailed, Long, Value, compare
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.text.time_words import parse_time
+from rocketlens.query.filters.pattern import TextPattern, TextTooLong
+
+TOPIC: Final = "topic"
+TAG: Final = "tag"
+KEY: Final = "key"
+UNIQUE_KEY: Final = "unique_key"
+TIME: Final = "time"
+BODY: Final = "body"
+_ALL: Final = None
+"""The step of a path that every element takes."""
+_Step = str | int | None
+
+
+class BodyUnread(Exception):
+    """A body that a filter needs and that could not be looked at; the text says why."""
+
+
+class FilterSubject(Protocol):
+    """What a filter can look at of a message."""
+
+    def get(self, name: str, /) -> str | None:
+        """Return a property."""
+
+    def number(self, name: str, /) -> int:
+        """Return a field that is a number, by its name in `MessageExt`."""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    def body_text(self) -> str | None:
+        """Return the text of the body; None if a rule says that it is binary.
+
+        :raises BodyUnread: if it cannot be decoded.
+        """
+
+    def body_tree(self) -> Tree:
+        """Return what the body holds; errors as `body_text`."""
+
+
+_NUMBERS: Final = {
+    TIME: "store_timestamp_ms",
+    "born_time": "born_timestamp_ms",
+    "queue_id": "queue_id",
+    "queue_offset": "queue_offset",
+    "reconsume_times": "reconsume_times",
+}
+_TIMES: Final = frozenset({TIME, "born_time"})
+_LOOKED_UP: Final = {props.TAGS: TAG, props.UNIQUE_KEY: UNIQUE_KEY}
+_PLAIN_STEP: Final = re.compile(r"[\w@$](?:-?[\w@$])*")
+FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
+"""Names that are fields, and no properties."""
+
+
+class Where:
+    """A filter, parsed; equal to others of the same text."""
+
+    __slots__ = ("_conjuncts", "_mentions", "implied", "reads_body", "text")
+
+    def __init__(self, text: str, condition: Operand, mentions: Mapping[str, int]) -> None:
+        """Keep an expression; ``mentions`` has how often each name is in it."""
+        self.text: Final = text
+        self._mentions: Final = mentions
+        self.reads_body: Final = condition.reads_body
+        self.implied: Final = condition.implied
+        """What holds of each message that passes."""
+        # Those that read bodies last.
+        parts = sorted(_flat(condition), key=lambda part: part.reads_body)
+        self._conjuncts: Final = [part.evaluate for part in parts]
+
+    def passes(self, subject: FilterSubject) -> bool:
+        """Return whether a message passes: all conditions are TRUE.
+
+        :raises EvaluationFailed: when values cannot be compared; then it does not pass.
+        :raises BodyUnread: when that depends on a body that cannot be looked at.
+        """
+        return all(evaluate(subject) is True for evaluate in self._conjuncts)
+
+    def texts_of(self, field: str) -> frozenset[str] | None:
+        """Return the texts of which a field must be one; None if it may be any."""
+        found = [each.texts for each in self.implied if each.field == field and each.texts]
+        return frozenset.intersection(*found) if found else None
+
+    def is_told_by_texts(self, field: str) -> bool:
+        """Return whether all texts that a field is compared with are in `implied`, none in OR."""
+        told = sum(each.field == field and bool(each.texts) for each in self.implied)
+        return told == self._mentions.get(field, 0)
+
+    def time_range(self) -> tuple[int | None, int | None]:
+        """Return the store times between which a message must be, both included."""
+        times = [each for each in self.implied if each.field == TIME]
+        lows = [each.low for each in times if each.low is not None]
+        highs = [each.high for each in times if each.high is not None]
+        return max(lows, default=None), min(highs, default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Where) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Where({self.text!r})"
+
+
+def body_path(name: str) -> str:
+    """Return the path of a field of bodies, as filters have it."""
+    is_plain = _PLAIN_STEP.fullmatch(name) is not None
+    quoted = name.replace("'", "''")
+    return f"body.$.{name}" if is_plain else f"body.$['{quoted}']"
+
+
+def _flat(condition: Operand) -> Iterator[Operand]:
+    if condition.conjuncts:
+        for part in condition.conjuncts:
+            yield from _flat(part)
+    else:
+        yield condition
+
+
+def parse_where(text: str, *, now_ms: int | None = None) -> Where:
+    """Parse a filter; times such as ``'2h'`` count from ``now_ms``, by default from now. O(length).
+
+    :raises WrongType: when it is not a str.
+    :raises InvalidSql92: when it is not well-formed, longer than MAX_SUBSCRIPTION_CHARACTERS, or
+        nested deeper than MAX_SQL92_DEPTH.
+    :raises BadInput: when a pattern in it is not well-formed.
+    :raises PackageMissing: when a pattern needs google-re2, which is not installed.
+    """
+    if len(check_text(text, "where")) > limits.MAX_SUBSCRIPTION_CHARACTERS:
+        limit = limits.MAX_SUBSCRIPTION_CHARACTERS
+        raise InvalidSql92(Sentence("filter_too_long", count=len(text), limit=limit))
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    parser = _WhereParser(text, now_ms)
+    return Where(text, parser.whole(), parser.names)
+
+
+_HINTS: Final = {
+    "=": Sentence("hint_equal"),
+    "!": Sentence("hint_not_equal"),
+    '"': Sentence("hint_quotes"),
+    "&": Sentence("hint_and"),
+    "|": Sentence("hint_or"),
+    ".": Sentence("hint_path"),
+    "%": Sentence("hint_arithmetic"),
+    "LIKE": Sentence("hint_like"),
+}
+
+
+class _WhereParser(Parser):
+    """SQL92 with fields of a message, paths into its body, and patterns."""
+
+    pattern: ClassVar = re.compile(
+        r"""
+    (?P<path> body\.\$ (?: \.(?:[\w@$](?:-?[\w@$])*|\*) | \[(?:-?[0-9]{1,9}|\*|'(?:''|[^'])*')\] )*
+        (?![\w$.\[]) )
+  | (?P<prop> prop (?: \.[\w@$](?:[.-]?[\w@$])* | \['(?:''|[^'])*'\] ) )
+  | (?P<match> =~ | !~ )
+  | """
+        + TOKENS,
+        re.VERBOSE,
+    )
+    language: ClassVar = Sentence("language_filter")
+
+    def __init__(self, text: str, now_ms: int) -> None:
+        super().__init__(text)
+        self._now_ms: Final = now_ms
+
+    def whole(self) -> Operand:
+        """Return the condition that the whole text is."""
+        condition = self.as_condition(self.disjunction())
+        token = self._next()
+        if token.kind != "end":
+            raise self.invalid(Sentence("nothing_can_follow"), token)
+        return condition
+
+    def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
+        """Return the error to raise, with a hint at what was probably meant."""
+        word = token.text.upper() if token else ""
+        wrong, hint = self._wrong(reason, token), _HINTS.get(word, _HINTS.get(word[:1]))
+        if hint is not None:
+            wrong = Sentence("with_hint", error=wrong, hint=hint)
+        return InvalidSql92(wrong)
+
+    def primary(self, token: Token) -> Operand:
+        """Return the operand of one token."""
+        if token.kind == "path":
+            return _path(token.text)
+        if token.kind == "prop":
+            name = token.text.removeprefix("prop")
+            return _property(unquoted(name[1:-1]) if name[0] == "[" else name[1:])
+        if token.kind != "name":
+            return super().primary(token)
+        return _field(token.text) or _property(token.text)
+
+    def as_condition(self, operand: Operand) -> Operand:
+        """Return an operand that is TRUE, FALSE or unknown; a value of a body may be TRUE."""
+        if operand.kind != "field":
+            return super().as_condition(operand)
+
+        def evaluate(read: Evaluator) -> Evaluator:
+            def truth(subject: Any) -> Value:
+                value = read(subject)
+                return None if value is None else value is True
+
+            return truth
+
+        return self._condition(self.joined(evaluate, operand), operand)
+
+    def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
+        """Return two operands; a text that is compared with a time becomes one."""
+        return self._as_time(left, right), self._as_time(right, left)
+
+    def _as_time(self, operand: Operand, other: Operand) -> Operand:
+        if other.field not in _TIMES or type(operand.value) is not str:
+            return operand
+        text = operand.value
+        return constant(Long(parse_time(text, other.field, is_end=False, now_ms=self._now_ms)))
+
+    def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
+        """Return what a comparison implies of a field that can be looked up."""
+        if right.field:
+            left, right, kind = right, left, _MIRRORED[kind]
+        if right.kind != "constant" or not left.field:
+            return ()
+        value = right.value
+        if left.field == TIME and isinstance(value, int):
+            low = value + (kind == ">") if kind in ("=", ">", ">=") else None
+            high = value - (kind == "<") if kind in ("=", "<", "<=") else None
+            return (Implied(TIME, None, low, high),)
+        if kind == "=" and left.field not in _TIMES and type(value) is str:
+            return (Implied(left.field, frozenset((value,))),)
+        return ()
+
+    def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
+        """Return the evaluator of a condition: with many values, that it holds for one of them."""
+        many = [number for number, each in enumerate(operands) if each.is_many]
+        if not many:
+            return super().joined(make, *operands)
+        if len(many) > 1:
+            raise self.invalid(Sentence("many_on_both_sides"))
+        reads = [each.evaluate for each in operands]
+        test = make(*(lambda row, number=number: row[number] for number in range(len(operands))))
+        return _any_of(reads, many[0], test)
+
+    def is_null(self, operand: Operand) -> Evaluator:
+        """Return what evaluates IS NULL: of many values, whether there are none."""
+        if not operand.is_many:
+            return super().is_null(operand)
+        read: Callable[[Any], Any] = operand.evaluate
+        return lambda subject: not read(subject)
+
+    def negated(self, operand: Operand) -> Operand:
+        """Return the operand with a minus before it."""
+        if operand.is_many:
+            raise self.invalid(Sentence("minus_before_many"))
+        return super().negated(operand)._replace(reads_body=operand.reads_body)
+
+    def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
+        """Return a comparison of which comes first; texts in a body are compared with texts."""
+        for read, other in ((left, right), (right, left)):
+            if read.kind == "field" and type(other.value) is str:
+                evaluate = self.joined(lambda one, two: _in_text_order(one, two, kind), left, right)
+                return self._condition(evaluate, left, right)
+        return super().ordered(kind, left, right)
+
+    def in_list(self, left: Operand, *, is_not: bool) -> Operand:
+        """Read the list behind IN; of fields that are no properties it may have numbers."""
+        if left.kind == "property":
+            return super().in_list(left, is_not=is_not)
+        if left.kind != "field":
+            raise self.invalid(Sentence("in_of_properties_and_fields"))
+        self._expect("(")
+        values = [self._listed(left)]
+        while self._peek().kind == ",":
+            self._next()
+            values.append(self._listed(left))
+        self._expect(")")
+        evaluate = self.joined(lambda read: _in_values(read, values), left)
+        condition = self._condition(evaluate, left)
+        if is_not:
+            return self._condition(_negation(evaluate), condition)
+        return condition._replace(implied=self.known_texts(left, values))
+
+    def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
+        """Return what IN implies of a field that can be looked up."""
+        is_known = left.field and left.field not in _TIMES
+        if not is_known or any(type(each) is not str for each in texts):
+            return ()
+        return (Implied(left.field, frozenset(map(str, texts))),)
+
+    def _listed(self, left: Operand) -> Value:
+        token = self._next()
+        sign = 1
+        if token.kind == "-":
+            sign, token = -1, self._next()
+        operand = self._as_time(self.primary(token), left)
+        value = operand.value
+        is_number = type(value) in (int, Long, float)
+        if operand.kind != "constant" or not (is_number or (type(value) is str and sign > 0)):
+            raise self.invalid(Sentence("text_or_number_expected"), token)
+        assert value is not None  # noqa: S101 - one of these types
+        return value if sign > 0 else -float(value) if type(value) is float else Long(-int(value))
+
+    def text_test(
+        self, left: Operand, test: Callable[[str, str], bool], search: str, *, is_not: bool
+    ) -> Operand:
+        """Return the test of a text; of many values, NOT is that it holds for none."""
+        if not left.is_many:
+            return super().text_test(left, test, search, is_not=is_not)
+        evaluate = self.joined(
+            lambda read: lambda row: type(value := read(row)) is str and test(value, search), left
+        )
+        condition = self._condition(evaluate, left)
+        return self._condition(_negation(evaluate), condition) if is_not else condition
+
+    def other_comparison(self, kind: str, left: Operand) -> Operand | None:
+        """Read a comparison with a pattern."""
+        if kind != "match":
+            return None
+        is_not = self._next().text == "!~"
+        if left.is_condition and left.kind != "constant":
+            raise self.invalid(Sentence("pattern_of_condition"))
+        pattern = TextPattern(self.string())
+        evaluate = self.joined(lambda read: _has_pattern(read, pattern), left)
+        condition = self._condition(evaluate, left)
+        return self._condition(_negation(evaluate), condition) if is_not else condition
+
+
+_MIRRORED: Final = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_IN_TEXT_ORDER: Final[dict[str, Callable[[str, str], bool]]] = {
+    "<": str.__lt__,
+    "<=": str.__le__,
+    ">": str.__gt__,
+    ">=": str.__ge__,
+}
+
+
+# Operands.
+
+
+def _property(name: str) -> Operand:
+    field = _LOOKED_UP.get(name, "")
+    return Operand(lambda subject: subject.get(name), "property", field=field)
+
+
+def _field(name: str) -> Operand | None:
+    if name == TOPIC:
+        return Operand(lambda subject: subject.topic, "field", field=name)
+    if name == TAG:
+        return Operand(lambda subject: subject.get(props.TAGS), "field", field=name)
+    if name == UNIQUE_KEY:
+        return Operand(lambda subject: subject.get(props.UNIQUE_KEY), "field", field=name)
+    if name == KEY:
+        keys = _as_evaluator(lambda subject: props.split_keys(subject.get(props.KEYS)))
+        return Operand(keys, "field", field=name, is_many=True)
+    if name == BODY:
+        return Operand(lambda subject: subject.body_text(), "field", reads_body=True)
+    if name in _NUMBERS:
+        attribute = _NUMBERS[name]
+        return Operand(
+            lambda subject: _number(subject.number(attribute)),
+            "field",
+            field=name if name in _TIMES else "",
+        )
+    return None
+
+
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?\d+|\*)\]|\[('(?:''|[^'])*')\]")
+
+
+def _path(text: str) -> Operand:
+    steps: list[_Step] = []
+    for name, index, quoted in _STEP.findall(text.removeprefix("body.$")):
+        if quoted:
+            steps.append(unquoted(quoted))
+        elif _ALL_SIGN in (name, index):
+            steps.append(_ALL)
+        else:
+            steps.append(name or int(index))
+    if _ALL in steps:
+        read = _as_evaluator(lambda subject: _values_at(subject.body_tree(), steps, text))
+        return Operand(read, "field", is_many=True, reads_body=True)
+    return Operand(
+        lambda subject: value_of_tree(_at(subject.body_tree(), steps)), "field", reads_body=True
+    )
+
+
+_ALL_SIGN: Final = "*"
+
+
+def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:
+    """Return what reads many values as an evaluator: `_WhereParser.joined` takes them apart."""
+    evaluator: Any = read
+    checked: Evaluator = evaluator
+    return checked
+
+
+def _at(tree: Tree, steps: Sequence[_Step]) -> Tree:
+    for step in steps:
+        if isinstance(tree, dict):
+            tree = tree.get(step)
+        elif isinstance(tree, list) and isinstance(step, int):
+            tree = tree[step] if -len(tree) <= step < len(tree) else None
+        else:
+            return None
+    return tree
+
+
+def _values_at(tree: Tree, steps: Sequence[_Step], path: str) -> tuple[Value, ...]:
+    """Return the values that a path with ``*`` selects, without those that are null.
+
+    :raises BodyUnread: if they are more than MAX_FILTER_VALUES.
+    """
+    found = tuple(islice(_each_at(tree, steps), limits.MAX_FILTER_VALUES + 1))
+    if len(found) > limits.MAX_FILTER_VALUES:
+        raise BodyUnread(f"{path[:80]} selects more than {limits.MAX_FILTER_VALUES} values")
+    return tuple(value for each in found if (value := value_of_tree(each)) is not None)
+
+
+def _each_at(tree: Tree, steps: Sequence[_Step]) -> Iterator[Tree]:
+    if not steps:
+        yield tree
+    elif steps[0] is not _ALL:
+        yield from _each_at(_at(tree, steps[:1]), steps[1:])
+    elif isinstance(tree, dict | list):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from _each_at(each, steps[1:])
+
+
+def value_of_tree(tree: Tree) -> Value:
+    """Return a value of a body as expressions compare it; objects and arrays as their JSON."""
+    if tree is None or isinstance(tree, bool):
+        return tree
+    if isinstance(tree, str):
+        return tree if type(tree) is str else str(tree)
+    if isinstance(tree, int):
+        return _number(tree)
+    if isinstance(tree, float):
+        return float(tree)
+    if isinstance(tree, Decimal):
+        return float(tree)
+    if isinstance(tree, date):
+        return tree.isoformat()
+    return json.dumps(json_ready(tree), ensure_ascii=False)
+
+
+def _number(number: int) -> Value:
+    """Return an integer as Java's Integer or Long; beyond those, as the nearest Double."""
+    if -limits.MAX_INT - 1 <= number <= limits.MAX_INT:
+        return int(number)
+    if -limits.MAX_LONG - 1 <= number <= limits.MAX_LONG:
+        return Long(number)
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+# Evaluation.
+
+
+def _any_of(reads: Sequence[Evaluator], many: int, test: Evaluator) -> Evaluator:
+    def evaluate(subject: Any) -> Value:
+        row: list[Any] = [read(subject) for read in reads]
+        result: Value = None
+        failed: EvaluationFailed | None = None
+        for value in row[many]:
+            row[many] = value
+            try:
+                one = test(row)
+            except EvaluationFailed as error:
+                failed = error
+                continue
+            if one is True:
+                return True
+            if one is False:
+                result = False
+        if failed is not None:
+            raise failed
+        return result
+
+    return evaluate
+
+
+def _in_text_order(read: Evaluator, read_other: Evaluator, kind: str) -> Evaluator:
+    is_so = _IN_TEXT_ORDER[kind]
+
+    def evaluate(subject: Any) -> Value:
+        value, other = read(subject), read_other(subject)
+        if value is None or other is None:
+            return None
+        if type(value) is not str or type(other) is not str:
+            raise EvaluationFailed(f"{_shown(value)} and {_shown(other)} have no order")
+        return is_so(value, other)
+
+    return evaluate
+
+
+def _in_values(read: Evaluator, values: Sequence[Value]) -> Evaluator:
+    def evaluate(subject: Any) -> Value:
+        value = read(subject)
+        if value is None:
+            return None
+        is_text = type(value) is str
+        return any((type(each) is str) == is_text and compare(value, each) == 0 for each in values)
+
+    return evaluate
+
+
+def _negation(read: Evaluator) -> Evaluator:
+    def evaluate(subject: Any) -> Value:
+        value = read(subject)
+        return None if value is None else not value
+
+    return evaluate
+
+
+def _has_pattern(read: Evaluator, pattern: TextPattern) -> Evaluator:
+    def evaluate(subject: Any) -> Value:
+        value = read(subject)
+        if value is None:
+            return None
+        try:
+            return pattern.is_in(_text(value))
+        except TextTooLong as error:
+            raise BodyUnread(str(error)) from error
+
+    return evaluate
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _shown(value: Value) -> str:
+    return repr(value if type(value) is not str else value[:60])

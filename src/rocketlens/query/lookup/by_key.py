@@ -1,0 +1,99 @@
+"""Finds messages by key or unique key: index files and memory first, then the log decides."""
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.index_keys import key_hash
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.by_time import Scan, find_in_time
+from rocketlens.query.lookup.candidates import read_candidate
+from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.fs import entries
+from rocketlens.store.read.index.index_files import CorruptIndexFile, newest_first
+from rocketlens.store.read.index.tail import Tail
+
+
+def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Findings) -> None:
+    """Add the messages that have the key or unique key of the filter.
+
+    Without a topic in it, every topic that the store knows is searched. They come newest first,
+    until the answer takes no more; if it keeps the oldest, only as many of these as it takes. An
+    index file that turns out to be damaged is left, and its part of the log read instead.
+    """
+    log_end_offset = reader.least_end(reader.tail_end)
+    topics = message_filter.record_topics
+    found_before = findings.count
+    while True:
+        named = reader.topics.known() if topics is None else topics
+        hashes = {key_hash(topic, message_filter.index_key) for topic in named}
+        # The tail first: updating it can open new index files, whose log it then drops.
+        tail = reader.tail
+        failures: list[str] = []
+        try:
+            records = _matching(reader, message_filter, hashes, tail, failures)
+            if findings.messages.oldest:
+                records = _oldest(records, findings)
+            for record in records:
+                if not all(map(findings.take, message_filter.matching_in(record))):
+                    break
+            if findings.count == found_before:
+                reader.index.count_slots()
+        except CorruptIndexFile as corrupt:
+            reader.reject_index_file(corrupt)
+            findings.count = found_before
+            continue
+        is_found = findings.count > found_before
+        if is_found or topics is not None or not reader.topics.may_be_more():
+            break
+        reader.topics.read_log()
+    coverage = reader.key_coverage(tail, log_end_offset)
+    if topics is None:
+        coverage += tuple(reader.topics.coverage(is_found=is_found))
+    coverage += tuple(reader.log_failures(failures))
+    coverage += reader.kept_elsewhere(message_filter.begin)
+    findings.cover(coverage)
+    _find_in_batches(reader, message_filter, findings)
+    newest_ms = max((each.indexed_to_ms or 0 for each in coverage), default=0)
+    findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
+
+
+def _find_in_batches(
+    reader: StoreReader, message_filter: MessageFilter, findings: Findings
+) -> None:
+    """Read the log for messages in batches, whose keys no index has.
+
+    Those are of topics of RocketMQ 5 with ``queue.type=BatchCQ``.
+    """
+    names = (entry.name for entry in entries(reader.layout.batch_queues))
+    topics = frozenset(filter(message_filter.takes_topic, names))
+    if topics:
+        find_in_time(Scan(reader, replace(message_filter, topic=None, topics=topics)), findings)
+
+
+def _oldest(records: Iterator[Record], findings: Findings) -> Iterator[Record]:
+    """Yield the oldest records that the answer takes: the others are not decompressed."""
+    kept: deque[Record] = deque(maxlen=findings.messages.max_num)
+    for record in records:
+        findings.messages.truncated |= len(kept) == kept.maxlen
+        kept.append(record)
+    return iter(kept)
+
+
+def _matching(
+    reader: StoreReader,
+    message_filter: MessageFilter,
+    hashes: Collection[int],
+    tail: Tail,
+    failures: list[str],
+) -> Iterator[Record]:
+    """Yield matching records, newest first, without reading older ones."""
+    log = reader.log
+    for offset, hit in newest_first(reader.index.find(hashes), tail.find(hashes)):
+        if offset < log.min_offset:
+            break
+        record = read_candidate(log, message_filter, offset, hit, failures)
+        if record is not None:
+            yield record

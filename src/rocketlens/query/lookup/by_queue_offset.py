@@ -1,0 +1,283 @@
+"""Finds the message at one queue offset: by the consume queue, or by reading the log."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.by_time import Scan
+from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to, light_queues
+from rocketlens.query.request import QueuePosition
+from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.store.read.consumequeue import ConsumeQueue
+from rocketlens.store.read.former_topics import ends_of_former, runs_of
+
+
+def find_by_queue_offset(
+    reader: StoreReader, position: QueuePosition, message_filter: MessageFilter, findings: Findings
+) -> None:
+    """Add the message at a queue position, if it matches.
+
+    A consume queue that has no entry there, or a wrong one, is not believed: the stretch of log
+    that could hold the message is read.
+    """
+    search = _Search(reader, position, message_filter, findings)
+    try:
+        search.by_queue()
+    except OSError as error:
+        # The queue has no answer, so the log decides.
+        search.read_log((reader.log.min_offset, None), f"cannot be read: {error.strerror}")
+
+
+class _Search:
+    def __init__(
+        self,
+        reader: StoreReader,
+        position: QueuePosition,
+        message_filter: MessageFilter,
+        findings: Findings,
+    ) -> None:
+        self._reader = reader
+        self._position = position
+        self._filter = message_filter
+        self._findings = findings
+
+    def by_queue(self) -> None:
+        """Read the consume queue, and the log if that does not lead to the message.
+
+        :raises OSError: if the queue cannot be read.
+        """
+        reader, position = self._reader, self._position
+        queue = reader.queues.queue(position.topic, position.queue_id)
+        entry = _entry(queue, position.queue_offset) if queue else None
+        error = None
+        if entry is not None:
+            if queue and _is_deleted(reader, queue, position.queue_offset, entry):
+                self._say_deleted(entry)
+                return
+            record, error = _record_of(reader, entry, position)
+            if record is not None:
+                self._found(record)
+                return
+        self.read_log(_stretch(reader, queue, position.queue_offset), error)
+
+    def _found(self, record: Record) -> None:
+        newest_ms = record.store_timestamp_ms
+        log = self._reader.record_coverage(
+            record.physical_offset, record.total_size, newest_ms=newest_ms
+        )
+        queue = self._queue_coverage(SourceState.SEARCHED, newest_ms=newest_ms)
+        self._finish([record], (queue, log), newest_ms)
+
+    def _say_deleted(self, entry: QueueEntry) -> None:
+        error = (
+            f"it was at physical offset {entry.physical_offset}; the log now begins at "
+            f"{self._reader.log.min_offset}"
+        )
+        queue = self._queue_coverage(SourceState.SEARCHED, error)
+        self._finish([], (queue, self._reader.record_coverage(entry.physical_offset)), 0)
+
+    def read_log(self, stretch: tuple[int, int | None], error: str | None) -> None:
+        """Read a range of the log, and the rest of it if need be.
+
+        `error` is why the consume queue is not believed, None if it has no entry.
+        """
+        reader, position = self._reader, self._position
+        start, stop = stretch
+        state = SourceState.DAMAGED if error else SourceState.SEARCHED
+        queue = self._queue_coverage(state, error or self._missing())
+        claims = self._claims_position()
+        if claims is not None:
+            scan = Scan(reader, MessageFilter(topic=position.topic), start=start, stop=stop)
+            self._scanned(queue, scan, list(filter(claims, scan.records()))[:1])
+            return
+        of_topic = MessageFilter(topic=position.topic)
+        scan = Scan(reader, of_topic, position, start=start, stop=stop)
+        records = _of_queue(scan)
+        if records and stop is not None:
+            self._scanned(queue, scan, records[:1])
+            return
+        before: tuple[Coverage, ...] = ()
+        if stop is not None:
+            # The entry that bounds the range may be of a topic that was created again since.
+            before = scan.coverage
+            scan = Scan(reader, of_topic, position, start=stop)
+            records = _of_queue(scan)
+        current = records
+        if records:
+            begin = _begin_of_queue(reader, position)
+            current = [record for record in records if record.physical_offset >= begin]
+            if not current:
+                detail = (
+                    f"physical offset {records[-1].physical_offset} has one of topic "
+                    f"{position.topic} before it was deleted and made again"
+                )
+                queue = replace(queue, error=error or detail)
+        self._scanned(queue, scan, current[-1:], before)
+
+    def _claims_position(self) -> Callable[[Record], bool] | None:
+        """Return what tells a record of the position, if that is not its own queue and offset."""
+        topic, queue_id, queue_offset = self._position
+        if topic.startswith(LMQ_PREFIX):
+            return lambda record: _light_queues(record).get(topic) == str(queue_offset)
+        if not (self._reader.layout.batch_queues / topic).is_dir():
+            return None
+
+        # A scan takes batches apart.
+        return lambda record: (record.queue_id, record.queue_offset) == (queue_id, queue_offset)
+
+    def _scanned(
+        self,
+        queue: Coverage,
+        scan: Scan,
+        records: list[Record],
+        before: tuple[Coverage, ...] = (),
+    ) -> None:
+        coverage = (*before, *scan.coverage)
+        if records:
+            # A queue position has one message: other damage was not asked for.
+            damaged = SourceState.DAMAGED
+            coverage = tuple(
+                replace(each, state=damaged) if each.state is SourceState.FAILED else each
+                for each in coverage
+            )
+        self._finish(records, (queue, *coverage), scan.last_timestamp_ms)
+
+    def _finish(
+        self, records: list[Record], coverage: tuple[Coverage, ...], newest_ms: int
+    ) -> None:
+        for record in filter(self._filter.matches, records):
+            self._findings.take(record)
+        self._findings.cover(coverage)
+        if not records:
+            self._findings.cover(self._reader.kept_elsewhere(None))
+        self._findings.indexed_to_ms = max(self._findings.indexed_to_ms, newest_ms)
+
+    def _missing(self) -> str | None:
+        """Return why the consume queue says nothing; None if it has files."""
+        queue = self._reader.queues.queue(self._position.topic, self._position.queue_id)
+        return None if queue is not None and queue.files else self._reader.queues.missing
+
+    def _queue_coverage(
+        self, state: SourceState, error: str | None = None, *, newest_ms: int | None = None
+    ) -> Coverage:
+        name = f"{CONSUME_QUEUE}/{self._position.topic}/{self._position.queue_id}"
+        return Coverage(name, SourceKind.CONSUME_QUEUE, state, newest_ms, error)
+
+
+def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
+    """Return the entry, also from files that a broker created since the queue was opened."""
+    entry = queue.entry(queue_offset)
+    if entry is None:
+        queue.refresh()
+        entry = queue.entry(queue_offset)
+    return entry
+
+
+def _is_deleted(
+    reader: StoreReader, queue: ConsumeQueue, queue_offset: int, entry: QueueEntry
+) -> bool:
+    """Return whether an entry and its neighbours lead to deleted log.
+
+    Entries ascend: the one before is deleted, too. Of the newest deleted one, the next can still
+    be there; then the little log before that is read to be sure.
+    """
+    if not 0 <= entry.physical_offset < reader.log.min_offset:
+        return False
+    before, after = queue.entry(queue_offset - 1), queue.entry(queue_offset + 1)
+    if before is not None and before.physical_offset >= entry.physical_offset:
+        return False
+    return after is None or entry.physical_offset < after.physical_offset < reader.log.min_offset
+
+
+def _record_of(
+    reader: StoreReader, entry: QueueEntry, position: QueuePosition
+) -> tuple[Record | None, str | None]:
+    """Return the record of an entry if it is of this position, otherwise the reason why not."""
+    queue_offset = position.queue_offset
+    try:
+        record = reader.log.record_at(entry.physical_offset)
+    except RecordError as error:
+        return None, f"its entry {queue_offset} leads to a bad {error}"
+    there = QueuePosition(record.topic, record.queue_id, record.queue_offset)
+    if position.topic.startswith(LMQ_PREFIX):
+        if not is_dispatched_to(record, position.topic):
+            return None, f"its entry {queue_offset} leads to a message that was not sent there"
+    elif there != position:
+        return None, f"its entry {queue_offset} leads to a message of {there}"
+    if not reader.is_record_start(record):
+        return None, f"its entry {queue_offset} leads to no record's start"
+    return record, None
+
+
+def _light_queues(record: Record) -> dict[str, str]:
+    return light_queues(props.parse(decode_utf8(record.properties)))
+
+
+def _of_queue(scan: Scan) -> list[Record]:
+    """Yield the records of a scan that have consume queue entries."""
+    return [record for record in scan.records() if has_queue_entry(record.sys_flag)]
+
+
+def _begin_of_queue(reader: StoreReader, position: QueuePosition) -> int:
+    """Return the physical offset below which a queue's messages are of a deleted topic.
+
+    That is one of the same name, deleted since: its messages stay in the log until they expire.
+    O(log).
+    """
+    queue_offsets: defaultdict[int, list[int]] = defaultdict(list)
+    offsets: defaultdict[int, list[int]] = defaultdict(list)
+    scan = Scan(reader, MessageFilter(topic=position.topic))
+    for queue_id, queue_offset, physical_offset in scan.queue_entries():
+        queue_offsets[queue_id].append(queue_offset)
+        offsets[queue_id].append(physical_offset)
+    runs = {
+        each: list(runs_of([n for n, offset in enumerate(own) if not offset], own, offsets[each]))
+        for each, own in queue_offsets.items()
+    }
+    return ends_of_former(runs).get(position.queue_id, 0)
+
+
+def _stretch(
+    reader: StoreReader, queue: ConsumeQueue | None, queue_offset: int
+) -> tuple[int, int | None]:
+    """Return the range of the log that must contain a queue's message, by its readable
+    neighbours.
+    """
+    start, stop = reader.log.min_offset, None
+    if queue is None:
+        return start, stop
+    before = _believed(reader, queue, range(queue_offset - 1, queue_offset - 9, -1))
+    after = _believed(reader, queue, range(queue_offset + 1, queue_offset + 9))
+    if before is None and queue_offset >= queue.max_offset:
+        before = _believed(reader, queue, range(queue.max_offset - 1, queue.max_offset - 9, -1))
+    if before is not None and before.physical_offset >= start:
+        start = before.physical_offset
+    if after is not None:
+        stop = after.physical_offset
+    return start, stop
+
+
+def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) -> QueueEntry | None:
+    """Return the first of some entries that its own record confirms."""
+    for queue_offset in queue_offsets:
+        entry = queue.entry(queue_offset) if queue_offset >= 0 else None
+        if entry is None:
+            continue
+        try:
+            record = reader.log.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            continue
+        topic, queue_id = queue.directory.parent.name, queue.directory.name
+        if (record.topic, str(record.queue_id)) == (topic, queue_id) and (
+            (record.queue_offset, record.total_size) == (queue_offset, entry.store_size)
+        ):
+            return entry
+    return None

@@ -1,0 +1,201 @@
+"""The newest messages of a topic, without reading all of the log.
+
+The ends of the topic's consume queues lead to where in the log its newest messages begin. From
+there to its end the log itself is read, so what queues lack, or lead wrongly to, is found as well:
+
+======================================  =========================================================
+case                                    what is read
+======================================  =========================================================
+the part of the log behind that point   that part: the answer relies on nothing
+is not longer than a bound
+it is longer: the topic is rare, or     the messages that queues lead to, and the log behind the
+was not written for long                last one that any queue leads to; the answer names what
+                                        it relies on
+the queues do not lead to enough        all of the log, if it is not longer than the bound; else
+messages                                as above
+no topic, all messages instead of the   all of the log; of a longer one the files that can have
+newest, queues that cannot be read      messages of the range of times: the answer names that
+an exhaustive search; a range of times  all of the log
+in a log whose times do not rise
+======================================  =========================================================
+
+With a range of times, the queues are read from its end to its begin, found by the times of some of
+their messages: as RocketMQ does, taking them to rise.
+"""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import Reason, Record
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.by_time import Scan, find_in_time
+from rocketlens.query.lookup.log_part import LogPart, is_long, part_in_time
+from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
+from rocketlens.store.read.log.commitlog import CommitLog
+
+_MAX_OTHERS: Final = 20_000
+"""Messages at the ends of queues that do not match, 10 us each: behind them a scan is faster."""
+
+
+class _Newest(NamedTuple):
+    """What the ends of queues lead to, newest first."""
+
+    records: list[Record]
+    is_enough: bool
+    """Whether there are as many as were asked for; if not, the queues have no more."""
+
+
+def find_newest(
+    reader: StoreReader, message_filter: MessageFilter, findings: Findings, *, exhaustive: bool
+) -> None:
+    """Add the newest messages that match, as many as the answer takes.
+
+    Without a number all of them. `find_in_time` over the whole log adds the same; this reads less
+    of it where that is possible.
+    """
+    count = findings.messages.max_num
+    topics = _topics(message_filter)
+    is_short = reader.log.max_offset - reader.log.min_offset <= limits.MAX_INTERPRETED_SCAN_BYTES
+    part = None if exhaustive or is_short else part_in_time(reader, message_filter)
+    if part is None:
+        find_in_time(Scan(reader, message_filter), findings)
+        return
+    if count is None or findings.messages.oldest or not topics:
+        find_in_time(part.scan(reader, message_filter), findings)
+        return
+    # One more than is returned: whether there is one is part of the answer.
+    newest = _from_queues(reader, message_filter, topics, count + 1)
+    # Of the last file only its beginning is known; the others are full.
+    log_end = reader.least_end()
+    end = log_end if part.stop is None else part.stop
+    start = newest.records[-1].physical_offset if newest and newest.is_enough else None
+    if start is not None and end - start <= limits.MAX_NEWEST_SCAN_BYTES:
+        # What is before it is not needed.
+        relies_on = LogPart(stop=part.stop).relies_on
+        scan = Scan(reader, message_filter, start=start, stop=part.stop, relies_on=relies_on)
+        if find_in_time(scan, findings, at_least=count + 1):
+            return
+    if newest is None or not is_long(reader, log_end):
+        find_in_time(part.scan(reader, message_filter), findings)
+    else:
+        _rely_on_queues(reader, message_filter, newest, findings)
+
+
+def _topics(message_filter: MessageFilter) -> frozenset[str]:
+    if message_filter.topic is not None:
+        return frozenset((message_filter.topic,))
+    return message_filter.topics or frozenset()
+
+
+def _from_queues(
+    reader: StoreReader, message_filter: MessageFilter, topics: frozenset[str], count: int
+) -> _Newest | None:
+    """Return the newest messages that queues lead to, by physical offset.
+
+    None if a queue cannot be read, or if too many of its messages do not match.
+    """
+    records: list[Record] = []
+    others = 0
+    try:
+        for record in _newest_first(reader, topics, message_filter):
+            if message_filter.matches(record):
+                records.append(record)
+                if len(records) == count:
+                    return _Newest(records, is_enough=True)
+            elif (others := others + 1) > _MAX_OTHERS:
+                return None
+    except (OSError, RecordError):
+        return None
+    return _Newest(records, is_enough=False)
+
+
+def _newest_first(
+    reader: StoreReader, topics: frozenset[str], message_filter: MessageFilter
+) -> Iterator[Record]:
+    """Yield the records that the queues of some topics lead to, from the end of the log on.
+
+    Those of each queue begin where the filter's times end, and end before these begin.
+
+    :raises OSError: when a queue cannot be read.
+    :raises RecordError: when an entry leads to no record, or to another queue's.
+    """
+    log = reader.log
+    begin = message_filter.begin
+    heap: list[tuple[int, int, QueueName]] = []
+    queues: dict[QueueName, ConsumeQueue] = {}
+
+    def push(name: QueueName, queue_offset: int) -> None:
+        entry = queues[name].entry(queue_offset) if queue_offset >= 0 else None
+        if entry is not None and entry.physical_offset >= log.min_offset:
+            heappush(heap, (-entry.physical_offset, queue_offset, name))
+
+    for name in reader.queues.names():
+        queue = reader.queues.queue(*name) if name.topic in topics else None
+        if queue is not None and queue.files:
+            queues[name] = queue
+            push(name, _last_stored_by(log, queue, message_filter.end))
+    while heap:
+        minus_offset, queue_offset, name = heappop(heap)
+        record = log.record_at(-minus_offset)
+        there = (record.topic, record.queue_id, record.queue_offset)
+        # An entry of a light queue leads to a record of another topic: the filter compares those.
+        if name.topic not in message_filter.light and there != (*name, queue_offset):
+            raise RecordError(Reason.POSITION, "its queue entry is another's", -minus_offset)
+        if begin is None or record.store_timestamp_ms >= begin:
+            yield record
+            push(name, queue_offset - 1)
+
+
+def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
+    """Return the queue offset of the last message that was stored at or before a time.
+
+    -1, or that of an entry that leads to nothing any more, if there is none. O(log entries).
+    """
+    if end >= limits.MAX_TIMESTAMP_MS:
+        return queue.max_offset - 1
+
+    def is_later(entry: QueueEntry) -> bool:
+        # The oldest messages may be deleted.
+        if entry.physical_offset < log.min_offset:
+            return False
+        record = log.record_at(entry.physical_offset, check_crc=False)
+        return record.store_timestamp_ms > end
+
+    return queue.first_where(is_later) - 1
+
+
+def _rely_on_queues(
+    reader: StoreReader, message_filter: MessageFilter, newest: _Newest, findings: Findings
+) -> None:
+    """Add what queues lead to, and what is in the log behind all of them."""
+    end = reader.queues_end()
+    findings.messages.truncated |= newest.is_enough
+    # Newest first: findings take only as many as an answer can have.
+    find_in_time(Scan(reader, message_filter, start=end), findings)
+    for record in newest.records[: findings.messages.max_num]:
+        if record.physical_offset < end and not findings.take(record):
+            break
+    oldest = newest.records[-1].physical_offset if newest.is_enough else reader.log.min_offset
+    topics = ", ".join(sorted(_topics(message_filter)))
+    is_timed = message_filter.begin is not None or message_filter.end < limits.MAX_TIMESTAMP_MS
+    rising = Sentence("and_times_rise") if is_timed else ""
+    findings.cover(
+        (
+            Coverage(
+                f"{CONSUME_QUEUE}/{topics}",
+                SourceKind.CONSUME_QUEUE,
+                SourceState.SEARCHED,
+                begin_offset=oldest,
+                end_offset=end,
+                relies_on=Sentence("whole_queues", start=oldest, stop=end, rising=rising),
+            ),
+        )
+    )

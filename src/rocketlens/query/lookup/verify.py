@@ -1,0 +1,232 @@
+"""Decides whether a candidate of a look-up matches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import records_in
+from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, RecordView, decode
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH
+from rocketlens.model.text.java import decode_utf8
+
+if TYPE_CHECKING:
+    from rocketlens.model.sql.sql92 import Sql92
+    from rocketlens.query.filters.content_filter import ContentFilter
+    from rocketlens.query.left_out import LeftOutMessages
+
+_PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
+_PROPERTY_END: Final = 2
+_KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
+OTHER_TIME: Final = -1
+"""Instead of a record's size: its store time is out of the range."""
+_UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Conditions for messages. None is no condition.
+
+    ``topic`` is the one it must have, ``topics`` are those of which it must have one. A light topic
+    (``%LMQ%...``) has the messages of other topics that were dispatched to it as well: ``light``
+    are those of them that are asked for.
+    ``expression`` must be true of its properties, and ``content`` let it pass. What ``left_out``
+    counts matches not, whatever its content is.
+    ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
+    one of the two is enough. Times are store times in epoch milliseconds, both ends included.
+    Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
+    """
+
+    topic: str | None = None
+    key: str | None = None
+    unique_key: str | None = None
+    begin: int | None = None
+    end: int = limits.MAX_TIMESTAMP_MS
+    tags: frozenset[str] | None = None
+    topics: frozenset[str] | None = None
+    expression: "Sql92 | None" = None
+    content: "ContentFilter | None" = None
+    left_out: "LeftOutMessages | None" = field(default=None, compare=False)
+    light: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the light topics."""
+        asked = (self.topic or "", *(self.topics or ()))
+        light = frozenset(topic for topic in asked if topic.startswith(LMQ_PREFIX))
+        object.__setattr__(self, "light", light)
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether properties or bodies decide, and not only topic and store time."""
+        conditions = (self.key, self.unique_key, self.tags, self.expression, self.content)
+        return bool(self.light) or any(each is not None for each in conditions)
+
+    @property
+    def record_topics(self) -> frozenset[str] | None:
+        """The topics that records that match can have; None for any."""
+        if self.light:
+            return None
+        return self.topics if self.topic is None else frozenset((self.topic,))
+
+    @property
+    def reads_body(self) -> bool:
+        """Whether the body may decide."""
+        return self.content is not None and self.content.reads_body
+
+    @property
+    def index_key(self) -> str:
+        """The key that is looked up in an index."""
+        return self.key or self.unique_key or ""
+
+    def takes_topic(self, topic: str) -> bool:
+        """Return whether messages of a topic can match."""
+        return bool(self.light) or self._names_topic(topic)
+
+    def _names_topic(self, topic: str) -> bool:
+        return (self.topic is None or topic == self.topic) and (
+            self.topics is None or topic in self.topics
+        )
+
+    def is_in_time(self, store_timestamp_ms: int) -> bool:
+        """Return whether a store time is in the range."""
+        return store_timestamp_ms <= self.end and (
+            self.begin is None or store_timestamp_ms >= self.begin
+        )
+
+    def matches(self, record: Record | RecordView) -> bool:
+        """Return whether a record matches; its content is looked at if all else does.
+
+        A batch matches if a message of it does: see `matching_in`.
+        """
+        if record.sys_flag & SYS_FLAG_INNER_BATCH:
+            whole = record if isinstance(record, Record) else decode(record.buffer, record.start)
+            members = records_in(whole)
+            if members:
+                # What the producer was told is the id of the batch.
+                is_itself = self.content is None and self.may_match(record)
+                return is_itself or any(map(self._matches_itself, members))
+        return self._matches_itself(record)
+
+    def _matches_itself(self, record: Record | RecordView) -> bool:
+        return self.may_match(record) and (self.content is None or self.content.passes(record))
+
+    def matching_in(self, record: Record) -> Sequence[Record]:
+        """Return the messages of a batch that match; of any other record that matches, itself."""
+        found = [each for each in records_in(record) if self._matches_itself(each)]
+        return found or [record]
+
+    def may_match(self, record: Record | RecordView) -> bool:
+        """Return whether a record matches as far as that does not depend on ``content``."""
+        if not self.takes_topic(record.topic):
+            return False
+        if not self.is_in_time(record.store_timestamp_ms):
+            return False
+        if not self._is_as_asked(record):
+            return False
+        return self.left_out is None or not self.left_out.leaves_out(record)
+
+    def _is_as_asked(self, record: Record | RecordView) -> bool:
+        """Return whether the properties of a record match."""
+        conditions = (self.key, self.unique_key, self.tags, self.expression)
+        if not self.light and all(each is None for each in conditions):
+            return True
+        properties = props.parse(decode_utf8(record.properties))
+        is_asked = not self.light or self._names_topic(record.topic)
+        if not is_asked and self.light.isdisjoint(light_queues(properties)):
+            return False
+        if self.tags is not None and properties.get(props.TAGS) not in self.tags:
+            return False
+        if self.expression is not None and not self.expression.passes(properties):
+            return False
+        if self.key is None and self.unique_key is None:
+            return True
+        return (
+            self.unique_key is not None and properties.get(props.UNIQUE_KEY) == self.unique_key
+        ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
+
+
+def is_dispatched_to(record: Record, topic: str) -> bool:
+    """Return whether a topic is a light one that a message was dispatched to."""
+    is_light = topic.startswith(LMQ_PREFIX)
+    return is_light and topic in light_queues(props.parse(decode_utf8(record.properties)))
+
+
+def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the light topics that a message was dispatched to, each with its offset there as text.
+
+    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
+    entry of such a queue is believed before them.
+    """
+    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
+    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
+
+
+class FastPathMatcher:
+    """Recognizes the usual match of a look-up by key, at a fifth of the cost of decoding it.
+
+    What it does not recognize may be an answer all the same: properties out of the ordinary are
+    left to :func:`rocketlens.formats.commitlog_record.decode`.
+    """
+
+    def __init__(self, message_filter: MessageFilter) -> None:
+        """Prepare for one look-up; one without a topic and a key recognizes nothing."""
+        begin = message_filter.begin
+        self._begin = -limits.MAX_TIMESTAMP_MS - 1 if begin is None else begin
+        self._end = message_filter.end
+        self._topic = (message_filter.topic or "").encode("utf-8", "replace")
+        self._keys: list[tuple[bytes, bytes, bool]] = []
+        others = (
+            message_filter.tags,
+            message_filter.expression,
+            message_filter.content,
+            message_filter.left_out,
+        )
+        if self._topic and all(each is None for each in others):
+            key, unique_key = message_filter.key, message_filter.unique_key
+            if key and key.isascii():
+                self._keys.append((_KEYS_BEGIN, key.encode(), True))
+            if unique_key and unique_key.isascii():
+                self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
+
+    def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
+        """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0.
+
+        Return `OTHER_TIME` if its store time is out of the range: then it does not match.
+        """
+        if not self._keys:
+            return 0
+        try:
+            record = RecordView(view, position, physical_offset)
+            topic, topic_start = self._topic, record.topic_start
+            # The topic shows that the fields before it are where they should be.
+            if view[topic_start : record.topic_stop] != topic:
+                return 0
+            if not self._begin <= record.store_timestamp_ms <= self._end:
+                return OTHER_TIME
+            tail = bytes(view[topic_start : record.stop])
+            if not self._has_key(tail, len(topic) + _PROPERTIES_LENGTH_BYTES):
+                return 0
+            record.check_crc()
+        except RecordError:
+            return 0
+        return record.total_size
+
+    def _has_key(self, tail: bytes, properties_start: int) -> bool:
+        for name, key, is_list in self._keys:
+            at = tail.find(name, properties_start)
+            if (
+                at < 0
+                or (at > properties_start and tail[at - 1] != _PROPERTY_END)
+                or tail.find(name, at + 1) >= 0
+            ):
+                continue
+            at += len(name)
+            stop = tail.find(_PROPERTY_END, at)
+            value = tail[at:] if stop < 0 else tail[at:stop]
+            if key in value.split(b" ") if is_list else key == value:
+                return True
+        return False

@@ -1,0 +1,82 @@
+"""What the files of a store say of the groups of one message.
+
+| file | what |
+|---|---|
+| ``config/consumerOffset.json`` | where groups go on; of RocketMQ 5, where their last pulls began |
+| ``config/subscriptionGroup.json`` | after how many retries a message is a dead letter |
+
+Copies in retry and dead letter queues are found with the message's other records. Clients, and what
+they subscribe to, are in the memory of brokers only.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.facts.group_state import GroupFacts
+from rocketlens.query.facts.groups import StoreGroupFiles
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.store_source import StoreSource
+from rocketlens.query.story.story import Unlearnt
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts
+from rocketlens.store.read.config_tables import OFFSETS_FILE
+
+_NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_files"))
+
+
+class StoreStorySource:
+    """A store directory, asked for the story of a message. Its methods never wait."""
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader: Final = reader
+        self.source: Final = StoreSource(reader)
+
+    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+        """Return what the files say: see `rocketlens.query.story.story_search.StorySource`."""
+        files = StoreGroupFiles(self._reader)
+        offsets, configs = files.offsets(), files.configs()
+        pull_offsets = files.offsets("pullOffsetTable")
+        in_topic = {
+            group
+            for group, queues in offsets.items()
+            if any(topic == message.topic for topic, _ in queues)
+        }
+        names = (in_topic - set(SYSTEM_GROUPS)) | groups
+        failures = tuple(each for each in files.coverage if each.is_failure)
+        is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
+        queue = (message.topic, message.queue_id)
+        found = []
+        for name in sorted({asked} if asked is not None else names):
+            own = offsets.get(name, {})
+            retry: dict[tuple[str | None, int], int] = {
+                (None, queue_id): offset
+                for (topic, queue_id), offset in own.items()
+                if topic == RETRY_PREFIX + name
+            }
+            found.append(
+                GroupFacts(
+                    name,
+                    has_offsets=name in in_topic if is_known else None,
+                    consumer_offset=own.get(queue),
+                    pull_offset=pull_offsets.get(name, {}).get(queue),
+                    retry_offsets=retry if is_known else None,
+                    retry_max_times=_retry_max_times(configs.get(name)),
+                    offsets_source=OFFSETS_FILE,
+                )
+            )
+        return SourceFacts(tuple(found), (_NOT_IN_FILES,), failures)
+
+    async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
+        """Return that all topics are searched: they are one index."""
+        return CopyTopics()
+
+    async def said_by(self, _message: MessageExt) -> str:
+        """Return that the log has it."""
+        return Sentence("by_log")
+
+
+def _retry_max_times(config: Any) -> int | None:
+    given = config.get("retryMaxTimes") if isinstance(config, dict) else None
+    return given if type(given) is int else None

@@ -1,0 +1,319 @@
+"""The story of one message: sent, stored, each later copy, what each group did, in order of time.
+
+Everything is made of evidence: records, trace records, and what is known of groups. Each fact keeps
+who said it, and what could not be learnt is listed with the reason. Nothing here reads or waits.
+
+A state of a group that copies or traces prove comes first; the rest is inferred from its offsets
+(`rocketlens.query.facts.group_state`). The first row that holds counts:
+
+====================  ===========================================================================
+state                 proved by
+====================  ===========================================================================
+dead_letter           the last copy for the group is in its dead letter topic
+consumed              a client reported it: a trace, of the last retry if there are any
+retrying              the last copy for the group is a retry, and its offset there is not past it
+consumed              the last copy is a retry, and the group's offset there is past it
+====================  ===========================================================================
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.due import due_text
+from rocketlens.model.group import group_of_topic
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    is_group_topic,
+    is_system_topic,
+)
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.facts.group_state import GroupFacts, GroupState, GroupVerdict, judge
+from rocketlens.query.story.story_events import (
+    Delivery,
+    StoryEvent,
+    TraceEntry,
+    deliveries_of,
+    events_of,
+)
+
+_PRODUCER_RETRY_MS: Final = 15_000
+"""A producer's attempts end within its timeouts: by default three attempts of 3 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlearnt:
+    """What could not be learnt, and why. ``is_failure``: something did not answer or is damaged."""
+
+    what: str
+    why: str
+    is_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStory:
+    """What one group did with the message."""
+
+    group: str
+    state: GroupState
+    rests_on: str
+    source: str
+    since_ms: int | None = None
+    """When the state began, in epoch milliseconds, where a record or a trace says so."""
+    retries: int = 0
+    """How many times the group had it again."""
+    max_retries: int | None = None
+    """After how many retries it becomes a dead letter; None if not known."""
+    repeats: tuple[str, ...] = ()
+    """Why the group saw one offset more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The story of one message; `message` is None if there is no such message."""
+
+    query: str
+    message: MessageExt | None
+    others: tuple[str, ...]
+    """Other messages that match the query, as ``TOPIC/QUEUE/OFFSET``."""
+    events: tuple[StoryEvent, ...]
+    groups: tuple[GroupStory, ...]
+    repeats: tuple[str, ...]
+    """Why the topic has it more than once, so that every group sees it again."""
+    unlearnt: tuple[Unlearnt, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be asked or read; see also `unlearnt`."""
+        failed = any(each.is_failure for each in self.unlearnt)
+        return not failed and Answer(self.query, (), self.coverage).complete
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEvidence:
+    """What is known. Copies are all records of the message; names of brokers are by store host."""
+
+    message: MessageExt
+    copies: Sequence[MessageExt] = ()
+    traces: Sequence[TraceEntry] = ()
+    groups: Sequence[GroupFacts] = ()
+    sources: Mapping[str, str] | None = None
+    """Who has the record, by offset message id."""
+    broker_names: Mapping[str, str] | None = None
+    """Names of brokers by store host; without it, as in a store, retries are by queue id only."""
+    unlearnt: Sequence[Unlearnt] = ()
+    now_ms: int = 0
+    """The time at which the story is told, in epoch milliseconds."""
+
+
+def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
+    """Return the message that a story is about: the first one that groups of its topic read."""
+    return min(matches, key=lambda each: (_rank(each), each.store_timestamp_ms), default=None)
+
+
+def _rank(message: MessageExt) -> int:
+    if is_system_topic(message.topic):
+        return 1
+    return 2 if is_group_topic(message.topic) else 0
+
+
+def is_same_message(one: MessageExt, other: MessageExt) -> bool:
+    """Return whether two records are copies of one message."""
+    if one.unique_key is not None or other.unique_key is not None:
+        return one.unique_key == other.unique_key
+    return _origin(one) == _origin(other)
+
+
+def _origin(message: MessageExt) -> str:
+    return message.properties.get(props.ORIGIN_MESSAGE_ID) or message.offset_msg_id
+
+
+def groups_in(copies: Sequence[MessageExt], traces: Sequence[TraceEntry]) -> set[str]:
+    """Return the consumer groups that copies and traces name."""
+    names = {group for each in copies if (group := consumer_group_of(each)) is not None}
+    return names | {each.group for each in deliveries_of(traces) if each.group}
+
+
+def consumer_group_of(copy: MessageExt) -> str | None:
+    """Return the group that a copy is for: a retry, waiting or not, or a dead letter."""
+    topic = copy.topic
+    if is_system_topic(topic):
+        topic = copy.properties.get(props.REAL_TOPIC, "")
+    return group_of_topic(topic)
+
+
+def tell(
+    query: str, evidence: StoryEvidence, others: tuple[str, ...], coverage: tuple[Coverage, ...]
+) -> Story:
+    """Return the story that the evidence tells."""
+    message = evidence.message
+    copies = sorted(evidence.copies, key=lambda each: (each.store_timestamp_ms, _position(each)))
+    deliveries = deliveries_of(evidence.traces)
+    originals = [each for each in copies if each.topic == message.topic]
+    sources, now_ms = evidence.sources or {}, evidence.now_ms
+    events = events_of(message, copies, evidence.traces, deliveries, sources, now_ms=now_ms)
+    groups = [
+        _group_story(evidence, facts, copies, originals, deliveries) for facts in evidence.groups
+    ]
+    unlearnt = list(dict.fromkeys(evidence.unlearnt))
+    if message.unique_key is None:
+        unlearnt.append(Unlearnt(Sentence("copies"), Sentence("no_unique_key")))
+    if _rank(message) == 2:
+        why = Sentence("first_is_gone", topic=message.topic, msg_id=_origin(message))
+        unlearnt.append(Unlearnt(Sentence("first_stored"), why))
+    return Story(
+        query,
+        message,
+        others,
+        tuple(events),
+        tuple(sorted(groups, key=lambda each: each.group)),
+        tuple(_topic_repeats(originals)),
+        tuple(unlearnt),
+        coverage,
+    )
+
+
+def _position(message: MessageExt) -> tuple[str, int]:
+    return str(message.store_host), message.physical_offset
+
+
+def position_text(message: MessageExt) -> str:
+    """Return ``TOPIC/QUEUE/OFFSET``."""
+    return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+
+
+def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
+    """Return for each further record in the topic what made it."""
+    if not originals:
+        return []
+    first = originals[0]
+    told: list[str] = []
+    for each in originals[1:]:
+        later_ms = each.born_timestamp_ms - first.born_timestamp_ms
+        is_same_host = each.born_host.address == first.born_host.address
+        after = {"seconds": f"{later_ms / 1000:.3f}", "address": each.born_host.address}
+        if props.RESENT in each.properties:
+            why = Sentence("resent_by_job", job=each.properties[props.RESENT])
+        elif is_same_host and 0 <= later_ms <= _PRODUCER_RETRY_MS:
+            why = Sentence("producer_retry", **after)
+        else:
+            why = Sentence("resent", **after)
+        at, first_at = position_text(each), position_text(first)
+        told.append(Sentence("same_key", at=at, first=first_at, why=why))
+    return told
+
+
+def _group_story(
+    evidence: StoryEvidence,
+    facts: GroupFacts,
+    copies: Sequence[MessageExt],
+    originals: Sequence[MessageExt],
+    deliveries: Sequence[Delivery],
+) -> GroupStory:
+    own = [each for each in copies if consumer_group_of(each) == facts.group]
+    seen = [each for each in deliveries if each.group == facts.group]
+    last = own[-1] if own else None
+    retries = max((_retry_number(each) for each in own), default=0)
+    verdict, source, since_ms = _proved(evidence, facts, last, seen)
+    return GroupStory(
+        facts.group,
+        verdict.state,
+        verdict.rests_on,
+        source,
+        since_ms,
+        retries,
+        facts.retry_max_times,
+        tuple(_offset_repeats(originals, own, seen)),
+    )
+
+
+def _retry_number(copy: MessageExt) -> int:
+    """Return which retry a copy is; that of a dead letter is the last one before."""
+    is_dead = copy.topic.startswith(DEAD_LETTER_PREFIX)
+    return max(0, copy.reconsume_times - 1) if is_dead else copy.reconsume_times
+
+
+def _proved(
+    evidence: StoryEvidence,
+    facts: GroupFacts,
+    last: MessageExt | None,
+    seen: Sequence[Delivery],
+) -> tuple[GroupVerdict, str, int | None]:
+    """Return the verdict, who said what it rests on, and since when it holds."""
+    said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
+    if last is not None and last.topic.startswith(DEAD_LETTER_PREFIX):
+        rests_on = Sentence("dead_letter_is", at=position_text(last))
+        verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
+        return verdict, said_by, last.store_timestamp_ms
+    needed = 0 if last is None else last.reconsume_times
+    for each in reversed(seen):
+        if each.is_success and each.retry_times >= needed:
+            client, number = each.client_address, each.retry_times
+            rests_on = Sentence("reported", client=client)
+            if number:
+                rests_on = Sentence("reported_at_retry", client=client, number=number)
+            return GroupVerdict(GroupState.CONSUMED, rests_on), each.source, each.end_ms
+    if last is not None:
+        verdict = _retried(evidence, facts, last)
+        return verdict, said_by, last.store_timestamp_ms
+    verdict = judge(facts, evidence.message)
+    if seen and not seen[-1].is_success:
+        outcome = seen[-1].outcome
+        rests_on = Sentence("with_outcome", rests_on=verdict.rests_on, outcome=outcome)
+        verdict = verdict._replace(rests_on=rests_on)
+    offsets, clients = facts.offsets_source, facts.clients_source
+    if not offsets or not clients or offsets == clients:
+        return verdict, offsets or clients, None
+    return verdict, Sentence("by_both", offsets=offsets, clients=clients), None
+
+
+def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
+    copy: dict[str, object] = {"number": last.reconsume_times, "at": position_text(last)}
+    if not last.topic.startswith(RETRY_PREFIX):
+        due = due_text(last, (), evidence.now_ms) or ""
+        rests_on = Sentence("retry_waits", due=due, **copy)
+        return GroupVerdict(GroupState.RETRYING, rests_on)
+    names = evidence.broker_names
+    broker_name = None if names is None else names.get(str(last.store_host))
+    offset = (facts.retry_offsets or {}).get((broker_name, last.queue_id))
+    if facts.retry_offsets is None:
+        return GroupVerdict(GroupState.RETRYING, Sentence("retry_unknown", **copy))
+    if offset is not None and offset > last.queue_offset:
+        rests_on = Sentence("retry_done", offset=offset, **copy)
+        return GroupVerdict(GroupState.CONSUMED, rests_on)
+    return GroupVerdict(GroupState.RETRYING, Sentence("retry_not_yet", **copy))
+
+
+def _offset_repeats(
+    originals: Sequence[MessageExt], own: Sequence[MessageExt], seen: Sequence[Delivery]
+) -> list[str]:
+    """Return why the group saw one offset more than once; only traces can show that."""
+    records: dict[int, int] = defaultdict(int)
+    records[0] = max(1, len(originals))
+    for copy in own:
+        if copy.topic.startswith(RETRY_PREFIX):
+            records[copy.reconsume_times] += 1
+    attempts: dict[int, list[Delivery]] = defaultdict(list)
+    for each in seen:
+        attempts[each.retry_times].append(each)
+    told: list[str] = []
+    for retry, handed in sorted(attempts.items()):
+        if len(handed) <= max(1, records[retry]):
+            continue
+        clients = list(dict.fromkeys(each.client_address for each in handed))
+        told.append(
+            Sentence(
+                "handed_out_again",
+                what=Sentence("one_retry", number=retry) if retry else Sentence("one_offset"),
+                times=len(handed),
+                clients=", ".join(clients),
+                why=Sentence("rebalanced" if len(clients) > 1 else "not_acknowledged"),
+            )
+        )
+    return told

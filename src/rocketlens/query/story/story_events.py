@@ -1,0 +1,266 @@
+"""What happened to a message, as events in order of time: from its records and its traces."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rocketlens.errors import BadInput
+from rocketlens.formats.trace_body import TraceRecord, TraceType
+from rocketlens.model import properties as props
+from rocketlens.model.due import WAITING_TOPICS, due_text
+from rocketlens.model.group import group_of_topic
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import UniqueKey
+from rocketlens.model.rocketmq import (
+    CHECK_MAX_TIME_TOPIC,
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from rocketlens.model.text.sentences import Sentence
+
+_CONTEXT: Final = ("", "too_late", "exception", "null_returned")
+"""Which sentence a number of ConsumeReturnType is; 0 is none."""
+
+
+class EventKind(StrEnum):
+    """What happened, in the order in which it can happen at one time."""
+
+    SENT = "sent"
+    HALF = "half"
+    TRANSACTION_ENDED = "transaction_ended"
+    DELAYED = "delayed"
+    STORED = "stored"
+    STORED_AGAIN = "stored_again"
+    CONSUMED = "consumed"
+    HANDED_OUT = "handed_out"
+    CONSUME_FAILED = "consume_failed"
+    GIVEN_BACK = "given_back"
+    RETRY = "retry"
+    DEAD_LETTER = "dead_letter"
+    RECALLED = "recalled"
+
+
+_KINDS: Final = list(EventKind)
+
+
+class TraceEntry(NamedTuple):
+    """A record of the trace topic, the address that its client had, and who said it."""
+
+    record: TraceRecord
+    client_address: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoryEvent:
+    """One fact with its time, in epoch milliseconds, and who said it.
+
+    Times of sends and consumptions are those of clients, the others those of brokers: their clocks
+    can differ.
+    """
+
+    time_ms: int | None
+    kind: EventKind
+    text: str
+    source: str
+    group: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    offset_msg_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One call of a listener, as the client told it."""
+
+    group: str
+    client_address: str
+    retry_times: int
+    begin_ms: int | None
+    end_ms: int | None
+    cost_ms: int | None
+    is_success: bool | None
+    """None: the client did not tell how it ended."""
+    context_code: int | None
+    source: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, in a few words."""
+        client = self.client_address
+        if self.is_success is None:
+            return Sentence("handed_out", client=client)
+        took = "" if self.cost_ms is None else Sentence("took", ms=self.cost_ms)
+        if self.is_success:
+            return Sentence("consumed_by", client=client, took=took)
+        code = self.context_code or 0
+        is_told = 0 < code < len(_CONTEXT)
+        why = Sentence("because", why=Sentence(_CONTEXT[code])) if is_told else ""
+        return Sentence("consume_failed", client=client, took=took, why=why)
+
+
+def deliveries_of(traces: Sequence[TraceEntry]) -> list[Delivery]:
+    """Return the calls of listeners that traces tell of, in order of time.
+
+    The begin and the end of one call have one request id. O(n log n).
+    """
+    begun: dict[str | None, TraceEntry] = {}
+    ended: dict[str | None, TraceEntry] = {}
+    for each in traces:
+        if each.record.trace_type is TraceType.SUB_BEFORE:
+            begun.setdefault(each.record.request_id, each)
+        elif each.record.trace_type is TraceType.SUB_AFTER:
+            ended.setdefault(each.record.request_id, each)
+    found = []
+    for request_id in dict.fromkeys((*begun, *ended)):
+        begin, end = begun.get(request_id), ended.get(request_id)
+        found.append(_delivery(begin, end))
+    return sorted(found, key=lambda each: (each.begin_ms or each.end_ms or 0, each.retry_times))
+
+
+def _delivery(begin: TraceEntry | None, end: TraceEntry | None) -> Delivery:
+    """Return a call of a listener, of which at least one end is known."""
+    before = None if begin is None else begin.record
+    after = None if end is None else end.record
+    begin_ms = None if before is None else before.timestamp_ms
+    end_ms = None if after is None else after.timestamp_ms
+    if after is not None and end_ms is None and begin_ms is not None:
+        end_ms = begin_ms + after.cost_ms
+    said_by = end or begin
+    group = (before is not None and before.group) or (after is not None and after.group) or ""
+    return Delivery(
+        group,
+        "" if said_by is None else said_by.client_address,
+        0 if before is None else before.retry_times or 0,
+        begin_ms,
+        end_ms,
+        None if after is None else after.cost_ms,
+        None if after is None else after.is_success,
+        None if after is None else after.context_code,
+        "" if said_by is None else said_by.source,
+    )
+
+
+def events_of(
+    message: MessageExt,
+    copies: Sequence[MessageExt],
+    traces: Sequence[TraceEntry],
+    deliveries: Sequence[Delivery],
+    sources: Mapping[str, str],
+    *,
+    now_ms: int,
+) -> list[StoryEvent]:
+    """Return all events in order of time; ``now_ms`` is from when on something is due."""
+    events = [_born(message)]
+    is_stored = False
+    for copy in copies:
+        due = due_text(copy, copies, now_ms) or ""
+        source = sources.get(copy.offset_msg_id, "")
+        events.append(_of_copy(copy, source, due, is_again=is_stored))
+        is_stored |= events[-1].kind is EventKind.STORED
+    for each in traces:
+        event = _of_trace(each)
+        if event is not None:
+            events.append(event)
+    for delivery in deliveries:
+        kind = EventKind.CONSUMED if delivery.is_success else EventKind.CONSUME_FAILED
+        kind = EventKind.HANDED_OUT if delivery.is_success is None else kind
+        number = delivery.retry_times
+        retry = Sentence("delivery_retry", number=number) if number else ""
+        time_ms = delivery.end_ms if delivery.end_ms is not None else delivery.begin_ms
+        group = delivery.group
+        text = Sentence("delivery", group=group, outcome=delivery.outcome, retry=retry)
+        events.append(StoryEvent(time_ms, kind, text, delivery.source, group))
+    return sorted(events, key=lambda each: (each.time_ms or 0, _KINDS.index(each.kind)))
+
+
+def _born(message: MessageExt) -> StoryEvent:
+    group = message.properties.get(props.PRODUCER_GROUP)
+    by = Sentence("sent_by", group=group) if group else ""
+    try:
+        maker = UniqueKey.decode(message.unique_key or "")
+    except BadInput:
+        made = ""
+    else:
+        made = Sentence("key_made_on", address=maker.address)
+    text = Sentence("sent", host=str(message.born_host), by=by, made=made)
+    said_by = Sentence("by_record")
+    return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
+
+
+def _of_copy(copy: MessageExt, source: str, due: str, *, is_again: bool) -> StoryEvent:
+    kind, text, group = _what_a_copy_is(copy, due, is_again=is_again)
+    return StoryEvent(
+        copy.store_timestamp_ms,
+        kind,
+        text,
+        source,
+        group,
+        copy.topic,
+        copy.queue_id,
+        copy.queue_offset,
+        copy.offset_msg_id,
+    )
+
+
+def _what_a_copy_is(
+    copy: MessageExt, due: str, *, is_again: bool
+) -> tuple[EventKind, str, str | None]:
+    topic, given = copy.topic, copy.properties
+    at = f"{topic}/{copy.queue_id}/{copy.queue_offset}"
+    real_topic = given.get(props.REAL_TOPIC, "")
+    group = group_of_topic(topic)
+    if topic in WAITING_TOPICS:
+        group = group_of_topic(real_topic)
+        if group is not None:
+            number = copy.reconsume_times
+            text = Sentence("given_back", group=group, number=number, at=at, due=due)
+            return EventKind.GIVEN_BACK, text, group
+        text = Sentence("delayed", at=at, topic=real_topic or "?", due=due)
+        return EventKind.DELAYED, text, None
+    if topic in {HALF_TOPIC, ROCKSDB_HALF_TOPIC}:
+        times = given.get(props.TRANSACTION_CHECK_TIMES)
+        checked = Sentence("half_checked", times=times) if times else ""
+        text = Sentence("half", at=at, topic=real_topic or "?", checked=checked)
+        return EventKind.HALF, text, None
+    if topic == CHECK_MAX_TIME_TOPIC:
+        return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at), None
+    if group is not None:
+        if topic.startswith(DEAD_LETTER_PREFIX):
+            text = Sentence("dead_letter_stored", group=group, at=at)
+            return EventKind.DEAD_LETTER, text, group
+        text = Sentence("retry_stored", number=copy.reconsume_times, group=group, at=at)
+        return EventKind.RETRY, text, group
+    is_commit = copy.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
+    if is_again:
+        name = "committed_again" if is_commit else "stored_again"
+        return EventKind.STORED_AGAIN, Sentence(name, at=at), None
+    return EventKind.STORED, Sentence("committed" if is_commit else "stored", at=at), None
+
+
+def _of_trace(entry: TraceEntry) -> StoryEvent | None:
+    """Return what a client said that sends; consumptions are `Delivery`."""
+    record, address, source = entry
+    group = record.group or ""
+    values: dict[str, object] = {"group": group, "address": address}
+    if record.trace_type is TraceType.PUB:
+        name = "sent_to" if record.is_success else "sending_failed"
+        values |= {"host": record.store_host or "?", "ms": record.cost_ms}
+        kind = EventKind.SENT
+    elif record.trace_type is TraceType.END_TRANSACTION:
+        is_asked = record.from_transaction_check
+        name = "transaction_ended_when_asked" if is_asked else "transaction_ended"
+        values["state"] = record.transaction_state
+        kind = EventKind.TRANSACTION_ENDED
+    elif record.trace_type is TraceType.RECALL:
+        name = "recalled" if record.is_success else "recall_failed"
+        kind = EventKind.RECALLED
+    else:
+        return None
+    text = Sentence(name, **values)
+    return StoryEvent(record.timestamp_ms, kind, text, source, group)

@@ -1,0 +1,303 @@
+"""Gathers what is known of one message from several sources, and tells its story.
+
+First the message is found as `find` finds it. Then each source is searched for all records with its
+unique key, in all topics or where the source says that copies are, and for its trace, and says what
+it knows of groups. What fails there, or is left out, is told in the story: nothing that was not
+asked or not answered looks like an absence.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
+from rocketlens.formats import trace_body
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import TRACE_TOPIC, is_system_topic
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.facts.group_state import GroupFacts
+from rocketlens.query.find import find, find_in_all
+from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source
+from rocketlens.query.story.story import (
+    Story,
+    StoryEvidence,
+    Unlearnt,
+    choose_message,
+    groups_in,
+    is_same_message,
+    position_text,
+    tell,
+)
+from rocketlens.query.story.story_events import TraceEntry
+
+_MAX_OTHERS: Final = 100
+"""Other matching messages that a story names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What one source knows of the groups of a message."""
+
+    groups: tuple[GroupFacts, ...] = ()
+    unlearnt: tuple[Unlearnt, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    broker_names: dict[str, str] | None = None
+    """Names of brokers by store host."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTopics:
+    """The topics of a source in which copies of a message are searched; empty for all."""
+
+    topics: tuple[str, ...] = ()
+    left_out: int = 0
+    """Number of topics that are not searched, though one might have a copy that was sent there."""
+    coverage: tuple[Coverage, ...] = ()
+
+
+class StorySource(Protocol):
+    """A source that also knows groups."""
+
+    @property
+    def source(self) -> Source:
+        """The source of messages."""
+        ...
+
+    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+        """Return what is known of the groups of the message's topic, and of ``groups``.
+
+        ``asked``: of this group alone.
+        """
+        ...
+
+    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
+        """Return where to search for copies of a message, of which these are some.
+
+        :raises RocketLensError: if that cannot be learnt.
+        """
+        ...
+
+    async def said_by(self, message: MessageExt) -> str:
+        """Return who has a record, in a few words."""
+        ...
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What was found so far, of all sources."""
+
+    copies: dict[tuple[object, ...], MessageExt] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    traces: dict[tuple[object, ...], TraceEntry] = field(default_factory=dict)
+    unlearnt: list[Unlearnt] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    has_trace_topic: bool = False
+
+
+async def find_story(
+    request: FindRequest,
+    sources: Sequence[StorySource],
+    *,
+    trace_topic: str | None = None,
+    group: str | None = None,
+) -> Story:
+    """Return the story of the message that a request finds; without one, `message` is None.
+
+    Of several messages that match, it is about the first that is not a copy; the others are named.
+    ``group``: tell of this consumer group alone.
+
+    :raises BadInput: if the request has no text.
+    :raises TopicNotFound: if nothing is found and there is no such topic.
+    :raises RocketLensError: if the only source cannot be searched.
+    """
+    if request.text is None:
+        raise BadInput("a story needs a message: give an id, a key or TOPIC/QUEUE/OFFSET")
+    request = replace(request, max_num=limits.MAX_STORY_RECORDS)
+    several = len(sources) > 1
+    if several:
+        answer = await find_in_all(request, [each.source for each in sources])
+    else:
+        answer = await find(request, sources[0].source)
+    traces_in = trace_topic or TRACE_TOPIC
+    # A trace has the ids of the messages that it is about among its keys.
+    matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
+    chosen = choose_message(matches)
+    if chosen is None:
+        return Story(request.query, None, (), (), (), (), (), answer.coverage)
+    gathered = _Gathered()
+    if answer.truncated:
+        gathered.unlearnt.append(_too_many("too_many_matches", query=request.query))
+    # One key was looked up in all topics, and it is that of all copies.
+    is_of_all = not several and not request.topics and request.text == chosen.unique_key
+    has_all = is_of_all and not answer.truncated
+    for each in sources:
+        known = [chosen] if several else list(answer.messages)
+        more = [] if has_all else await _find_copies(each, chosen, known, gathered)
+        await _add_copies(each, chosen, [*known, *more], gathered)
+    copies = list(gathered.copies.values())
+    message = choose_message(copies) or chosen
+    for each in sources:
+        await _find_traces(each, message, copies, traces_in, gathered)
+    facts = await _ask_about_groups(sources, message, gathered, group)
+    others = [each for each in matches if not is_same_message(each, message)]
+    evidence = StoryEvidence(
+        message,
+        copies,
+        list(gathered.traces.values()),
+        facts.groups,
+        gathered.sources,
+        facts.broker_names,
+        gathered.unlearnt,
+        time.time_ns() // 1_000_000,
+    )
+    coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
+    named = tuple(position_text(each) for each in others[:_MAX_OTHERS])
+    return tell(request.query, evidence, named, coverage)
+
+
+def _too_many(name: str, **values: object) -> Unlearnt:
+    why = Sentence(name, count=limits.MAX_STORY_RECORDS, **values)
+    return Unlearnt(Sentence("all_records"), why, is_failure=True)
+
+
+async def _find_copies(
+    source: StorySource, chosen: MessageExt, known: Sequence[MessageExt], gathered: _Gathered
+) -> list[MessageExt]:
+    """Return the records that have the unique key of a message, or without one its key."""
+    try:
+        where = await source.copy_topics([each for each in known if is_same_message(each, chosen)])
+    except RocketLensError as error:
+        gathered.unlearnt.append(Unlearnt(Sentence("copies"), str(error), is_failure=True))
+        return []
+    gathered.coverage += where.coverage
+    if where.left_out:
+        gathered.unlearnt.append(_left_out(where, chosen))
+    requests = []
+    if chosen.unique_key is not None:
+        requests.append(
+            FindRequest(chosen.unique_key, where.topics, kind="unique-key", all_topics=True)
+        )
+    else:
+        requests += [
+            FindRequest(key, where.topics, kind="key", all_topics=True) for key in chosen.keys[:1]
+        ]
+    origin = chosen.properties.get(props.ORIGIN_MESSAGE_ID)
+    if origin is not None and chosen.unique_key is None:
+        requests.append(FindRequest(origin, kind="offset-id"))
+    found: list[MessageExt] = []
+    for each in requests:
+        limited = replace(each, max_num=limits.MAX_STORY_RECORDS)
+        more = await _find(source, limited, Sentence("copies"), gathered)
+        found += () if more is None else more.messages
+        if more is not None and more.truncated:
+            gathered.unlearnt.append(_too_many("too_many_records"))
+    return found
+
+
+def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
+    key = chosen.unique_key
+    more = "" if key is None else Sentence("find_searches_all", unique_key=key)
+    searched = Sentence("some_topics", count=len(where.topics), more=more)
+    return Unlearnt(Sentence("copies_elsewhere", count=where.left_out), searched)
+
+
+async def _add_copies(
+    source: StorySource, chosen: MessageExt, found: Sequence[MessageExt], gathered: _Gathered
+) -> None:
+    for message in found:
+        if is_same_message(message, chosen):
+            identity = (message.store_host, message.physical_offset, message.topic)
+            gathered.copies.setdefault(identity, message)
+            if message.offset_msg_id not in gathered.sources:
+                gathered.sources[message.offset_msg_id] = await source.said_by(message)
+
+
+async def _find_traces(
+    source: StorySource,
+    message: MessageExt,
+    copies: Sequence[MessageExt],
+    trace_topic: str,
+    gathered: _Gathered,
+) -> None:
+    ids = {message.unique_key} if message.unique_key else {each.offset_msg_id for each in copies}
+    damage: list[str] = []
+    is_known = True
+    for msg_id in sorted(filter(None, ids)):
+        request = FindRequest(msg_id, (trace_topic,), kind="key", max_num=limits.MAX_STORY_RECORDS)
+        try:
+            answer = await find(request, source.source)
+        except TopicNotFound:
+            is_known = False
+            continue
+        except (WrongUse, BadInput):
+            raise
+        except RocketLensError as error:
+            gathered.unlearnt.append(Unlearnt(Sentence("trace"), str(error), is_failure=True))
+            return
+        gathered.coverage += answer.failures
+        for stored in answer.messages:
+            said_by = f"{trace_topic}/{stored.queue_id}/{stored.queue_offset}"
+            for record in trace_body.decode(stored.body, damage):
+                if record.msg_id == msg_id:
+                    address = record.client_host or stored.born_host.address
+                    key = (record, address)
+                    gathered.traces.setdefault(key, TraceEntry(record, address, said_by))
+    for each in damage:
+        damaged = Sentence("trace_damaged", damage=each)
+        gathered.unlearnt.append(Unlearnt(Sentence("part_of_trace"), damaged, is_failure=True))
+    if not gathered.traces:
+        why = Sentence("not_in_trace" if is_known else "no_trace_topic", topic=trace_topic)
+        gathered.unlearnt.append(Unlearnt(Sentence("said_by_clients"), why))
+
+
+async def _ask_about_groups(
+    sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, asked: str | None
+) -> SourceFacts:
+    if is_system_topic(message.topic):
+        # It waits at its broker: no group of its topic can have it yet.
+        return SourceFacts()
+    names = groups_in(list(gathered.copies.values()), list(gathered.traces.values()))
+    groups: dict[str, GroupFacts] = {}
+    broker_names: dict[str, str] | None = None
+    for each in sources:
+        try:
+            facts = await each.facts(message, names, asked)
+        except (WrongUse, BadInput):
+            raise
+        except RocketLensError as error:
+            gathered.unlearnt.append(Unlearnt(Sentence("groups_did"), str(error), is_failure=True))
+            continue
+        gathered.unlearnt += facts.unlearnt
+        gathered.coverage += facts.coverage
+        for known in facts.groups:
+            groups[known.group] = _better(groups.get(known.group), known)
+        if facts.broker_names is not None:
+            broker_names = {**(broker_names or {}), **facts.broker_names}
+    return SourceFacts(tuple(groups.values()), broker_names=broker_names)
+
+
+def _better(one: GroupFacts | None, other: GroupFacts) -> GroupFacts:
+    """Return the facts of the source that knows more: of a running cluster before a store."""
+    if one is None or (one.is_online is None and other.is_online is not None):
+        return other
+    return other if one.has_offsets is None and other.has_offsets is not None else one
+
+
+async def _find(
+    source: StorySource, request: FindRequest, what: str, gathered: _Gathered
+) -> Answer | None:
+    """Return an answer; a failure becomes something that could not be learnt."""
+    try:
+        answer = await find(request, source.source)
+    except (WrongUse, BadInput):
+        raise
+    except RocketLensError as error:
+        gathered.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
+        return None
+    gathered.coverage += answer.failures
+    return answer

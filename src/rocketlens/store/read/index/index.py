@@ -1,0 +1,349 @@
+"""Index files for a reader: searched, checked, and rejected if they are wrong.
+
+An index file is a cache without checksums. Here it is believed as far as it can be checked:
+
+* its size, header and geometry must agree (:func:`rocketlens.formats.index_file.infer_geometry`);
+* its entries must be those of this log: :mod:`rocketlens.store.read.index.index_check`;
+* every step of every chain walk is checked, and so is every entry that differs from a wanted one
+  in so little that it may have been one;
+* the used slots are counted before "not found", and before an empty slot among empty ones is
+  believed.
+
+A file that fails is not used: the log it should cover is read instead, by
+:mod:`rocketlens.store.read.index.tail`. A chain walk goes strictly downwards, so no damage can make
+it loop.
+
+A running broker may go on writing to a file. What it adds after the file was opened is in the part
+of the log that the memory covers, so it does not matter whether it is seen here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.formats.index_file import (
+    HEADER_BYTES,
+    HEADER_LAYOUT,
+    SLOT,
+    Geometry,
+    IndexEntry,
+    IndexHeader,
+    decode_entry,
+    decode_header,
+    infer_geometry,
+)
+from rocketlens.formats.index_keys import index_hashes
+from rocketlens.store import fs
+from rocketlens.store.read.index.index_check import check_slots, entry_columns, log_explains
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.time_bounds import TimeBounds
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_NEXT_ENTRY_POSITION: Final = HEADER_LAYOUT.offsets["next_entry"]
+_COPY_BYTES: Final = 1 << 20
+"""Files up to this size are read, not mapped: a broker may have thousands of small ones."""
+
+_PAGE_BYTES: Final = 4096
+_MAX_STEPS_AT_ONCE: Final = 256
+"""Steps of one chain: half a millisecond."""
+_STEPS_TO_PAUSE: Final = 256
+_ENTRIES_TO_PAUSE: Final = 1 << 18
+"""Entries of a column that are compared: a millisecond or two."""
+_ENTRIES_OF_TIME: Final = 1024
+"""Entries whose maximum store time is remembered."""
+_LONG_CHAIN: Final = 20_000
+"""Entries of a chain that are walked one by one; in RocketMQ 5.5 a topic's tags are on one chain
+each.
+"""
+
+_STALE_BYTES_SEARCHED: Final = 32 * 1024 * 1024
+"""Bytes of an empty file that are checked for entries: all default slots, and more."""
+
+
+def is_near(key_hash: int, wanted: int) -> bool:
+    """Return whether two hashes differ in exactly one byte, as after damage."""
+    changed = key_hash ^ wanted
+    return (
+        not changed & 0xFFFFFF00
+        or not changed & 0xFFFF00FF
+        or not changed & 0xFF00FFFF
+        or not changed & 0x00FFFFFF
+    )
+
+
+class TakesLong(Exception):
+    """A look-up that must be quick has much to read."""
+
+
+class IndexFile:
+    """One index file with at least one entry, open for look-ups."""
+
+    def __init__(self, path: Path, likely: tuple[Geometry, ...] = ()) -> None:
+        """Open the file and find its geometry.
+
+        :raises IndexFileError: when it is damaged beyond use.
+        :raises OSError: when it cannot be opened.
+        """
+        self.path = path
+        self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)
+        self.view: Final = self._mapped.view
+        """The bytes of the file."""
+        self.header: IndexHeader = decode_header(self._mapped.content[:HEADER_BYTES])
+        self.last_entry = self.header.last_entry
+        self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
+        self.are_slots_counted = False
+        self._time_bounds: TimeBounds | None = None
+
+    def check_empty(self) -> None:
+        """Check that a file with no entries in its header has none.
+
+        :raises IndexFileError: when something is written in it.
+        """
+        content = self._mapped.content
+        for low, high in fs.data_extents(self.path, HEADER_BYTES, len(content)):
+            for start in range(low, min(high, _STALE_BYTES_SEARCHED), _COPY_BYTES):
+                if any(content[start : min(start + _COPY_BYTES, high)]):
+                    message = f"{self.path.name}: its header says it is empty, and it is not"
+                    raise IndexFileError(message)
+
+    def array(self) -> "npt.NDArray[np.uint8]":
+        """Return the bytes of the file without copying."""
+        return self._mapped.array()
+
+    def head_of(self, slot: int) -> int:
+        """Return the newest entry of a slot's chain; 0 for none."""
+        if self.geometry is None:
+            return 0
+        (number,) = SLOT.unpack_from(self.view, self.geometry.slot_position(slot))
+        return int(number)
+
+    def entry(self, number: int) -> IndexEntry:
+        """Read one entry."""
+        if self.geometry is None or not 0 < number < self.geometry.entry_count:
+            message = f"{self.path.name}: a chain leads to entry {number}, which it has not"
+            raise IndexFileError(message)
+        return decode_entry(self.view, self.geometry, number)
+
+    def chain(self, key_hash: int, *, at_once: bool = False) -> Iterator[tuple[int, IndexEntry]]:
+        """Walk the chain of a hash, newest entry first; entries of other hashes included.
+
+        :raises IndexFileError: at the first step that cannot be right.
+        :raises TakesLong: with ``at_once``, before all slots are counted.
+        """
+        if self.geometry is None:
+            return
+        slot_count = self.geometry.slot_count
+        slot = key_hash % slot_count
+        number = self.head_of(slot)
+        if number == 0:
+            self._check_empty_slot(slot, at_once=at_once)
+            return
+        counted = max(self.header.next_entry, SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)[0])
+        # A builder counts entries after it put them on their slots: one, or many.
+        above = max(counted, number + 1)
+        offset_above = -1
+        while number != 0:
+            if not 0 < number < above:
+                message = f"{self.path.name}: entry {number} follows {above} on a chain"
+                raise IndexFileError(message)
+            entry = self.entry(number)
+            if entry.key_hash < 0 or entry.key_hash % slot_count != slot:
+                message = f"{self.path.name}: entry {number} hangs on slot {slot}, not its own"
+                raise IndexFileError(message)
+            least = self.header.end_offset if number >= counted else self.header.begin_offset
+            if not least <= entry.physical_offset or (0 <= offset_above < entry.physical_offset):
+                message = f"{self.path.name}: entry {number} is out of the log's order"
+                raise IndexFileError(message)
+            yield number, entry
+            above, number, offset_above = number, entry.previous_entry, entry.physical_offset
+
+    def find(
+        self, key_hash: int, log: CommitLog, *, at_once: bool = False, pauses: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """Yield number and physical offset of each entry with a hash, newest first.
+
+        Entries beside them that may have been damaged are compared with the log. Walks no farther
+        than it is iterated. With ``pauses`` a number of 0 says that a millisecond went by: what
+        follows is at or before its offset.
+
+        :raises IndexFileError: when the file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
+        """
+        for step, (number, entry) in enumerate(self.chain(key_hash, at_once=at_once)):
+            if at_once and step == _MAX_STEPS_AT_ONCE:
+                raise TakesLong
+            if step == _LONG_CHAIN:
+                yield from self._find_by_column(key_hash, log, number, pauses=pauses)
+                return
+            if pauses and step % _STEPS_TO_PAUSE == _STEPS_TO_PAUSE - 1:
+                yield 0, entry.physical_offset
+            if entry.key_hash == key_hash:
+                self._check_order(number, entry)
+                yield number, entry.physical_offset
+            elif is_near(entry.key_hash, key_hash):
+                if at_once:
+                    raise TakesLong
+                self.check_entry(log, number)
+
+    def _find_by_column(
+        self, key_hash: int, log: CommitLog, last: int, *, pauses: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Do :meth:`find` for entries up to ``last`` by comparing many hashes at once."""
+        import numpy as np
+
+        column = entry_columns(self)["key_hash"]
+        slot_count = self.geometry.slot_count if self.geometry else 1
+        for stop in range(last + 1, 1, -_ENTRIES_TO_PAUSE):
+            start = max(stop - _ENTRIES_TO_PAUSE, 1)
+            hashes = column[start:stop].astype(np.int32)
+            changed = hashes ^ np.int32(key_hash)
+            is_damaged = np.zeros(len(hashes), dtype=np.bool_)
+            for byte_mask in (0x7FFFFF00, 0x7FFF00FF, 0x7F00FFFF, 0x00FFFFFF):
+                is_damaged |= (changed & np.int32(byte_mask)) == 0
+            is_damaged &= (changed != 0) & (hashes % slot_count == key_hash % slot_count)
+            for row in np.flatnonzero(is_damaged).tolist():
+                self.check_entry(log, start + row)
+            for row in np.flatnonzero(changed == 0)[::-1].tolist():
+                entry = self.entry(start + row)
+                self._check_order(start + row, entry)
+                yield start + row, entry.physical_offset
+            if pauses:
+                yield 0, self.entry(start).physical_offset
+
+    def time_bounds(self, *, at_once: bool = False) -> TimeBounds:
+        """Return the bounds of the store times of its entries, in whole seconds. O(entries), once.
+
+        :raises TakesLong: with ``at_once``, if they were not computed yet.
+        """
+        if self._time_bounds is None:
+            if at_once:
+                raise TakesLong
+            self._time_bounds = self._compute_time_bounds()
+        return self._time_bounds
+
+    def _compute_time_bounds(self) -> TimeBounds:
+        import numpy as np
+
+        entries = entry_columns(self)[1:]
+        bounds, begin_ms = TimeBounds(), self.header.begin_timestamp_ms
+        blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
+        seconds = np.maximum.reduceat(entries["seconds"], blocks).tolist() if len(blocks) else []
+        offsets = entries["physical_offset"][blocks].tolist()
+        # Each block has the time of the one behind it as well: a single entry may be damaged.
+        for offset, *next_two in zip(offsets, seconds, [*seconds[1:], 0], strict=True):
+            most = max(*next_two, 0)
+            # Entries of a file that begins at 0 have no times, and the largest number means more.
+            has_time = begin_ms > 0 and most < limits.MAX_INT
+            most_ms = begin_ms + most * 1000 + 999 if has_time else limits.MAX_TIMESTAMP_MS
+            bounds.add(offset, most_ms)
+        return bounds
+
+    def _check_order(self, number: int, entry: IndexEntry) -> None:
+        """Check that an entry's offset is between those of its neighbours: they ascend."""
+        if number > self.last_entry:
+            return
+        limit = self.header.end_offset
+        if number < self.last_entry:
+            limit = min(limit, self.entry(number + 1).physical_offset)
+        below = self.entry(number - 1).physical_offset if number > 1 else self.header.begin_offset
+        if not below <= entry.physical_offset <= limit:
+            message = f"{self.path.name}: entry {number} is out of the log's order"
+            raise IndexFileError(message)
+
+    def _check_empty_slot(self, slot: int, *, at_once: bool) -> None:
+        """Count all slots if the whole page around an empty slot is empty.
+
+        It may be: hashes of keys that are much alike lie close together.
+        """
+        if self.geometry is None or self.are_slots_counted:
+            return
+        start = self.geometry.slot_position(slot) // _PAGE_BYTES * _PAGE_BYTES
+        end = min(start + _PAGE_BYTES, self.geometry.entry_position(0))
+        if not any(self.view[max(start, HEADER_BYTES) : end]):
+            if at_once:
+                raise TakesLong
+            self.count_slots()
+
+    def count_slots(self) -> None:
+        """Compare the used slots with the header, once.
+
+        :raises IndexFileError: when they differ and no broker is adding to the file.
+        """
+        if self.are_slots_counted:
+            return
+        if not self.has_grown():
+            check_slots(self)
+        self.are_slots_counted = True
+
+    def has_grown(self) -> bool:
+        """Return whether a broker added entries since the file was opened."""
+        (next_entry,) = SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)
+        return bool(next_entry > self.header.next_entry)
+
+    def known_start_before(self, physical_offset: int) -> int | None:
+        """Return the largest offset of an entry that is at most ``physical_offset``. O(log n)."""
+        number = self.number_before(physical_offset)
+        return self.entry(number).physical_offset if number else None
+
+    def number_before(self, physical_offset: int) -> int:
+        """Return the number of the last entry at or before an offset, or 0. O(log entries)."""
+        low, high = 1, self.last_entry + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).physical_offset <= physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def check_entry(self, log: CommitLog, number: int) -> bool:
+        """Compare one entry with its record; return True if the record has its hash.
+
+        False when the log itself explains why not: the record is damaged, deleted, or the log now
+        ends before it.
+
+        :raises IndexFileError: when the entry is wrong.
+        """
+        physical_offset = self.entry(number).physical_offset
+        if physical_offset < log.min_offset:
+            return False
+        if self.is_for_its_record(log, number):
+            return True
+        segment = log.segment_of(physical_offset)
+        if segment is None:
+            return False
+        start, step = segment.base_offset, 1
+        while number - step > 0 and self.entry(number - step).physical_offset > start:
+            if self.is_for_its_record(log, number - step):
+                start = self.entry(number - step).physical_offset
+            step *= 2
+        if not log_explains(log, start, physical_offset):
+            message = f"{self.path.name}: entry {number} points to no record's start"
+            raise IndexFileError(message)
+        return False
+
+    def is_for_its_record(self, log: CommitLog, number: int) -> bool:
+        """Return whether the entry's record is readable and has its hash.
+
+        :raises IndexFileError: when the record is readable and has not.
+        """
+        entry = self.entry(number)
+        try:
+            record = log.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            return False
+        if entry.key_hash not in index_hashes(record, with_tags=True):
+            message = (
+                f"{self.path.name}: entry {number} is not for the record at {entry.physical_offset}"
+            )
+            raise IndexFileError(message)
+        return True
+
+    def close(self) -> None:
+        """Unmap the file."""
+        self._mapped.close()

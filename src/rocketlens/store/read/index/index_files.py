@@ -1,0 +1,410 @@
+"""All index files of a store: their checks, the ranges that they do not cover, and look-ups."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import IndexFileError
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.index_file import Geometry
+from rocketlens.formats.index_keys import index_hashes
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.index.entry_runs import merge_descending
+from rocketlens.store.read.index.index import IndexFile, TakesLong
+from rocketlens.store.read.index.index_check import (
+    Extent,
+    check_links,
+    check_samples,
+    check_whole,
+    entry_columns,
+)
+from rocketlens.store.read.index.index_check_small import check_small
+from rocketlens.store.read.index.index_synced import SyncedFiles
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import LogWalk
+
+if TYPE_CHECKING:
+    from os import DirEntry
+
+_JOIN_AFTER_LOOK_UPS: Final = 3
+_JOIN_FILES: Final = 8
+"""Look-ups after which many files are joined into one table in memory."""
+_JOIN_WALKS: Final = 50_000
+"""Chains of one look-up for which they are joined at once: a key in many topics."""
+_JOIN_ENTRIES: Final = 4_000_000
+"""Maximum entries of the joined table: 8 bytes each."""
+_OFFSET_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_SAMPLE_COUNT: Final = 1024
+"""Samples of all files that are too large to be checked whole, together."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileState:
+    """State of one index file. ``error`` says why it is not used; None if it is."""
+
+    path: Path
+    file: IndexFile | None
+    error: str | None
+
+
+class Hit(NamedTuple):
+    """An entry with one of the hashes: its physical offset, its file and its number.
+
+    Number 0 is none but a pause, see :meth:`IndexFiles.find`.
+    """
+
+    physical_offset: int
+    file: IndexFile
+    number: int
+
+
+PAUSE: Final = (-1, None)
+"""Among candidates: a millisecond went by without one."""
+
+
+def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
+    """Merge the results of index files and memory: each physical offset once, newest first.
+
+    Both must descend. With each offset comes the entry that led to it, None when only the memory
+    did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
+    """
+    hit, offset = next(hits, None), next(offsets, -1)
+    while hit is not None or offset >= 0:
+        if hit is not None and hit.physical_offset >= offset:
+            if not hit.number:
+                yield PAUSE
+                hit = next(hits, None)
+                continue
+            found = hit.physical_offset
+            yield found, hit
+        else:
+            found = offset
+            yield found, None
+        while hit is not None and hit.physical_offset == found and hit.number:
+            hit = next(hits, None)
+        while offset == found:
+            offset = next(offsets, -1)
+
+
+class CorruptIndexFile(Exception):
+    """A file in use contradicts itself or the log."""
+
+    def __init__(self, file: IndexFile, error: IndexFileError) -> None:
+        """Store the file and the reason."""
+        super().__init__(str(error))
+        self.file = file
+        self.error = error
+
+
+class IndexFiles:
+    """The index files of a store, in the order of their log, sound and unsound."""
+
+    def __init__(self, directory: Path, log: CommitLog) -> None:
+        """Open every file and decide which can be used. Files with other names are ignored."""
+        self._log = log
+        self._directory = directory
+        self._extents: dict[IndexFile, Extent] = {}
+        self._look_ups = 0
+        self._joined: _Joined | None = None
+        self._uncovered: list[tuple[int, int | None]] | None = None
+        self.states: list[IndexFileState] = []
+        self.version = 0
+        """Incremented when a file is rejected."""
+        likely: tuple[Geometry, ...] = ()
+        for entry in self._listed():
+            state = _open(entry, likely)
+            if state.file and state.file.geometry:
+                likely = (state.file.geometry,)
+            self.states.append(state)
+        self._check()
+        self._sound = self._in_order()
+
+    def _listed(self) -> "list[DirEntry[str]]":
+        try:
+            return [entry for entry in fs.entries(self._directory) if entry.name.isdigit()]
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
+            self.states.append(IndexFileState(self._directory, None, text))
+            return []
+
+    @property
+    def sound(self) -> list[IndexFile]:
+        """The files that can be searched, oldest first; each has at least one entry."""
+        return self._sound
+
+    def find(
+        self, hashes: Collection[int], *, at_once: bool = False, pauses: bool = False
+    ) -> Iterator[Hit]:
+        """Yield the entries with one of the hashes, newest first.
+
+        A record with two of the hashes comes twice. Files and chains are looked into no farther
+        than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
+        have gone by: what follows is at or before its offset.
+
+        :raises CorruptIndexFile: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
+        """
+        self._look_ups += 1
+        if (
+            self._joined is None
+            and len(self._sound) >= _JOIN_FILES
+            and (
+                self._look_ups > _JOIN_AFTER_LOOK_UPS
+                or len(hashes) * len(self._sound) > _JOIN_WALKS
+            )
+            and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
+        ):
+            if at_once:
+                raise TakesLong
+            self._joined = _Joined(self._sound)
+        if self._joined is not None:
+            yield from self._joined.find(hashes, self._log, at_once=at_once)
+            return
+        for file in reversed(self._sound):
+            walks = [
+                file.find(key_hash, self._log, at_once=at_once, pauses=pauses)
+                for key_hash in hashes
+            ]
+            # Numbers ascend with offsets, so one chain needs no merging.
+            found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+            try:
+                for number, physical_offset in found:
+                    yield Hit(physical_offset, file, number)
+            except IndexFileError as error:
+                raise CorruptIndexFile(file, error) from error
+            if pauses:
+                yield Hit(file.header.begin_offset, file, 0)
+
+    def first_offset(self, begin_ms: int, *, at_once: bool = False) -> int | None:
+        """Return an offset before which no entry is of a record of ``begin_ms`` or later.
+
+        Return None if no entry is of such a record. O(entries) at the first call, then O(files).
+
+        :raises TakesLong: with ``at_once``, at the first call.
+        """
+        for file in self._sound:
+            offset = file.time_bounds(at_once=at_once).first_offset(begin_ms)
+            if offset is not None:
+                return offset
+        return None
+
+    def count_slots(self, *, at_once: bool = False) -> None:
+        """Count the slots: only their number shows that one was lost.
+
+        :raises CorruptIndexFile: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
+        """
+        if at_once and not all(file.are_slots_counted for file in self._sound):
+            raise TakesLong
+        for _ in self.counting_slots():
+            pass
+
+    def counting_slots(self) -> Iterator[None]:
+        """Do :meth:`count_slots` for one file after another."""
+        for file in self._sound:
+            if file.are_slots_counted:
+                continue
+            try:
+                file.count_slots()
+            except IndexFileError as error:
+                raise CorruptIndexFile(file, error) from error
+            yield
+
+    def reject(self, file: IndexFile, error: IndexFileError) -> None:
+        """Stop using a file that turned out to be damaged."""
+        self._set_error(file, str(error))
+        self._sound = [sound for sound in self._sound if sound is not file]
+        self._joined = None
+        self._uncovered = None
+        self.version += 1
+
+    def _set_error(self, file: IndexFile, error: str) -> None:
+        for index, state in enumerate(self.states):
+            if state.file is file:
+                self.states[index] = IndexFileState(state.path, None, _about(state.path, error))
+
+    def has_grown(self) -> bool:
+        """Return whether a broker added to these files, or made new ones, after the opening."""
+        names = {state.path.name for state in self.states}
+        return any(entry.name not in names for entry in self._listed()) or any(
+            file.has_grown() for file in self._sound[-1:]
+        )
+
+    def has_entry_of(self, record: Record) -> bool | None:
+        """Return whether these files have an entry of a record.
+
+        None where they don't answer for the place, or the record has nothing to be indexed by.
+        """
+        offset = record.physical_offset
+        for file in self._sound:
+            if file.header.begin_offset <= offset <= file.header.end_offset:
+                number = file.number_before(offset)
+                if number and file.entry(number).physical_offset == offset:
+                    return file.entry(number).key_hash in index_hashes(record, with_tags=True)
+        is_open = any(
+            start <= offset and (stop is None or offset < stop) for start, stop in self.uncovered()
+        )
+        return None if is_open or not index_hashes(record, with_tags=True) else False
+
+    def uncovered(self) -> list[tuple[int, int | None]]:
+        """Return the ranges of physical offsets that no sound file covers, ascending.
+
+        Each begins at a record's start; a record that begins before its end belongs to it. The
+        last one has no end. A file may have filled up in the middle of a record, so where two
+        files don't meet, the last record of one and the first of the other count as not covered.
+        """
+        if self._uncovered is None:
+            self._uncovered = self._find_uncovered()
+        return self._uncovered
+
+    def _find_uncovered(self) -> list[tuple[int, int | None]]:
+        ranges: list[tuple[int, int | None]] = []
+        last: int | None = None
+        for file in self._sound:
+            extent = self._extents[file]
+            first = max(extent.first, self._log.min_offset)
+            if last is None:
+                if first > self._log.min_offset:
+                    ranges.append((self._log.min_offset, first + 1))
+            elif first > last and first != self._after(last):
+                ranges.append((last, first + 1))
+            ranges += extent.gaps
+            last = max(extent.last, last or 0, self._log.min_offset)
+        ranges.append((self._log.min_offset if last is None else last, None))
+        return ranges
+
+    def _after(self, physical_offset: int) -> int | None:
+        """Return the offset behind a record, or the begin of the next segment."""
+        walk = LogWalk(self._log, physical_offset, physical_offset + 1)
+        for _ in walk.records():
+            pass
+        segment = self._log.segment_of(walk.position)
+        if segment is None or walk.damage:
+            return walk.position
+        # Skip the filler, too, if that is next.
+        over = LogWalk(self._log, walk.position, segment.end_offset)
+        return next((record.physical_offset for record in over.records()), over.position)
+
+    def _check(self) -> None:
+        """Check each file, whole or by samples, and store the range that it covers."""
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        entry_count = sum(file.last_entry for file in files)
+        is_small = entry_count <= limits.MAX_INDEX_CHECK_ENTRIES
+        has_few = entry_count <= limits.MAX_INTERPRETED_INDEX_ENTRIES
+        sample_count = max(_SAMPLE_COUNT // max(len(files), 4), 4)
+        synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
+        for file in files:
+            try:
+                if is_small:
+                    check = check_small if has_few else check_whole
+                    self._extents[file] = check(file, self._log)
+                    file.are_slots_counted = True
+                else:
+                    if synced and not synced.has(file.path, file.header, file.geometry):
+                        check_links(file)
+                        file.are_slots_counted = True
+                    self._extents[file] = check_samples(file, self._log, sample_count)
+            except IndexFileError as error:
+                self._set_error(file, str(error))
+
+    def _in_order(self) -> list[IndexFile]:
+        """Sort the sound files by the log; their names are out of order after a clock was set back.
+
+        A file that begins before the end of the one before is not used: one of them is stale.
+        """
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        files.sort(key=lambda file: (file.header.begin_offset, file.header.end_offset))
+        sound: list[IndexFile] = []
+        for file in files:
+            if sound and file.header.begin_offset < sound[-1].header.end_offset:
+                self._set_error(file, f"{file.path.name}: overlaps {sound[-1].path.name}")
+            else:
+                sound.append(file)
+        return sound
+
+    def close(self) -> None:
+        """Unmap everything."""
+        for state in self.states:
+            if state.file:
+                state.file.close()
+
+
+def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexFileState:
+    path = Path(entry.path)
+    if not entry.is_file():
+        return IndexFileState(path, None, "is not a file")
+    try:
+        file = IndexFile(path, likely)
+        if not file.last_entry:
+            file.check_empty()
+    except IndexFileError as error:
+        return IndexFileState(path, None, _about(path, str(error)))
+    except OSError as error:
+        return IndexFileState(path, None, f"cannot be read: {error.strerror}")
+    return IndexFileState(path, file, None)
+
+
+def _about(path: Path, error: str) -> str:
+    """Return an error of a file without the file's name, which stands beside it."""
+    return error.removeprefix(f"{path.name}: ")
+
+
+class _Joined:
+    """The entries of many files in one sorted table: the cost does not depend on their number."""
+
+    def __init__(self, files: list[IndexFile]) -> None:
+        import numpy as np
+
+        self._files = files
+        columns = [entry_columns(file)[1:] for file in files]
+        hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
+        self._starts = np.cumsum([0, *map(len, columns)])
+        # Each number is a hash and an index among all entries, so sorting sorts by both.
+        self._packed = hashes.astype(np.uint64) << np.uint64(_OFFSET_BITS)
+        self._packed |= np.arange(len(hashes), dtype=np.uint64)
+        self._packed.sort()
+        # A damaged hash is on its original chain only if the changed bits keep its slot.
+        slot_counts = {file.geometry.slot_count for file in files if file.geometry}
+        self._masks = [
+            1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
+        ]
+
+    def find(self, hashes: Collection[int], log: CommitLog, *, at_once: bool) -> Iterator[Hit]:
+        for key_hash in hashes:
+            for index in self._indices_of([key_hash ^ mask for mask in self._masks]):
+                if at_once:
+                    raise TakesLong
+                file, number = self._entry(index)
+                try:
+                    file.check_entry(log, number)
+                except IndexFileError as error:
+                    raise CorruptIndexFile(file, error) from error
+        for index in self._indices_of(hashes):
+            file, number = self._entry(index)
+            yield Hit(file.entry(number).physical_offset, file, number)
+
+    def _entry(self, index: int) -> tuple[IndexFile, int]:
+        import numpy as np
+
+        which = int(np.searchsorted(self._starts, index, "right")) - 1
+        return self._files[which], index - int(self._starts[which]) + 1
+
+    def _indices_of(self, wanted: Collection[int]) -> Iterator[int]:
+        """Return the indices of the entries with one of the hashes, newest first."""
+        import numpy as np
+
+        steps = [(key_hash + end) << _OFFSET_BITS for key_hash in wanted for end in (0, 1)]
+        cuts = self._packed.searchsorted(np.array(steps, dtype=np.uint64)).tolist()
+        spans = [
+            (first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True) if first < last
+        ]
+        return merge_descending([self._descending(*span) for span in spans])
+
+    def _descending(self, first: int, last: int) -> Iterator[int]:
+        for at in range(last - 1, first - 1, -1):
+            yield int(self._packed[at]) & _OFFSET_MASK

@@ -1,0 +1,411 @@
+"""The index in memory for the parts of the log that no index file covers.
+
+In a running broker that is the log's end, hence the name; after an index was lost or found
+damaged it can be all of the log. It holds one hash and one physical offset per index entry, and
+grows with the log: each look-up first reads what was added since the last.
+
+What is kept is bounded (:data:`rocketlens.limits.MAX_TAIL_ENTRIES`); log beyond that is read again
+by each look-up. The first records are read without the compiled kernels, which take longer to load
+than to read some hundreds; once they are loaded, they read all but a handful.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
+from rocketlens.formats.index_keys import index_hashes
+from rocketlens.store import fs
+from rocketlens.store.read.index.entry_runs import EntryRuns, merge_descending
+from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.log.resync import Confirm, last_written
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.time_bounds import TimeBounds
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
+_INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
+_MAX_DICTIONARY_ENTRIES: Final = 4096
+"""Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
+_TORN_BYTES: Final = 4096
+"""Bytes of a torn record, and behind it, that are compared to detect later writes."""
+_IMPORT_FILES: Final = 32
+"""Files that loading the kernels may have open at once, and what others open meanwhile."""
+
+Pieces = list[tuple[tuple[int, int], bytes]]
+"""Bytes of the log: physical offset, count, and content."""
+
+
+class Tail:
+    """Answers key look-ups for some ranges of the log. For one thread at a time.
+
+    ``damage`` and ``torn_at`` tell what the reading met, ``topics`` whose messages it saw, and
+    ``last_timestamp_ms`` the newest store time among them. ``unfinished_at`` is the physical
+    offset of a record that a broker may still be writing: it is not in the answers yet.
+    """
+
+    is_compiled: ClassVar[bool] = False
+    """Whether the kernels are loaded that it needs; never before it has much to read."""
+
+    def __init__(self, log: CommitLog, confirm: Confirm) -> None:
+        """Create an index without ranges."""
+        self._log = log
+        self._confirm = confirm
+        self._closed: list[tuple[int, int]] = []
+        self._open_at: int | None = None
+        self._is_at_end = False
+        self._torn_pieces: Pieces | None = None
+        self._last_read = -1
+        self._last: tuple[int, bytes] | None = None
+        self._few: defaultdict[int, list[int]] = defaultdict(list)
+        self._runs = EntryRuns()
+        self._time_bounds = TimeBounds()
+        self._interpreted_left = limits.MAX_INTERPRETED_SCAN_BYTES
+        self._read_again: list[tuple[int, int]] = []
+        self._topics: set[str] = set()
+        self._damage: list[Damage] = []
+        self._unread: list[Damage] = []
+        self._unread_end: Damage | None = None
+        self.ranges: list[tuple[int, int | None]] = []
+        self.torn_at: int | None = None
+        self.unfinished_at: int | None = None
+        self.last_timestamp_ms = 0
+        self.version = 0
+        """Incremented when the content or the damage may have changed."""
+
+    @property
+    def entry_count(self) -> int:
+        """Approximate number of index entries in memory."""
+        return self._runs.count + len(self._few)
+
+    @property
+    def should_load(self) -> bool:
+        """Whether :func:`load_kernels` should be called before a look-up has to wait for it."""
+        return (
+            not Tail.is_compiled and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
+        )
+
+    @property
+    def is_spilled(self) -> bool:
+        """Whether a look-up must read log, because there is too much to keep."""
+        return bool(self._read_again)
+
+    @property
+    def inline_read_budget_bytes(self) -> int:
+        """Bytes of log that are read in about 2 ms, without loading the kernels."""
+        if Tail.is_compiled:
+            return _COMPILED_AT_ONCE_BYTES
+        return min(self._interpreted_left, _INTERPRETED_AT_ONCE_BYTES)
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics of the records read so far."""
+        return self._topics
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Ranges without readable records, and files that could not be opened at the last try."""
+        if not self._unread and self._unread_end is None:
+            return self._damage
+        end = [] if self._unread_end is None else [self._unread_end]
+        return [*self._damage, *self._unread, *end]
+
+    @property
+    def end_offset(self) -> int | None:
+        """The end of the log at the last :meth:`read_new`; None before the first."""
+        return self._open_at if self._is_at_end else None
+
+    def cover(self, ranges: Iterable[tuple[int, int | None]]) -> None:
+        """Add ranges; ``None`` is the end of the one at the log's growing end, of which there is
+        one.
+        """
+        self.version += 1
+        for start, stop in ranges:
+            self.ranges.append((start, stop))
+            if stop is None:
+                self._open_at = start
+            else:
+                self._closed.append((start, stop))
+
+    def read_new(self) -> None:
+        """Read all that was added by `cover` or appended since the last call.
+
+        What could not be opened before is tried again.
+        """
+        self._read_again_unread()
+        while self._closed:
+            self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
+        while self._open_at is not None and self._has_grown(self._open_at):
+            self._log.refresh()
+            start, pieces = self._open_at, None
+            if self.torn_at is not None:
+                pieces = self._pieces_behind(start)
+            walk = LogWalk(self._log, start, confirm=self._confirm, grows=True)
+            self._read(walk)
+            self._open_at, self.torn_at = walk.position, walk.torn_at
+            self.unfinished_at = walk.unfinished_at
+            self._unread_end = None
+            if self._unread and self._unread[-1].stop == walk.position == walk.stop:
+                # The end of the log is unknown: the next read begins here.
+                self._unread_end = self._unread.pop()
+                self._open_at = self._unread_end.start
+                self._is_at_end = False
+                return
+            # Read before the walk, so that later writes of a broker show as a difference.
+            self._torn_pieces = pieces if walk.torn_at == start else None
+            self._is_at_end = True
+            if self._last_read >= start:
+                self._last = self._last_read, self._log.bytes_at(self._last_read, HEADS[0].size)
+            if walk.unfinished_at is not None:
+                return
+
+    def read(self, start: int, stop: int) -> int:
+        """Read the records that begin in ``[start, stop)``; return where the last of them ends.
+
+        All of it must be written. Where it cannot be read to its end, the rest is damage.
+        """
+        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+        self._read(walk)
+        if walk.position >= stop:
+            return walk.position
+        if not self._is_unlisted(walk.position, stop):
+            self._damage.append(Damage(walk.position, stop, "no record could be found here"))
+        return stop
+
+    def read_end(self, start: int, stop: int) -> int:
+        """Do :meth:`read` up to where the log ends, or less, while it grows.
+
+        What cannot be opened there is damage until the next call, which begins with it: its segment
+        gets records behind ``stop``, and where it is read again is not known to be a record.
+        """
+        self._unread_end = None
+        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+        self._read(walk)
+        if self._unread and self._unread[-1].stop > stop:
+            self._unread_end = self._unread.pop()
+        elif walk.position < stop and self._log.unlisted is not None:
+            why = self._log.unlisted
+            self._unread_end = Damage(walk.position, stop, why, is_unread=True)
+        elif walk.position < stop:
+            self._damage.append(Damage(walk.position, stop, "no record could be found here"))
+            return stop
+        return walk.position if self._unread_end is None else self._unread_end.start
+
+    def _is_unlisted(self, start: int, stop: int) -> bool:
+        """Record a range outside the known segments while the segments cannot be listed."""
+        why = self._log.unlisted
+        if why is None or start < self._log.max_offset:
+            return False
+        self._unread.append(Damage(start, stop, why, is_unread=True))
+        return True
+
+    def _read_again_unread(self) -> None:
+        """Read again the ranges that could not be opened before."""
+        for damage in self._unread[:]:
+            self._unread.remove(damage)
+            if damage.stop > self._log.max_offset:
+                self._log.refresh()
+            walk = LogWalk(self._log, damage.start, damage.stop, confirm=self._confirm)
+            self._read(walk)
+            if walk.position < damage.stop:
+                self._is_unlisted(walk.position, damage.stop)
+
+    def rebind(self, log: CommitLog, confirm: Confirm, start: int) -> None:
+        """Use another view of the same log from now on; entries before ``start`` are dropped."""
+        self._log, self._confirm = log, confirm
+        self.drop_below(start)
+
+    def is_stale(self) -> bool:
+        """Return whether the last record that was read is no longer at its offset.
+
+        So it is when the log was cut and written again, or replaced by another one.
+        """
+        if self._last is None or self._last[0] < self._log.min_offset:
+            return False
+        physical_offset, head = self._last
+        now = self._log.bytes_at(physical_offset, len(head))
+        return bool(now) and now != head
+
+    def drop_below(self, physical_offset: int) -> None:
+        """Drop records that begin before an offset. O(entries of 4 GiB of log)."""
+        self.version += 1
+        self._runs.drop_below(physical_offset)
+        self._time_bounds.drop_below(physical_offset)
+        few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
+        self._few = defaultdict(list, {key: kept for key, kept in few if kept})
+        self._read_again = [one for one in self._read_again if one[1] > physical_offset]
+        self._damage = [damage for damage in self._damage if damage.stop > physical_offset]
+        self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
+
+    def compact(self) -> None:
+        """Sort and merge the entries, so that no look-up has to."""
+        self._runs.compact()
+
+    def find(self, hashes: Collection[int]) -> Iterator[int]:
+        """Return the physical offsets of the entries with one of these hashes, newest first.
+
+        They are candidates: other keys share a hash. One record can come more than once. Take them
+        before anything else is read into the memory.
+        """
+        if self._unread:
+            self._read_again_unread()
+        few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
+        if self._runs.count:
+            parts = [self._runs.find(hashes, few)]
+        else:
+            parts = [iter(sorted(few, reverse=True))]
+        if self._read_again:
+            parts.append(self._find_again(hashes))
+        return merge_descending(parts)
+
+    def first_offset(self, begin_ms: int) -> int | None:
+        """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.
+
+        Return None if it finds no such record at all.
+        """
+        return self._time_bounds.first_offset(begin_ms)
+
+    def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
+        """Do :meth:`find` for log whose entries are not in memory, by reading it, newest part
+        first.
+
+        The first record of each part is among the candidates, so that the caller gets control
+        after each.
+        """
+        import numpy as np
+
+        wanted = np.array(sorted(hashes), dtype=np.int32)
+        for start, stop in sorted(self._read_again, reverse=True):
+            found = {start}
+            walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+            for chunk in walk.chunks():
+                key_hashes, offsets = _entries(chunk)
+                found.update(offsets[np.isin(key_hashes, wanted)].tolist())
+            self._unread += [damage for damage in walk.damage if damage.is_unread]
+            yield from sorted(found, reverse=True)
+
+    def _has_grown(self, open_at: int) -> bool:
+        """Return whether the log may have grown, or can be read farther than before.
+
+        Bytes that were no record are compared with what they were at the walk's end; zeros are
+        zeros, whenever they were seen. So nothing that came after the walk is missed.
+        """
+        if not self._is_at_end or self.unfinished_at is not None:
+            return True
+        if self.torn_at is not None:
+            pieces = self._torn_pieces
+            return pieces is None or any(self._log.bytes_at(*one) != was for one, was in pieces)
+        if self._log.segment_of(open_at) is None:
+            self._log.refresh()
+            return open_at < self._log.max_offset
+        head = self._log.bytes_at(open_at, SIZE_AND_MAGIC.size)
+        return not head or any(head)
+
+    def _pieces_behind(self, torn_at: int) -> Pieces:
+        """Return the bytes that change if a torn record is completed, or another follows it.
+
+        They are its first ones, those around the last byte that was written, and the first ones
+        of each later segment.
+        """
+        try:
+            last = last_written(self._log, torn_at, torn_at + limits.MAX_UNWRITTEN_SEARCH_BYTES)
+        except (OSError, SegmentLost):
+            last = None
+        end = torn_at if last is None else last + 1
+        spans = [(torn_at, _TORN_BYTES), (end, _TORN_BYTES), (max(end - 8, torn_at), 8)]
+        spans += [
+            (segment.base_offset, SIZE_AND_MAGIC.size)
+            for segment in self._log.segments
+            if segment.base_offset > torn_at
+        ]
+        return [(span, self._log.bytes_at(*span)) for span in spans]
+
+    def _read(self, walk: LogWalk) -> None:
+        if (
+            KERNELS.is_in_background
+            and not Tail.is_compiled
+            and walk.stop - walk.position > self._interpreted_left
+        ):
+            # Before anything of it is read: it may be abandoned.
+            KERNELS.load(load_kernels)
+        self.version += 1
+        limit = self._interpreted_left
+        if Tail.is_compiled:
+            limit = interpreted_bytes()
+            limit = limit if walk.stop - walk.position <= limit else 0
+        start = walk.position
+        for record in walk.records() if limit > 0 else ():
+            self._add_record(record)
+            if walk.position - start >= limit:
+                break
+        self._interpreted_left -= walk.position - start
+        for chunk in walk.chunks() if walk.position < walk.stop else ():
+            self._add_chunk(chunk, walk)
+        if len(self._few) > _MAX_DICTIONARY_ENTRIES and Tail.is_compiled:
+            self._pack()
+        self._damage += [damage for damage in walk.damage if not damage.is_unread]
+        self._unread += [damage for damage in walk.damage if damage.is_unread]
+
+    def _add_record(self, record: Record) -> None:
+        for key_hash in set(index_hashes(record, with_tags=True)):
+            self._few[key_hash].append(record.physical_offset)
+        self._topics.add(record.topic)
+        self._last_read = record.physical_offset
+        self._add_times(record.physical_offset, record.store_timestamp_ms)
+
+    def _add_times(self, physical_offset: int, most_ms: int) -> None:
+        self._time_bounds.add(physical_offset, most_ms)
+        self.last_timestamp_ms = max(self.last_timestamp_ms, most_ms)
+
+    def _add_chunk(self, chunk: Chunk, walk: LogWalk) -> None:
+        rows = chunk.rows
+        self._add_times(int(rows["physical_offset"][0]), int(rows["store_timestamp_ms"].max()))
+        self._topics.update(chunk.topics().names)
+        self._last_read = int(rows[-1]["physical_offset"])
+        if self._runs.count > limits.MAX_TAIL_ENTRIES:
+            self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
+        else:
+            self._runs.add(*_entries(chunk))
+        Tail.is_compiled = True
+
+    def _pack(self) -> None:
+        """Pack the entries of the dictionary."""
+        import numpy as np
+
+        pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
+        offsets, hashes = np.array(sorted(pairs), dtype=np.int64).T
+        self._runs.add(hashes.astype(np.int32), offsets)
+        self._few.clear()
+
+
+def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int64]"]:
+    """Return the hashes and offsets of all index entries of a chunk, tags left out."""
+    from rocketlens.formats.compiled import kernels
+
+    content, base_offset, rows = chunk.content, chunk.base_offset, chunk.rows
+    count = kernels.count_index_entries(content, base_offset, rows, with_tags=False)
+    entries = kernels.EntryArrays.allocate(count)
+    kernels.index_entries(content, base_offset, rows, entries, with_tags=False)
+    return entries.hashes, entries.offsets
+
+
+def load_kernels() -> None:
+    """Load the kernels that a tail needs to read much log. Takes a second, in any thread.
+
+    :raises OSError: when files cannot be opened now. A package of which one module could not be
+        imported stays half imported, and cannot be loaded again in this process.
+    """
+    fs.check_can_open(_IMPORT_FILES)
+    import numpy as np
+
+    from rocketlens.formats.compiled import kernels
+
+    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
+    kernels.scan_records(content, 0, 0, 1, rows)
+    _entries(Chunk(content, 0, rows[:0]))
+    Tail.is_compiled = True

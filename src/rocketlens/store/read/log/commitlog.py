@@ -1,0 +1,423 @@
+"""The commit log: segment files that together are one long sequence of records."""
+
+import re
+from collections import Counter
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import NotAStore, RecordError
+from rocketlens.formats import commitlog_record, dledger
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout, missing_log
+from rocketlens.store.read.log.replica import Replica
+from rocketlens.store.read.mapped import MappedFiles
+
+if TYPE_CHECKING:
+    from os import DirEntry
+
+SEGMENT_NAME_DIGITS: Final = 20
+_SEGMENT_NAME: Final = re.compile(rf"([0-9a-f]{{8}})?[0-9]{{{SEGMENT_NAME_DIGITS}}}")
+"""In tiered storage 8 digits of a hash of the offset are before it."""
+
+
+class Segment(NamedTuple):
+    """One file of the log: the physical offset of its first byte, and its size in bytes.
+
+    ``file_id`` is the file that had this name when it was listed.
+    """
+
+    path: Path
+    base_offset: int
+    size: int
+    file_id: fs.FileId | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset after its last byte."""
+        return self.base_offset + self.size
+
+
+class SegmentLost(RecordError):
+    """A listed segment cannot be opened; ``cause`` says why.
+
+    ``is_gone``: it was deleted. Otherwise nothing is known of what it holds, and another try may
+    succeed: too many open files, no memory, a failing disk, another file in its place.
+    """
+
+    def __init__(self, segment: Segment, cause: OSError) -> None:
+        """Store the system's error."""
+        detail = f"{segment.path.name} cannot be read: {cause.strerror}"
+        super().__init__(Reason.END, detail, segment.base_offset)
+        self.cause = cause
+        self.is_gone = isinstance(cause, FileNotFoundError)
+
+
+class SegmentUnread(OSError):
+    """A segment could not be opened, and the reader may not leave anything out."""
+
+
+class CommitLog:
+    """Reads the records of a commit log, which is in one directory or several.
+
+    Segments are those that are there: the first may have been deleted by the broker's cleaner,
+    and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
+    ``odd_files`` names files that are no segment, empty ones among them. ``version`` grows when
+    the log is no longer the one that was read before: a file was replaced, cut, or taken out of
+    the middle. ``unlisted`` says why the segments cannot be listed now; those known are kept.
+    """
+
+    def __init__(self, *directories: Path) -> None:
+        """List the segments; none is opened yet.
+
+        :raises NotAStore: when there is not one segment, a directory cannot be read, or two
+            directories have the same part of the log.
+        """
+        directory = directories[0]
+        self.replica = Replica.beside(directory)
+        """The DLedger log, if the broker has that instead."""
+        if self.replica is not None:
+            directories = (self.replica.data,)
+        self.directories = directories
+        self._mapped = MappedFiles()
+        self.odd_files: tuple[str, ...] = ()
+        self.segments: list[Segment] = []
+        self.version = 0
+        self.unlisted: str | None = None
+        self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
+        try:
+            self._list()
+        except OSError as error:
+            message = f"{error.filename or directory} cannot be read: {error.strerror}"
+            raise NotAStore(message) from error
+        if not self.segments:
+            raise NotAStore(missing_log(directory))
+
+    @classmethod
+    def of(cls, layout: StoreLayout) -> Self:
+        """List the segments of a store."""
+        return cls(*layout.commit_logs)
+
+    def refresh(self) -> None:
+        """List the segments again: a running broker adds and deletes some.
+
+        When none is left, or the directory cannot be read any more, the list stays as it was, and
+        ``unlisted`` says why.
+        """
+        before = self.segments
+        self.unlisted = None
+        try:
+            self._list()
+        except OSError as error:
+            self.unlisted = f"{error.filename or self._names} cannot be listed: {error.strerror}"
+        except NotAStore as error:
+            self.unlisted = str(error)
+        else:
+            if not self.segments:
+                self.unlisted = f"{self._names} holds no segment any more"
+        if self.unlisted is not None:
+            self.segments, self._stamps = before, []
+            return
+        for segment in {s.path for s in before} - {s.path for s in self.segments}:
+            self._mapped.drop(segment)
+        if _is_other_log(before, self.segments):
+            self.version += 1
+
+    def refresh_if_changed(self) -> None:
+        """List the segments again if a file was added, deleted or replaced since they were listed.
+
+        Costs a look at the directory. A file that grew or was cut in place is noticed when it is
+        read.
+        """
+        self._mapped.look_again()
+        if self.replica is not None:
+            self.replica.look_again()
+        for directory, stamp in self._stamps:
+            if stamp is None or not fs.is_as_stamped(directory, stamp):
+                break
+        else:
+            if self._stamps:
+                return
+        self.refresh()
+
+    def _list(self) -> None:
+        self._stamps = [(str(each), fs.directory_stamp(each)) for each in self.directories]
+        segments: list[Segment] = []
+        odd_files: list[str] = []
+        for entry in self._entries():
+            size = _segment_size(entry)
+            if size:
+                base_offset = _base_offset(entry.name)
+                segments.append(Segment(Path(entry.path), base_offset, size, fs.file_id(entry)))
+            else:
+                odd_files.append(entry.name)
+        segments.sort(key=lambda segment: segment.base_offset)
+        # Those that stayed as they were are kept: a path that is the same object is found sooner.
+        before = {segment.base_offset: segment for segment in self.segments}
+        self.segments = [
+            known if (known := before.get(segment.base_offset)) == segment else segment
+            for segment in _disjoint(segments)
+        ]
+        kept = {segment.path for segment in self.segments}
+        odd_files += [s.path.name for s in segments if s.path not in kept]
+        self.odd_files = tuple(odd_files)
+
+    def _entries(self) -> "list[DirEntry[str]]":
+        """Return the entries of all directories, by name.
+
+        :raises NotAStore: if two directories have a part of the log.
+        """
+        if len(self.directories) == 1:
+            return list(fs.entries(self.directories[0]))
+        entries = [entry for each in self.directories for entry in fs.entries(each)]
+        entries.sort(key=lambda entry: entry.name)
+        files = [entry for entry in entries if _segment_size(entry)]
+        for one, other in pairwise(files):
+            is_elsewhere = Path(one.path).parent != Path(other.path).parent
+            if is_elsewhere and _base_offset(one.name) + _segment_size(one) > _base_offset(
+                other.name
+            ):
+                raise NotAStore(f"{one.path} and {other.path} are the same part of the log")
+        return entries
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(map(str, self.directories))
+
+    @property
+    def min_offset(self) -> int:
+        """The physical offset of the first byte that is not deleted."""
+        return self.segments[0].base_offset
+
+    @property
+    def max_offset(self) -> int:
+        """The physical offset after the last file; the written part ends before it."""
+        return self.segments[-1].end_offset
+
+    @property
+    def segment_bytes(self) -> int:
+        """The broker's segment size: the distance between their names."""
+        distances = [
+            after.base_offset - before.base_offset
+            for before, after in zip(self.segments, self.segments[1:], strict=False)
+        ]
+        return min(distances, default=self.segments[-1].size)
+
+    def segment_of(self, physical_offset: int) -> Segment | None:
+        """Return the segment with an offset; None if no file has it. O(log segments)."""
+        last = self.segments[-1]
+        if physical_offset >= last.base_offset:
+            return last if physical_offset < last.end_offset else None
+        low, high = 0, len(self.segments) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.segments[middle].base_offset <= physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low and physical_offset < self.segments[low - 1].end_offset:
+            return self.segments[low - 1]
+        return None
+
+    def map(self, segment: Segment) -> fs.MappedFile:
+        """Return the segment's bytes, mapped once and kept for a while.
+
+        :raises SegmentLost: when its file cannot be opened.
+        """
+        try:
+            return self._mapped.get(segment.path, segment.size, segment.file_id)
+        except OSError as error:
+            raise SegmentLost(segment, error) from error
+
+    def bytes_at(self, physical_offset: int, count: int) -> bytes:
+        """Return up to ``count`` bytes of a segment from an offset on; empty if no segment has it.
+
+        So it is, too, when the segment cannot be opened.
+        """
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return b""
+        byte_offset = physical_offset - segment.base_offset
+        try:
+            return bytes(self.map(segment).view[byte_offset : byte_offset + count])
+        except SegmentLost:
+            return b""
+
+    def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
+        """Read the record at ``physical_offset``, or behind the header of a DLedger entry there.
+
+        Nothing here proves that a record begins there: bytes inside a body can look like one.
+
+        :raises RecordError: with the reason, when these bytes are not one whole record that
+            belongs at this offset.
+        """
+        segment = self.segment_of(physical_offset)
+        if segment is None and physical_offset >= self.max_offset:
+            self.refresh()
+            segment = self.segment_of(physical_offset)
+        if segment is None:
+            detail = f"the log has offsets {self.min_offset} to {self.max_offset}"
+            raise RecordError(Reason.END, detail, physical_offset)
+        try:
+            mapped = self.map(segment)
+        except SegmentLost:
+            self.refresh()
+            raise
+        try:
+            return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+        except RecordError:
+            byte_offset = physical_offset - segment.base_offset
+            behind = dledger.bytes_before_record(mapped.view, byte_offset, physical_offset)
+            if not behind:
+                raise
+        physical_offset += behind
+        return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+
+    def is_finished(self, record: Record) -> bool:
+        """Return whether a record is known to be written to its last byte.
+
+        A broker copies a record from front to back, and each after the one before. So the record
+        is finished when its last byte is not zero, or when something follows it: at once, or in a
+        later segment, as where both ends of two records were lost. A record whose properties end
+        with a zero byte can be finished though nothing here shows it. That of a DLedger log is
+        when it is committed.
+        """
+        if self.replica is not None:
+            return self.replica.has_committed(record.physical_offset)
+        if record.properties:
+            if record.properties[-1]:
+                return True
+        elif not record.topic.endswith("\0"):
+            return True
+        end = record.physical_offset + record.total_size
+        later = (each.base_offset for each in self.segments if each.base_offset > end)
+        return any(
+            any(self.bytes_at(offset, commitlog_record.SIZE_AND_MAGIC.size))
+            for offset in chain([end], later)
+        )
+
+    def close(self) -> None:
+        """Unmap all segments."""
+        self._mapped.close()
+
+
+class OpenLog(CommitLog):
+    """A log whose segments must all be readable; otherwise an error is raised.
+
+    For a reader a segment that cannot be opened is lost. To who mends or indexes the log it would
+    look like damage, or like the end of the log.
+    """
+
+    def __init__(self, *directories: Path, may_lose: bool = False) -> None:
+        """List the segments. With ``may_lose`` one that was deleted meanwhile is lost all the same.
+
+        :raises NotAStore: when there is not one segment.
+        :raises OSError: when they cannot be listed now.
+        """
+        self._may_lose = may_lose
+        try:
+            super().__init__(*directories)
+        except NotAStore as error:
+            if isinstance(error.__cause__, OSError):
+                # It exists: its bytes must not be mistaken for those of a log that is gone.
+                raise error.__cause__ from None
+            raise
+
+    def map(self, segment: Segment) -> fs.MappedFile:
+        """Return the segment's bytes.
+
+        :raises OSError: when its file cannot be opened now.
+        :raises SegmentLost: when it was deleted, and may be.
+        """
+        try:
+            return super().map(segment)
+        except SegmentLost as error:
+            if self._may_lose and error.is_gone:
+                raise
+            raise error.cause from None
+
+
+def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
+    """Return whether a log changed otherwise than by appending or deleting its first segments."""
+    known = {segment.base_offset: segment for segment in before}
+    for segment in after:
+        old = known.pop(segment.base_offset, None)
+        if old is None:
+            if before and segment.base_offset < before[-1].end_offset:
+                return True
+        elif old.file_id != segment.file_id or segment.size < old.size:
+            return True
+    return any(base_offset > after[0].base_offset for base_offset in known)
+
+
+def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: bool) -> Record:
+    byte_offset = physical_offset - base
+    last_bytes = _last_bytes(view, byte_offset)
+    record = commitlog_record.decode(
+        view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
+    )
+    if any(last_bytes[2:]) or last_bytes == _last_bytes(view, byte_offset):
+        return record
+    # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
+    return commitlog_record.decode(
+        view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
+    )
+
+
+def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
+    """Return the last 3 bytes of the record at ``byte_offset``; empty if its size is impossible.
+
+    They are the end of the properties, or of the topic and the length of no properties.
+    """
+    if byte_offset + TOTAL_SIZE.size > len(view):
+        return b""
+    (size,) = TOTAL_SIZE.unpack_from(view, byte_offset)
+    end = byte_offset + size
+    return (
+        bytes(view[end - 3 : end]) if MIN_RECORD_BYTES <= size <= len(view) - byte_offset else b""
+    )
+
+
+def _base_offset(name: str) -> int:
+    """Return the physical offset of a segment's first byte, by its name."""
+    return int(name[-SEGMENT_NAME_DIGITS:])
+
+
+def _segment_size(entry: "DirEntry[str]") -> int:
+    """Return the size of a file with a segment's name; 0 for any other."""
+    if _SEGMENT_NAME.fullmatch(entry.name) is None:
+        return 0
+    return fs.size_of(entry) if _base_offset(entry.name) <= limits.MAX_PHYSICAL_OFFSET else 0
+
+
+def _disjoint(segments: list[Segment]) -> list[Segment]:
+    """Cut or drop segments so that no two have the same offset.
+
+    Overlaps come from strays and from files that were made longer. A file that begins inside
+    another, in a place where segments don't begin, and not with a record that belongs there, is a
+    stray; otherwise the other ends there.
+    """
+    result: list[Segment] = []
+    counts = Counter(segment.size for segment in segments)
+    common_size = max(counts, key=lambda size: counts[size], default=1)
+    for segment in segments:
+        before = result[-1] if result else None
+        if before is not None and segment.base_offset < before.end_offset:
+            if segment.base_offset % common_size and not _begins_with_its_record(segment):
+                continue
+            result[-1] = before._replace(size=segment.base_offset - before.base_offset)
+        result.append(segment)
+    return result
+
+
+def _begins_with_its_record(segment: Segment) -> bool:
+    try:
+        with fs.MappedFile(segment.path) as mapped:
+            commitlog_record.decode(
+                mapped.view, physical_offset=segment.base_offset, check_crc=False
+            )
+    except (OSError, RecordError):
+        return False
+    return True

@@ -1,0 +1,312 @@
+"""What other files of a store prove about the end of its log.
+
+A log ends where its files end, and a copy can lack the last of them, or hold it cut or full of
+zeros. The log itself does not show that; these files do:
+
+==================  =============================================================================
+file                what it proves
+==================  =============================================================================
+consume queues      a record began at the physical offset of their last entry
+index files         a record began at the physical offset of their last entry, if others are for
+                    records of this log
+``synced``          a record of a RocketLens broker was on the disk
+``checkpoint``      a record of this store time was on the disk
+==================  =============================================================================
+
+RocketMQ writes all of them after the log, so on a live store they are never ahead of it.
+RocketLens writes queues before it, and all others after it.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import CheckpointError, IndexFileError, RecordError
+from rocketlens.formats import checkpoint
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
+from rocketlens.formats.index_file import HEADER_BYTES, IndexHeader, decode_header
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
+from rocketlens.store.read.index.index import IndexFile
+from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.log.scan import LogWalk, exhaust
+from rocketlens.store.read.rocks import queues_in
+from rocketlens.store.read.state import read_synced
+
+_CLOCK_ERROR_MS: Final = 600_000
+"""How far a checkpoint's time may be ahead of its file's: beyond that it is damage."""
+
+_ENTRIES_COMPARED: Final = 8
+"""Entries of an index file that are compared with their records, about."""
+
+_FARTHEST_NEXT_RECORD: Final = 1 << 20
+"""Bytes from a queue's last record but one to its last, at most."""
+
+_HEAD_BYTES: Final = 8
+"""Size and magic of a record: zero where none was written."""
+
+
+class Proof(NamedTuple):
+    """A record that a file of the store leads to."""
+
+    physical_offset: int
+    file: str
+    queue: QueueName | None = None
+
+
+class LostEnd(NamedTuple):
+    """Messages at the end of a log that are lost: where the last of them was, if a file tells."""
+
+    physical_offset: int | None
+    text: str
+
+
+class LogEvidence:
+    """What the files of a store prove about the end of its log.
+
+    The queues are looked at again when the log has another last file; until then only that the
+    last record which was proved can be read.
+    """
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> None:
+        """Set what is compared; nothing is read yet."""
+        self._layout = layout
+        self._log = log
+        self._queues = queues
+        self._seen: tuple[int, int] | None = None
+        self._last: Proof | None = None
+
+    def lost_end(self) -> LostEnd | None:
+        """Return what is known of messages behind the end of the log; None if nothing is.
+
+        O(queues + index files) at first.
+        """
+        seen = self._log.version, self._log.segments[-1].base_offset
+        if seen != self._seen:
+            self._last = max(self._proofs(), default=None)
+            self._seen = seen
+        last = self._last
+        if last is not None and not self._is_read(last):
+            # Read again: a broker may have cut the log, and the queues after it, since.
+            proofs = sorted(self._proofs(), reverse=True)
+            last = next((proof for proof in proofs if self._is_read(proof)), None)
+            end = self._records_end(last)
+            lost = [proof for proof in proofs if proof.physical_offset >= end]
+            believed = next((proof for proof in lost if self._is_sound(proof, end)), None)
+            if believed is not None:
+                return LostEnd(
+                    believed.physical_offset,
+                    f"{believed.file} leads to a message at physical offset "
+                    f"{believed.physical_offset}, and the log does not have it: messages at its "
+                    "end are lost",
+                )
+        return self._by_checkpoint(last)
+
+    def _proofs(self) -> Iterator[Proof]:
+        """Yield the last record that each file leads to. Files that cannot be read prove nothing,
+        and entries of records that are deleted.
+        """
+        least = self._log.min_offset
+        found = (*self._of_synced_or_queues(), *self._of_index())
+        return (proof for proof in found if least <= proof.physical_offset)
+
+    def _of_synced_or_queues(self) -> Iterator[Proof]:
+        """Yield what `synced` proves, or without it the queues.
+
+        RocketLens writes the entry of a record before the record: its queues prove nothing.
+        """
+        try:
+            synced = read_synced(self._layout)
+        except OSError:
+            return
+        if synced is None:
+            yield from self._of_queues()
+        elif synced.last_record_offset >= 0:
+            yield Proof(synced.last_record_offset, "rocketlens/synced")
+
+    def _of_queues(self) -> Iterator[Proof]:
+        try:
+            names = self._queues.names()
+        except OSError:
+            return
+        for name in names:
+            try:
+                queue = self._queues.queue(*name)
+                entry = queue.last_entry() if queue is not None else None
+            except OSError:
+                continue
+            if entry is not None:
+                file = f"consumequeue/{name.topic}/{name.queue_id}"
+                yield Proof(entry.physical_offset, file, name)
+
+    def _of_index(self) -> Iterator[Proof]:
+        for name, header in self._index_headers():
+            if self._begins_here(header):
+                yield Proof(header.end_offset, f"index/{name}")
+
+    def _index_headers(self) -> Iterator[tuple[str, IndexHeader]]:
+        """Yield the names of index files that have entries, and their headers."""
+        try:
+            names = [file.name for file in fs.entries(self._layout.index) if file.name.isdigit()]
+        except OSError:
+            return
+        for name in names:
+            try:
+                content = fs.read_part(self._layout.index / name, 0, HEADER_BYTES)
+                header = decode_header(content or b"")
+            except (OSError, IndexFileError):
+                continue
+            if header.last_entry:
+                yield name, header
+
+    def _begins_here(self, header: IndexHeader) -> bool:
+        """Return whether an index file can be of this log, by its first record."""
+        begin = header.begin_offset
+        if begin < self._log.min_offset:
+            return 0 <= begin <= header.end_offset
+        try:
+            record = self._log.record_at(begin, check_crc=False)
+        except RecordError:
+            return begin <= header.end_offset and self._is_lost(begin)
+        return record.store_timestamp_ms == header.begin_timestamp_ms
+
+    def _is_sound(self, proof: Proof, end: int) -> bool:
+        """Return whether a file that leads behind the end of the log is right: it may be damaged,
+        or another's.
+        """
+        try:
+            if proof.queue is not None:
+                queue = self._queues.queue(*proof.queue)
+                return queue is not None and (_goes_on(queue, end) or self._is_led_to(end))
+            if proof.file.startswith("index/"):
+                return self._ends_with_header(proof) and self._is_index_of_log(end)
+        except (OSError, IndexFileError):
+            return False
+        return True
+
+    def _is_led_to(self, end: int) -> bool:
+        """Return whether a queue has an entry of a record at the end of the log. O(queues)."""
+        queues = (self._queues.queue(*name) for name in self._queues.names())
+        return any(queue is not None and _leads_to(queue, end) for queue in queues)
+
+    def _ends_with_header(self, proof: Proof) -> bool:
+        """Return whether an index file's last entry leads where its header says.
+
+        :raises IndexFileError: if the file cannot be used.
+        """
+        with closing(IndexFile(self._layout.root / proof.file)) as file:
+            return file.entry(file.last_entry).physical_offset == proof.physical_offset
+
+    def _is_index_of_log(self, end: int) -> bool:
+        """Return whether the last index file that begins in the log is for it: for most records of
+        its entries, as some of those can be damaged.
+
+        :raises IndexFileError: if the file cannot be used, or an entry is for another record.
+        """
+        begins = {header.begin_offset: name for name, header in self._index_headers()}
+        name = begins.get(max((begin for begin in begins if begin < end), default=-1))
+        if name is None:
+            return False
+        with closing(IndexFile(self._layout.index / name)) as file:
+            known = file.number_before(end)
+            compared = [
+                file.is_for_its_record(self._log, number)
+                for number in range(1, known + 1, max(known // _ENTRIES_COMPARED, 1))
+                if file.entry(number).physical_offset >= self._log.min_offset
+            ]
+        return 0 < len(compared) <= 2 * sum(compared)
+
+    def _records_end(self, last: Proof | None) -> int:
+        """Return where the records of the log end, read from the last that is known."""
+        start = self._last_start() if last is None else last.physical_offset
+        walk = LogWalk(self._log, start)
+        exhaust(walk)
+        return walk.damage[0].start if walk.damage else walk.position
+
+    def _is_read(self, proof: Proof) -> bool:
+        """Return whether the log has a record, or its file cannot be opened now."""
+        try:
+            self._log.record_at(proof.physical_offset, check_crc=False)
+        except SegmentLost:
+            return True
+        except RecordError:
+            return False
+        return True
+
+    def _is_lost(self, physical_offset: int) -> bool:
+        """Return whether the log has nothing at an offset: damage there is told by who reads it."""
+        if physical_offset < self._log.min_offset:
+            return False
+        try:
+            self._log.record_at(physical_offset, check_crc=False)
+        except SegmentLost:
+            return False
+        except RecordError:
+            return not any(self._log.bytes_at(physical_offset, _HEAD_BYTES))
+        return False
+
+    def _by_checkpoint(self, last: Proof | None) -> LostEnd | None:
+        """Compare the store time that was on the disk with that of the log's last records."""
+        try:
+            content = fs.read_bytes(self._layout.checkpoint, checkpoint.CHECKPOINT_BYTES)
+            written_ms = self._layout.checkpoint.stat().st_mtime_ns // 1_000_000
+            saved = checkpoint.decode(content or b"")
+        except (OSError, CheckpointError):
+            return None
+        newest_ms = max(saved.physic_msg_timestamp_ms, saved.logics_msg_timestamp_ms)
+        if not 0 < newest_ms <= written_ms + _CLOCK_ERROR_MS:
+            return None
+        start = self._last_start() if last is None else last.physical_offset
+        if self._reaches(start, newest_ms):
+            return None
+        return LostEnd(
+            None,
+            f"the checkpoint names a message that was stored at {newest_ms} (epoch ms), later than "
+            "all at the end of the log: messages there are lost",
+        )
+
+    def _last_start(self) -> int:
+        """Return where the last file that is not empty begins."""
+        for segment in reversed(self._log.segments):
+            if any(self._log.bytes_at(segment.base_offset, _HEAD_BYTES)):
+                return segment.base_offset
+        return self._log.min_offset
+
+    def _reaches(self, start: int, newest_ms: int) -> bool:
+        """Return whether a record from ``start`` on is of a time, or later, or if that is not known
+        because too much would have to be read.
+        """
+        walk = LogWalk(self._log, start, grows=True)
+        for record in walk.records():
+            if record.store_timestamp_ms >= newest_ms:
+                return True
+            if walk.position - start > limits.MAX_INTERPRETED_SCAN_BYTES:
+                return True
+        return bool(walk.damage) or walk.torn_at is not None or walk.unfinished_at is not None
+
+
+def _leads_to(queue: ConsumeQueue, end: int) -> bool:
+    entry = queue.entry(queue.first_where(lambda entry: entry.physical_offset >= end))
+    return entry is not None and entry.physical_offset == end
+
+
+def _goes_on(queue: ConsumeQueue, end: int) -> bool:
+    """Return whether a queue's last two entries are of records behind the end of a log, and as far
+    from each other as records in a row. Damaged ones lead anywhere.
+    """
+    before, last = (queue.entry(queue.max_offset - count) for count in (2, 1))
+    if before is None or last is None or before.physical_offset < end:
+        return False
+    step = last.physical_offset - before.physical_offset
+    return MIN_RECORD_BYTES <= before.store_size <= step <= _FARTHEST_NEXT_RECORD
+
+
+def lost_end_of(layout: StoreLayout, log: CommitLog) -> LostEnd | None:
+    """Return what is known of messages behind the end of a store's log, looked at once."""
+    queues = queues_in(layout.consume_queue)
+    try:
+        return LogEvidence(layout, log, queues).lost_end()
+    finally:
+        queues.close()

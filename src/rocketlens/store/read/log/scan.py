@@ -1,0 +1,374 @@
+"""Walks the commit log record by record, past whatever is damaged in it.
+
+Torn is not corrupt. Bytes that are no record, with no record after them, are the torn tail: the
+log ends before them. With records after them they are damage: reported, and the walk goes on at
+the next offset where a record identifies itself.
+
+Which offset is credible is decided in :mod:`rocketlens.store.read.log.resync`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import (
+    MIN_RECORD_BYTES,
+    SIZE_AND_MAGIC,
+    Reason,
+    Record,
+    filler_bytes,
+)
+from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
+from rocketlens.store.read.log.resync import Confirm, next_record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CHUNK_ROWS: Final = 16_384
+"""Rows that a processor's cache holds: many passes are made over each of their columns."""
+_SHORT_BYTES: Final = 4096
+"""Bytes of log up to which reading without the compiled kernels is faster, even if they are
+loaded.
+"""
+_SCAN_AGAIN_BYTES: Final = 256 * 1024
+"""Bytes before a growing end that are scanned twice: they may have been scanned while being
+written.
+"""
+
+
+class Damage(NamedTuple):
+    """A range of physical offsets without a readable record, and why."""
+
+    start: int
+    stop: int
+    reason: str
+    is_unread: bool = False
+    """Their file could not be opened, and perhaps can be later."""
+
+    @property
+    def length(self) -> int:
+        """The number of bytes."""
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        """Describe it in one line."""
+        return f"physical offsets {self.start} to {self.stop}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some records of one segment: ``rows`` as
+    :data:`rocketlens.formats.compiled.kernels.RECORD_DTYPE`.
+
+    ``content`` is the whole segment, and its first byte has physical offset ``base_offset``.
+    """
+
+    content: "npt.NDArray[np.uint8]"
+    base_offset: int
+    rows: "npt.NDArray[np.void]"
+
+    def topics(self) -> "RowTopics":
+        """Return the topics of the rows, compared byte by byte: a hash has twins."""
+        from rocketlens.formats.compiled import kernels
+
+        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=False)
+        names = [self._topic_of(row) for row in self.rows[groups.first_rows]]
+        return RowTopics(names, groups.group_of_row)
+
+    def queues(self) -> "Iterator[tuple[str, int, npt.NDArray[np.void]]]":
+        """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
+        import numpy as np
+
+        from rocketlens.formats.compiled import kernels
+
+        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=True)
+        sorted_rows = self.rows[np.argsort(groups.group_of_row, kind="stable")]
+        ends = np.cumsum(np.bincount(groups.group_of_row))
+        for rows in np.split(sorted_rows, ends[:-1]):
+            yield self._topic_of(rows[0]), int(rows[0]["queue_id"]), rows
+
+    def _topic_of(self, row: "np.void") -> str:
+        start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
+        return decode_utf8(bytes(self.content[start : start + int(row["topic_length"])]))
+
+
+class RowTopics(NamedTuple):
+    """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
+
+    A name can be there twice: bytes that are no UTF-8 can decode to one text in several ways.
+    """
+
+    names: list[str]
+    number_of_row: "npt.NDArray[np.int32]"
+
+    def are(self, is_wanted: Callable[[str], bool]) -> "npt.NDArray[np.bool_]":
+        """Return for each row whether its topic is one of these."""
+        import numpy as np
+
+        wanted = [number for number, name in enumerate(self.names) if is_wanted(name)]
+        return np.isin(self.number_of_row, wanted)
+
+
+class LogWalk:
+    """One walk over ``[start, stop)`` of a log; ``start`` must be a record's.
+
+    A record that begins before ``stop`` is taken whole. After the walk ``position`` is the
+    physical offset where it ended, ``damage`` what it passed over, and ``torn_at`` the start of a
+    torn tail, if the walk met one. It can be taken by :meth:`records`, by :meth:`chunks`, or by
+    one after the other.
+
+    With ``grows`` another process may be writing at the end of the log. It copies a record from
+    front to back, so the newest record can have all its lengths and not yet its last bytes. Such
+    a record is not returned unless ``confirm`` knows it: the walk ends before it, and
+    ``unfinished_at`` is its physical offset.
+
+    A segment that cannot be opened now is damage with ``is_unread``, or raises
+    :class:`~rocketlens.store.read.log.commitlog.SegmentUnread` with ``must_read``.
+    """
+
+    is_compiled: ClassVar[bool] = False
+    """Whether the compiled scan is loaded in this process."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        stop: int | None = None,
+        *,
+        confirm: Confirm | None = None,
+        grows: bool = False,
+        must_read: bool = False,
+    ) -> None:
+        """Prepare the walk; offsets below the log's first are moved up to it."""
+        self.log = log
+        self.position = max(start, log.min_offset)
+        self.stop = log.max_offset if stop is None else min(stop, log.max_offset)
+        self.damage: list[Damage] = []
+        self.torn_at: int | None = None
+        self.unfinished_at: int | None = None
+        self._confirm = confirm
+        self._grows = grows
+        self._must_read = must_read
+
+    def records(self) -> Iterator[Record]:
+        """Return the records, bodies not checked. About 100,000 a second."""
+        while (segment := self._segment()) is not None:
+            try:
+                record = self.log.record_at(self.position, check_crc=False)
+            except SegmentLost as lost:
+                self._skip_missing_segment(segment, lost)
+                continue
+            except RecordError as error:
+                self._skip_damage(segment, Reason(error.reason), str(error))
+                continue
+            if record.physical_offset >= self.stop:
+                # Only the header of its DLedger entry is before the end.
+                self.position = record.physical_offset
+                return
+            if self._grows and not self._is_finished(record):
+                self.unfinished_at = self.stop = record.physical_offset
+                return
+            self.position = record.physical_offset + record.total_size
+            yield record
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Return the records as rows, found by the compiled scan. Some millions a second."""
+        if self.position >= self.stop or self.torn_at is not None:
+            return
+        import numpy as np
+
+        from rocketlens.formats.compiled import kernels
+
+        row_count = min(CHUNK_ROWS, (self.stop - self.position) // MIN_RECORD_BYTES + 1)
+        rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
+        scanned_to = -1
+        while (segment := self._segment()) is not None:
+            mapped = self.log.map(segment)
+            content = mapped.array()
+            start = self.position - segment.base_offset
+            stop = min(self.stop - segment.base_offset, segment.size)
+            count, byte_offset, reason = kernels.scan_records(
+                content, segment.base_offset, start, stop, rows
+            )
+            LogWalk.is_compiled = True
+            end = segment.base_offset + byte_offset
+            is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
+            if self._grows and self.log.replica is not None:
+                offsets = rows["physical_offset"][:count]
+                committed = self._count_committed(offsets)
+                if committed < count:
+                    count, end = committed, int(offsets[committed])
+                    self.stop = self.unfinished_at = end
+                    is_end = False
+            elif self._grows and is_end and count and end > scanned_to:
+                # Some of these rows may have been read while they were written: read them again.
+                offsets = rows["physical_offset"][:count]
+                # Always for the last row: its last bytes may still be missing.
+                again = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
+                count = min(again, count - 1)
+                scanned_to, end = end, int(offsets[count])
+                if not self._is_finished_at(int(offsets[-1])):
+                    self.stop = int(offsets[-1])
+                is_end = False
+            self.position = end
+            if count:
+                yield Chunk(content, segment.base_offset, rows[:count])
+            if is_end or reason == kernels.ScanReason.BLANK:
+                try:
+                    self.log.record_at(self.position, check_crc=False)
+                except RecordError as error:
+                    self._skip_damage(segment, Reason(error.reason), str(error))
+
+    def _count_committed(self, offsets: "npt.NDArray[np.int64]") -> int:
+        """Return how many records of a DLedger log are committed: those behind one that is not
+        are not.
+        """
+        low, high = 0, len(offsets)
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_committed(int(offsets[middle])):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is_committed(self, physical_offset: int) -> bool:
+        try:
+            return self._is_finished(self.log.record_at(physical_offset, check_crc=False))
+        except RecordError:
+            return True
+
+    def _is_finished(self, record: Record) -> bool:
+        """Return whether a record was written to its last byte, as far as can be known."""
+        return self.log.is_finished(record) or (
+            self._confirm is not None and self._confirm(record) is True
+        )
+
+    def _is_finished_at(self, physical_offset: int) -> bool:
+        """Return the same for the record at an offset; if it is not finished, the log ends
+        there.
+        """
+        try:
+            record = self.log.record_at(physical_offset, check_crc=False)
+        except RecordError:
+            return True
+        if self._is_finished(record):
+            return True
+        self.unfinished_at = physical_offset
+        return False
+
+    def _segment(self) -> Segment | None:
+        """Return the segment of the position, after skipping gaps between files; None at the
+        end.
+        """
+        while self.position < self.stop and self.torn_at is None:
+            segment = self.log.segment_of(self.position)
+            if segment is None:
+                later = self._later_segment()
+                until = self.stop if later is None else min(later.base_offset, self.stop)
+                self.damage.append(Damage(self.position, until, "no file holds these offsets"))
+                self.position = until
+                continue
+            try:
+                self.log.map(segment)
+            except SegmentLost as lost:
+                self._skip_missing_segment(segment, lost)
+            else:
+                return segment
+        return None
+
+    def _skip_missing_segment(self, segment: Segment, lost: SegmentLost) -> None:
+        """Skip a segment that cannot be opened; one that a broker deleted is not damage.
+
+        :raises SegmentUnread: when it is there all the same, and must be read.
+        """
+        self.log.refresh()
+        if self.position < self.log.min_offset:
+            self.position = self.log.min_offset
+        elif segment in self.log.segments:
+            if self._must_read:
+                raise SegmentUnread(lost.cause.errno, str(lost)) from lost
+            self.damage.append(Damage(self.position, segment.end_offset, str(lost), is_unread=True))
+            self.position = segment.end_offset
+
+    def _later_segment(self) -> Segment | None:
+        return next((s for s in self.log.segments if s.base_offset > self.position), None)
+
+    def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
+        """Move the position behind bytes that are not a record, or end the walk."""
+        if reason is Reason.BLANK and self._is_true_blank(segment):
+            self.position = segment.end_offset
+            return
+        try:
+            found = next_record(self.log, self.position, reason, self._confirm)
+        except SegmentLost as lost:
+            # Whether the log continues there decides between torn and damaged.
+            behind = self.log.segment_of(lost.physical_offset or 0)
+            self._skip_missing_segment(segment if behind is None else behind, lost)
+            return
+        if found is None:
+            # A file that was cut can end in fewer bytes than a size and a magic need.
+            head = self.log.bytes_at(self.position, SIZE_AND_MAGIC.size)
+            if reason is not Reason.END or any(head):
+                self.torn_at = self.position
+            self.stop = self.position
+            return
+        if self._has_changed(reason):
+            # A broker was writing meanwhile: the bytes behind were not there at the first look.
+            return
+        self.damage.append(Damage(self.position, found, detail))
+        self.position = found
+
+    def _has_changed(self, reason: Reason) -> bool:
+        """Return whether the bytes at the position are no longer what they were for ``reason``."""
+        try:
+            self.log.record_at(self.position, check_crc=False)
+        except RecordError as error:
+            return error.reason != reason
+        return True
+
+    def _is_true_blank(self, segment: Segment) -> bool:
+        byte_offset = self.position - segment.base_offset
+        head = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, byte_offset)
+        bytes_left = filler_bytes(*head)
+        later = self._later_segment()
+        return bytes_left == segment.size - byte_offset or (
+            later is not None and later.base_offset == self.position + bytes_left
+        )
+
+
+def interpreted_bytes(if_not_compiled: int | None = None) -> int:
+    """Return how many bytes to read with :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
+
+    Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
+    (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
+    done, they are faster for all but a handful of records.
+    """
+    if LogWalk.is_compiled:
+        return _SHORT_BYTES
+    return limits.MAX_INTERPRETED_SCAN_BYTES if if_not_compiled is None else if_not_compiled
+
+
+def exhaust(walk: LogWalk) -> None:
+    """Run a walk only for its findings, in the cheaper way for its length."""
+    if walk.stop - walk.position <= interpreted_bytes():
+        for _ in walk.records():
+            pass
+    else:
+        for _ in walk.chunks():
+            pass
+
+
+def is_record_start(log: CommitLog, physical_offset: int, known_start: int) -> bool:
+    """Return whether a record begins at the offset, by walking from ``known_start``, a record's
+    start.
+
+    Costs reading the header of each record between.
+    """
+    walk = LogWalk(log, known_start, physical_offset)
+    exhaust(walk)
+    return walk.position == physical_offset

@@ -1,0 +1,1 @@
+"""Writes index files."""

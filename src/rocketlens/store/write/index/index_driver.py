@@ -1,0 +1,204 @@
+"""Runs the builder of index files: in a thread of this process, or in another process.
+
+A builder that cannot go on (no room, no descriptor, no memory, a segment that cannot be opened) is
+asked again; what is not indexed yet is found in the log meanwhile. Only a sync that failed ends it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from rocketlens.errors import RocketLensError, StoreLocked
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.index.index_state import safe_offset_of
+from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.log.scan import interpreted_bytes
+from rocketlens.store.write.index.index_build import IndexBuilder
+
+_log: Final = logging.getLogger(__name__)
+
+INDEX_THREAD_NAME: Final = "rocketlens-index"
+STEP_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of log that are indexed between two syncs of the index files."""
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of log that are indexed between two checks whether to stop: about 0.1 s."""
+_INTERVAL_SECONDS: Final = 0.2
+
+
+class IndexDriver:
+    """Builds index files in a thread of its own, or leaves them to the builder of another process.
+
+    ``build`` and ``forget_below`` may be called by other threads. ``make`` makes a builder;
+    ``log_end`` returns how far the log is synced.
+    """
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        make: Callable[[], IndexBuilder],
+        log_end: Callable[[], int],
+    ) -> None:
+        """Create a driver without a builder: another process may have the files."""
+        self._layout = layout
+        self._make = make
+        self._log_end = log_end
+        self._builder: IndexBuilder | None = None
+        self._is_builder = self._is_warned = False
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_offset = 0
+
+    def open(self) -> None:
+        """Become the builder; if that fails for now, it is tried again.
+
+        :raises StoreLocked: when another one builds.
+        """
+        self._is_builder = True
+        with self._lock:
+            try:
+                self._builder = self._make()
+            except OSError as error:
+                self._failed(error)
+
+    def adopt(self) -> None:
+        """Become the builder if that of another process has ended, to build the rest.
+
+        One that still runs goes on, and the store then is not closed cleanly.
+        """
+        if self._is_builder:
+            return
+        try:
+            self.open()
+        except StoreLocked as error:
+            self._is_builder = False
+            _log.warning("what is not indexed yet stays so until the next start: %s", error)
+
+    def start(self) -> None:
+        """Build in a thread, if this is the builder."""
+        if self._is_builder:
+            self._thread = threading.Thread(target=self._run, name=INDEX_THREAD_NAME, daemon=True)
+            self._thread.start()
+
+    @property
+    def is_builder(self) -> bool:
+        """Whether this process builds the index files."""
+        return self._is_builder
+
+    @property
+    def offset(self) -> int:
+        """The physical offset up to which index files are built and synced."""
+        builder = self._builder
+        if builder is not None:
+            return builder.safe_offset
+        # If it cannot be read now, it has not decreased.
+        with suppress(OSError):
+            self._last_offset = safe_offset_of(self._layout)
+        return self._last_offset
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether another step would advance the index."""
+        builder = self._builder
+        return builder is not None and builder.made_progress
+
+    def build(
+        self, at_most_bytes: int = STEP_BYTES, is_over: Callable[[], bool] | None = None
+    ) -> bool:
+        """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
+
+        ``is_over`` is asked between two pieces of work. False when there is more, when something
+        cannot be written or opened now, or when another builder does it.
+        """
+        with self._lock:
+            if self._builder is None and not self._has_builder():
+                return False
+            builder = self._builder
+            assert builder is not None  # noqa: S101 - just made
+            up_to, begin = self._log_end(), builder.resume_point.physical_offset
+            made_progress = is_done = False
+            try:
+                while not is_done:
+                    left = begin + at_most_bytes - builder.resume_point.physical_offset
+                    # Without kernels the rest is indexed more slowly, in smaller pieces.
+                    piece = interpreted_bytes() if KERNELS.is_abandoned else PIECE_BYTES
+                    is_done = builder.build(up_to, at_most_bytes=min(left, piece))
+                    made_progress |= builder.made_progress
+                    if left <= piece or not builder.made_progress or (is_over and is_over()):
+                        break
+                builder.sync()
+                builder.made_progress = made_progress
+                self._is_warned = False
+            except (OSError, RocketLensError, MemoryError) as error:
+                self._failed(error)
+                return False
+            return is_done
+
+    def _has_builder(self) -> bool:
+        """Create the builder that could not be created before."""
+        if self._is_builder:
+            try:
+                self._builder = self._make()
+            except (OSError, RocketLensError) as error:
+                self._failed(error)
+        return self._builder is not None
+
+    def _failed(self, error: Exception) -> None:
+        """Log a passing failure once; stop after a failed sync."""
+        if isinstance(error, fs.SyncFailed):
+            _log.error("index files are not built any more: %s", error)
+            self._is_builder = False
+            if self._builder is not None:
+                self._last_offset = self._builder.safe_offset
+                self._builder.close()
+                self._builder = None
+        elif not self._is_warned and not KERNELS.is_abandoned:
+            _log.warning("the log cannot be indexed now, and is later: %s", error)
+            self._is_warned = True
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and self._is_builder:
+            is_done = self._log_end() <= self.offset or self.build(is_over=self._stop.is_set)
+            # A builder that cannot continue, for example on a full disk, is called again later.
+            if is_done or not self.is_behind:
+                self._stop.wait(_INTERVAL_SECONDS)
+
+    def build_until(self, deadline_s: float) -> None:
+        """Index the rest, until ``deadline_s`` of the monotonic clock."""
+
+        def is_over() -> bool:
+            return time.monotonic() >= deadline_s
+
+        while not self.build(is_over=is_over) and self.is_behind and not is_over():
+            pass
+
+    def forget_below(self, physical_offset: int) -> bool:
+        """Delete index files of deleted log; return False if it must be tried again."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._builder is not None:
+                self._builder.forget_below(physical_offset)
+            return self._builder is not None or not self._is_builder
+        finally:
+            self._lock.release()
+
+    def stop(self) -> None:
+        """Stop the thread after its current piece of work."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Release the index files; ``abruptly`` as if this process were killed."""
+        builder, self._builder = self._builder, None
+        if builder is not None:
+            self._last_offset = builder.safe_offset
+            if abruptly:
+                builder.close_abruptly()
+            else:
+                builder.close()

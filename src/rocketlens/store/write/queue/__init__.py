@@ -1,0 +1,1 @@
+"""Writes consume queues, and recovers them."""

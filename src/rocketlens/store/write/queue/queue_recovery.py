@@ -1,0 +1,291 @@
+"""Determines the proven part of each consume queue, and which topics are deleted.
+
+What is known of a queue comes from ``state.json``: it begins and ends at least where that says,
+unless its topic was deleted since. A queue that ends before lost entries, which the log has.
+
+Where a real broker ran since ``state.json`` was written, or where there is none, it is unknown
+which topics were deleted. RocketMQ takes a topic for deleted when it has no consume queue, so:
+
+* a topic that had messages then and has no queue file now was deleted;
+* a topic whose queues begin behind the place where the state ends was deleted and made again;
+* a record whose topic has no queue file is of a deleted topic if its queue entry must have been
+  durable: always when the store was closed cleanly, and otherwise when it is older than the
+  checkpoint says of the queues, less three seconds, as RocketMQ counts.
+
+A store without the directory ``consumequeue`` lost its queues, and so did one without a state in
+which no queue has an entry; nothing of that was deleted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rocketlens.errors import RecordError
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.rocketmq import is_topic_name
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.state import StoreState
+from rocketlens.store.write.append import Appended, Appender
+from rocketlens.store.write.durability import read_checkpoint
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_files import (
+    QueueFiles,
+    StoredQueueFile,
+    first_physical_offset,
+    good_end,
+)
+
+_CHECKED_BYTES: Final = 128 * 1024 * 1024
+"""Maximum bytes of entries that are checked: some 0.2 s. Of further queues only the ends are
+checked.
+"""
+_LAST_ENTRIES: Final = 1_000
+"""Maximum number of those."""
+_DURABLE_FOR_MS: Final = 3_000
+_ALL: Final = 1 << 62
+
+
+class QueueEnding(NamedTuple):
+    """How the last run on a store ended, if known."""
+
+    is_ours: bool
+    """Whether no real broker has run since ``state.json`` was written."""
+    was_closed: bool
+    """Whether the last broker stopped cleanly."""
+
+
+@dataclass(slots=True)
+class PreparedQueues:
+    """The known state of the queues before the log is read."""
+
+    start: int
+    """The physical offset from which the log must be read."""
+    at_least: dict[tuple[str, int], int] = field(default_factory=dict)
+    """For queues that lack entries the queue offset that the next message gets, at least."""
+    unseen: set[tuple[str, int]] = field(default_factory=set)
+    """Unknown queues, which begin with the first record found."""
+    topics: set[str] = field(default_factory=set)
+    """Topics with queue files."""
+    deleted_before_ms: int = -1
+    """Records of other topics are of deleted ones if they were stored before this."""
+    deleted: dict[str, Appended] = field(default_factory=dict)
+    """Topics that a real broker deleted, and a record up to which the log is theirs."""
+    notes: list[str] = field(default_factory=list)
+
+
+class QueueRecovery:
+    """Opens all queues of a store, and ends each at its proven part."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        log: CommitLog,
+        appender: Appender,
+        *,
+        files: QueueFiles,
+        deleted: Mapping[str, int],
+    ) -> None:
+        """Prepare; nothing is read yet. ``deleted`` as
+        :class:`rocketlens.store.write.recovery.Recovery`.
+
+        ``files`` are all queue files that there are.
+        """
+        self._layout = layout
+        self._disk = disk
+        self._log = log
+        self._appender = appender
+        self._files = files
+        self._deleted = deleted
+        self._unchecked_bytes = _CHECKED_BYTES
+
+    def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
+        """Open the queues. ``state`` is of this log, or None.
+
+        :raises OSError: when something cannot be read or written now.
+        """
+        start = self._log.min_offset if state is None else state.queues_offset
+        found = PreparedQueues(start)
+        found.topics = {topic for (topic, _), files in self._files.items() if files}
+        table = self._expected(state) if state else {}
+        if not ending.is_ours:
+            self._find_deleted(state, table, found, ending)
+        named = {(topic, queue_id) for topic, queues in table.items() for queue_id in queues}
+        for topic, queue_id in sorted(named | set(self._files)):
+            if is_topic_name(topic):
+                queue = self._appender.queue(topic, queue_id)
+                first, expected = table.get(topic, {}).get(queue_id, (0, 0))
+                self._open(queue, first, expected, state, found)
+        return found
+
+    def _expected(self, state: StoreState) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return the lengths of queues at the last save, without deleted ones."""
+        return {
+            topic: queues
+            for topic, queues in state.queue_offsets.items()
+            if state.queues_offset > self._deleted.get(topic, -1)
+        }
+
+    def _find_deleted(
+        self,
+        state: StoreState | None,
+        table: dict[str, dict[int, tuple[int, int]]],
+        found: PreparedQueues,
+        ending: QueueEnding,
+    ) -> None:
+        """Find the topics that a RocketMQ broker deleted, and drop their expected queues."""
+        first_offsets = self._first_offsets()
+        is_there = fs.file_size(self._layout.consume_queue) is not None
+        if not (first_offsets or (state is not None and is_there)):
+            return
+        if ending.was_closed:
+            found.deleted_before_ms = _ALL
+        else:
+            noted = read_checkpoint(self._layout)
+            least = min(noted.physic_msg_timestamp_ms, noted.logics_msg_timestamp_ms)
+            found.deleted_before_ms = least - _DURABLE_FOR_MS
+        if state is None or state.mark is None:
+            return
+        last = Appended(
+            state.mark.record_offset, 0, state.last_record_timestamp_ms, state.mark.record_bytes
+        )
+        for topic in list(table):
+            had_messages = any(end > first for first, end in table[topic].values())
+            if had_messages and first_offsets.get(topic, _ALL) >= state.queues_offset:
+                del table[topic]
+                found.deleted[topic] = last
+                found.notes.append(f"topic {topic} was deleted by another broker")
+
+    def _first_offsets(self) -> dict[str, int]:
+        """Return for each topic with an entry the lowest physical offset that its queues have."""
+        lowest: dict[str, int] = {}
+        for (topic, _), files in self._files.items():
+            first = first_physical_offset(files) if is_topic_name(topic) else None
+            if first is not None:
+                lowest[topic] = min(first, lowest.get(topic, first))
+        return lowest
+
+    def _open(
+        self,
+        queue: QueueWriter,
+        first: int,
+        expected: int,
+        state: StoreState | None,
+        found: PreparedQueues,
+    ) -> None:
+        """Open one queue, which is known to begin at ``first`` and to end at ``expected``."""
+        name = (queue.topic, queue.queue_id)
+        files = self._files.get(name, [])
+        if queue.topic in self._deleted and self._is_of_deleted(queue.topic, files):
+            for file in files:
+                self._disk.remove_file(file.path)
+            files, queue.has_made_files = [], True
+        files = self._mend_sizes(queue, files)
+        queue.has_files = bool(files)
+        from_offset = 0
+        if state is not None:
+            self._unchecked_bytes -= max(expected - first, 0) * ENTRY_BYTES
+            if self._unchecked_bytes < 0:
+                from_offset = max(expected - _LAST_ENTRIES, 0)
+        trusted = self._log.min_offset if state is None else state.queues_offset
+        if first == expected or self._seems_whole(queue, files, first, from_offset):
+            queue.next_offset = good_end(files, from_offset, trusted)
+            if state is not None:
+                queue.next_offset = self._proven_end(queue, expected)
+            if first == expected and not files:
+                # It had no file, because the log has none of its records.
+                queue.next_offset = expected
+            if state is None and queue.entry(queue.next_offset - 1) is None:
+                found.unseen.add(name)
+        else:
+            queue.next_offset = first
+            if _begins_behind(files, first):
+                # It begins with the first record that the log has of it: what is before may have
+                # been deleted with its messages since the state was saved.
+                found.unseen.add(name)
+        if queue.next_offset < expected:
+            found.at_least[name] = expected
+            found.start = min(found.start, self._offset_of_last(queue))
+            found.notes.append(
+                f"queue {queue.topic}/{queue.queue_id} has no entries from {queue.next_offset} on: "
+                "reading the log for them"
+            )
+
+    def _proven_end(self, queue: QueueWriter, expected: int) -> int:
+        """Return the queue offset behind the last entry that is known, or is of its record.
+
+        Entries behind ``expected`` were not synced when the state was saved. After a power cut
+        there may be anything, and no record from behind the state's end would replace it.
+        """
+        for queue_offset in range(expected, queue.next_offset):
+            entry = queue.entry(queue_offset)
+            try:
+                record = self._log.record_at(entry[0] if entry else -1, check_crc=False)
+            except RecordError:
+                return queue_offset
+            expected_entry = (record.topic, record.queue_id, record.queue_offset, record.total_size)
+            if entry is None or expected_entry != (
+                queue.topic,
+                queue.queue_id,
+                queue_offset,
+                entry[1],
+            ):
+                return queue_offset
+        return queue.next_offset
+
+    def _is_of_deleted(self, topic: str, files: list[StoredQueueFile]) -> bool:
+        """Return whether the files of a queue are from before its topic was deleted."""
+        first = first_physical_offset(files)
+        return first is not None and first < self._deleted[topic]
+
+    def _mend_sizes(
+        self, queue: QueueWriter, files: list[StoredQueueFile]
+    ) -> list[StoredQueueFile]:
+        """Restore the size of files that were cut."""
+        for file in files:
+            if file.size < queue.file_bytes:
+                self._disk.set_size(file.path, queue.file_bytes)
+        return [file._replace(size=queue.file_bytes) for file in files]
+
+    def _seems_whole(
+        self, queue: QueueWriter, files: list[StoredQueueFile], first: int, from_offset: int
+    ) -> bool:
+        """Return whether all queue files seem to exist that the log has messages for.
+
+        The cleaner deletes the first ones with their messages, and a state that is saved before
+        names them still: none is missing if the first entry that is there has no message any more.
+        Of files below queue offset ``from_offset``, whose entries are not looked at, the first and
+        the last entry are.
+        """
+        if not files:
+            return True
+        if _begins_behind(files, first):
+            first_left = first_physical_offset(files)
+            if first_left is None or first_left >= self._log.min_offset:
+                return False
+        for file in files:
+            ends = [file.base // ENTRY_BYTES, (file.base + file.size) // ENTRY_BYTES - 1]
+            if any(end < from_offset and queue.entry(end) is None for end in ends):
+                return False
+        return True
+
+    def _offset_of_last(self, queue: QueueWriter) -> int:
+        """Return the offset of the record of a queue's last entry, or the begin of the log."""
+        last = queue.entry(queue.next_offset - 1) if queue.next_offset else None
+        try:
+            if (
+                last is not None
+                and self._log.record_at(last[0], check_crc=False).total_size == last[1]
+            ):
+                return last[0]
+        except RecordError:
+            pass
+        return self._log.min_offset
+
+
+def _begins_behind(files: list[StoredQueueFile], first: int) -> bool:
+    """Return whether a queue's files begin behind its queue offset ``first``."""
+    return bool(files) and files[0].base // ENTRY_BYTES > first

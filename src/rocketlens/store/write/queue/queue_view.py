@@ -1,0 +1,97 @@
+"""The consume queues of a store that is being written: their ends, and offsets by time."""
+
+from collections.abc import Iterator
+
+from rocketlens.formats.commitlog_record import store_timestamp_at
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.store.write.append import Appender
+from rocketlens.store.write.log_view import LogView
+from rocketlens.store.write.queue.queue_append import QueueWriter
+
+
+class QueueView:
+    """Reads the queues while they are appended to. For the thread that appends."""
+
+    def __init__(self, appender: Appender, log: LogView) -> None:
+        """Read the queues of an appender, whose records are in ``log``."""
+        self._queues = appender.queues
+        self._log = log
+
+    def get(self, topic: str, queue_id: int) -> QueueWriter | None:
+        """Return a queue that has, or had, messages."""
+        return self._queues.get((topic, queue_id))
+
+    def of_topic(self, topic: str) -> list[QueueWriter]:
+        """Return the queues of a topic that have, or had, messages. O(queues of all topics).
+
+        May be called by any thread.
+        """
+        return [queue for (name, _), queue in list(self._queues.items()) if name == topic]
+
+    def lengths(self) -> Iterator[tuple[str, int]]:
+        """Yield the topic and the next queue offset of each queue; queues may change between
+        two.
+        """
+        for (topic, _), queue in list(self._queues.items()):
+            yield topic, queue.next_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the next message."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.next_offset if queue else 0
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the first message that is not deleted.
+
+        O(log entries) after the cleaner ran, else O(1).
+        """
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else self.min_offset_of(queue)
+
+    def min_offset_of(self, queue: QueueWriter) -> int:
+        """Return what :meth:`min_offset` does, of a queue of this store."""
+        log_min_offset = self._log.min_offset
+        if queue.min_offset_cache[0] == log_min_offset:
+            return queue.min_offset_cache[1]
+        files = queue.files()
+        low = min(files[0][0] // ENTRY_BYTES if files else queue.next_offset, queue.next_offset)
+        high = queue.next_offset
+        first = queue.entry(low)
+        if first is not None and not first.is_filler and first[0] >= log_min_offset:
+            # A later damaged entry must not be mistaken for one whose message is deleted.
+            high = low
+        while low < high:
+            middle = (low + high) // 2
+            entry = queue.entry(middle)
+            if entry is None or entry.is_filler or entry.physical_offset < log_min_offset:
+                low = middle + 1
+            else:
+                high = middle
+        queue.min_offset_cache = log_min_offset, low
+        return low
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
+    ) -> int:
+        """Return the first queue offset stored at or after a time; the max offset if there is none.
+
+        ``upper``: the last one stored at or before it, instead. As RocketMQ 5; O(log entries).
+        """
+        first = low = self.min_offset(topic, queue_id)
+        high = self.max_offset(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = self._store_time(topic, queue_id, middle)
+            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return max(low - 1, first) if upper else low
+
+    def _store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        queue = self.get(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue else None
+        if entry is None or entry.is_filler:
+            return 0
+        record = self._log.record(entry.physical_offset, entry.store_size)
+        return 0 if record is None else store_timestamp_at(record)

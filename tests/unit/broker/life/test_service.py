@@ -1,0 +1,311 @@
+"""A broker as a whole: its start, its ports, its end, and what it refuses."""
+
+import asyncio
+import json
+import resource
+import sys
+import threading
+from functools import partial
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.broker.life import index_process
+from rocketlens.broker.life import service as service_module
+from rocketlens.broker.life.service import BrokerService, run
+from rocketlens.broker.lookup import search
+from rocketlens.errors import StoreLocked
+from rocketlens.net.pool import ClientPool
+from rocketlens.store.lock import StoreLock
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log.scan import LogWalk
+from rocketlens.store.write.index import index_build
+from rocketlens.wire.codes import RequestCode
+from tests.support.broker_world import (
+    Clock,
+    World,
+    in_broker,
+    properties_of,
+    running,
+    send_fields,
+    settings_of,
+    text_of,
+)
+from tests.support.patience import PATIENCE_S
+from tests.unit.net.loopback import NEVER, BlackHole, request_frame
+
+
+def test_requests_are_taken_on_the_second_port_as_well(tmp_path):
+    async def test(world):
+        host, _, port = world.service.address.rpartition(":")
+        answer = await world.pool.call(
+            f"{host}:{int(port) - 2}", RequestCode.GET_BROKER_RUNTIME_INFO
+        )
+        assert answer.code == 0
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("code", [9999, 0, -1, 4242, 200050])
+def test_a_request_of_an_unknown_code_is_refused(tmp_path, code):
+    async def test(world):
+        answer = await world.call(code)
+        assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+    in_broker(tmp_path, test)
+
+
+def test_a_broker_may_have_as_many_files_open_as_the_system_lets_it(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 500), hard))
+
+    async def test(_):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+    try:
+        in_broker(tmp_path, test)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="k"))
+        root = world.core.store.layout.root
+        before = {path: path.stat() for path in sorted(root.rglob("*")) if path.name != "synced"}
+        second = BrokerService(settings_of(tmp_path))
+        with pytest.raises(StoreLocked):
+            await second.start()
+        await second.stop()
+        after = {path: path.stat() for path in before}
+        assert [(s.st_ino, s.st_size) for s in after.values()] == [
+            (s.st_ino, s.st_size) for s in before.values()
+        ]
+        assert (await world.query("k")).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_port_that_is_taken_leaves_the_store_alone(tmp_path):
+    async def test(world):
+        port = int(world.service.address.rpartition(":")[2])
+        second = BrokerService(settings_of(tmp_path / "second", listenPort=port))
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        assert not (tmp_path / "second").exists()
+
+    in_broker(tmp_path, test)
+
+
+def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
+    async def main():
+        async with running(tmp_path) as world:
+            await world.send()
+            layout = world.core.store.layout
+            assert layout.abort.exists()
+        StoreLock(layout.root).release()
+        return layout
+
+    layout = asyncio.run(main())
+    assert (layout.config / "topics.json").exists()
+
+
+def test_it_runs_until_it_is_told_to_stop(tmp_path):
+    async def main():
+        stop, addresses = asyncio.Event(), []
+
+        def ready(address):
+            addresses.append(address)
+            stop.set()
+
+        await run(settings_of(tmp_path), ready=ready, stop=stop, build_index=False)
+        return addresses
+
+    (address,) = asyncio.run(main())
+    assert address.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("open_files", [256, 512, 1024, 4096, 20_000, 65_536])
+def test_connections_leave_the_store_its_files(open_files):
+    most = service_module.max_connections(open_files)
+    queues = max((open_files - 256) // 4, 64)
+    assert 16 <= most <= 10_000
+    assert most + 2 * queues + min(128, open_files // 4) <= open_files
+    assert most >= open_files // 4 or most == 10_000
+
+
+FOR_EVER_S = 86_400.0
+
+
+async def stuck(directory, hole):
+    """A broker whose name server never answers, and a client that waits for an answer."""
+    service = BrokerService(
+        settings_of(directory, namesrvAddr=hole.address, registerBrokerTimeoutMills=1),
+        build_index=False,
+    )
+    await service.start()
+    service._registrar._pool.call_timeout_s = FOR_EVER_S
+
+    async def never(command, channel):
+        await asyncio.Event().wait()
+
+    service._handlers[NEVER] = never
+    host, _, port = service.address.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request_frame(NEVER))
+    while not service._server.group.in_flight:  # noqa: ASYNC110 - the loop is waited for
+        await asyncio.sleep(0)
+    return service, writer
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_whom_a_stopping_broker_waits_for_is_waited_for_in_vain_only_so_long(
+    tmp_path, monkeypatch, is_hurried
+):
+    # Asked a second time it waits for nobody, else only for some time.
+    wait_s = FOR_EVER_S if is_hurried else 0.05
+    for name in ("MAX_UNREGISTER_S", "MAX_STOP_ANSWERS_S", "MAX_FAREWELL_S"):
+        monkeypatch.setattr(limits, name, wait_s)
+
+    async def main():
+        with BlackHole() as hole:
+            service, writer = await stuck(tmp_path, hole)
+            hurried = asyncio.Event()
+            stopping = asyncio.create_task(service.stop(hurried))
+            if is_hurried:
+                await asyncio.sleep(0)
+                assert not stopping.done()
+                hurried.set()
+            async with asyncio.timeout(PATIENCE_S):
+                await stopping
+            writer.close()
+        assert not (tmp_path / "abort").exists()
+        StoreLock(tmp_path).release()
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_is_asked_to_stop_while_it_starts_does_not_start(tmp_path):
+    """Its name server takes connections, and never answers."""
+
+    async def main():
+        stop = asyncio.Event()
+        ready = []
+        with BlackHole() as hole:
+            settings = settings_of(
+                tmp_path, namesrvAddr=hole.address, registerBrokerTimeoutMills=86_400_000
+            )
+            starting = asyncio.create_task(
+                run(settings, ready=ready.append, stop=stop, build_index=False)
+            )
+            while not hole.taken:  # noqa: ASYNC110 - another thread's work is waited for
+                await asyncio.sleep(0)
+            stop.set()
+            async with asyncio.timeout(PATIENCE_S):
+                await starting
+        assert ready == []
+        assert not (tmp_path / "abort").exists()
+
+    asyncio.run(main())
+
+
+def test_a_broker_stops_while_kernels_are_being_loaded(tmp_path, monkeypatch):
+    """Whoever needs them waits for a load that never ends: look-ups, and the index builder."""
+    hangs, waiting = threading.Event(), threading.Semaphore(0)
+
+    def hang():
+        waiting.release()
+        hangs.wait(FOR_EVER_S)
+
+    monkeypatch.setattr(service_module, "LOAD_KERNELS_AFTER_S", 0.0)
+    monkeypatch.setattr(tail, "load_kernels", hang)
+    monkeypatch.setattr(search, "load_kernels", hang)
+    monkeypatch.setattr(index_build, "load_kernels", partial(hang))
+    monkeypatch.setattr(tail.Tail, "is_compiled", False)
+    monkeypatch.setattr(LogWalk, "is_compiled", False)
+
+    async def main():
+        stop, ready = asyncio.Event(), asyncio.Event()
+        settings = settings_of(tmp_path, flushIntervalCommitLog=1)
+        address = []
+
+        def is_ready(value):
+            address.append(value)
+            ready.set()
+
+        serving = asyncio.create_task(run(settings, ready=is_ready, stop=stop))
+        await ready.wait()
+        pool = ClientPool(lambda _: True)
+        for number in range(8):
+            fields = send_fields("Orders", properties_of(KEYS=f"k{number}"))
+            texts = {name: text_of(value) for name, value in fields.items() if value is not None}
+            body = bytes(limits.MAX_INTERPRETED_SCAN_BYTES)
+            answer = await pool.call(address[0], 310, texts, body)
+            assert answer.code == 0
+        # The one for look-ups, and the one for the index builder.
+        for _ in range(2):
+            assert await asyncio.to_thread(waiting.acquire, timeout=PATIENCE_S)
+        stop.set()
+        async with asyncio.timeout(60):
+            await serving
+        await pool.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        hangs.set()
+    # The rest of the log was indexed without kernels.
+    assert not (tmp_path / "abort").exists()
+    StoreLock(tmp_path).release()
+
+
+def test_an_index_builder_that_hangs_is_killed_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(service_module, "WATCH_INTERVAL_S", 0.01)
+    for name in ("HUNG_S", "HUNG_STARTING_S"):
+        monkeypatch.setattr(index_process, name, 0.0)
+    hanging = "import signal; print('ready', flush=True); signal.pause()"
+
+    async def main():
+        service = BrokerService(
+            settings_of(tmp_path), index_command=[sys.executable, "-c", hanging], clock=Clock()
+        )
+        service._index._waits_s = lambda *_: FOR_EVER_S
+        await service.start()
+        pool = ClientPool(lambda _: True)
+        try:
+            world = World(service, pool, service.core.clock)
+            assert (await world.send(properties=properties_of(KEYS="k"))).code == 0
+            async with asyncio.timeout(PATIENCE_S):
+                while "it hung" not in service.core.index_process.state:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            figures = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert "it hung" in json.loads(figures.body)["table"]["indexBuilder"]
+        finally:
+            await pool.close()
+            await service.stop()
+
+    asyncio.run(main())
+
+
+def test_expired_segments_go_and_queries_go_on(tmp_path):
+    async def test(world):
+        body = bytes(1000)
+        for number in range(100):
+            await world.send(body=body, properties=properties_of(KEYS=f"k{number}"))
+        await world.query("k0")
+        world.clock.now_ms += 1000 * 3_600_000 * 100
+        world.service._clean()
+        assert world.core.store.min_offset > 0
+        assert (await world.query("k0")).code == 22
+        assert (await world.query("k99")).code == 0
+        low = world.core.store.queues.min_offset("Orders", 0)
+        assert low > 0
+        assert (await world.pull(0)).code == 21
+        assert (await world.pull(low)).code == 0
+
+    in_broker(
+        tmp_path,
+        test,
+        mappedFileSizeCommitLog=16_384,
+        deleteWhen=";".join(f"{hour:02}" for hour in range(24)),
+    )

@@ -1,0 +1,172 @@
+"""Memory for the log that no index file covers: read in steps, dropped once one covers it."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.broker.lookup import live_index, look_up
+from rocketlens.broker.lookup.live_index import LiveIndex
+from rocketlens.broker.lookup.look_up import LookUp
+from rocketlens.broker.lookup.turns import result_of
+from rocketlens.query.lookup.verify import MessageFilter
+from tests.support.broker_world import records_of
+from tests.support.written_stores import open_small, send_many
+from tests.unit.broker.searches import LARGE, NO_BUILDER
+
+
+@contextmanager
+def indexing(path, **arguments):
+    """Open a store and its live index."""
+    store = open_small(path, **arguments)
+    index = LiveIndex(store)
+    try:
+        index.open()
+        yield store, index
+    finally:
+        index.close()
+        store.close_abruptly()
+
+
+def read_all(index):
+    while index.step():
+        pass
+
+
+def build_index(store):
+    store.flush()
+    while not store.build_index():
+        pass
+
+
+def places(index, key):
+    """Return where the messages of a key are."""
+    asked = LookUp(MessageFilter("Orders", key=key, unique_key=key), 64)
+    found = result_of(look_up.by_key(index, asked))
+    assert not found.failures
+    return [record.physical_offset for record in records_of(found.body)]
+
+
+def assert_found(index, sent, step=1):
+    """Look for messages, each ``step``-th of all."""
+    for number in range(0, len(sent), step):
+        assert places(index, f"k{number}") == [sent[number].physical_offset]
+        assert places(index, f"U{number:06}") == [sent[number].physical_offset]
+
+
+def test_without_any_builder_log_is_in_memory_before_anyone_asks(tmp_path):
+    with indexing(tmp_path, config=LARGE, options=NO_BUILDER) as (store, index):
+        sent = send_many(store, 4000, body_bytes=300)
+        read_all(index)
+        assert index.read_to == store.end_offset
+        assert index.is_at_hand
+        assert_found(index, sent, 97)
+
+
+def test_no_step_reads_more_than_its_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_index, "STEP_BYTES", 10_000)
+    with indexing(tmp_path, config=LARGE, options=NO_BUILDER) as (store, index):
+        sent = send_many(store, 300)
+        steps, before = 0, 0
+        while index.step():
+            steps += 1
+            assert 0 < index.read_to - before < 10_000 + sent[-1].store_size
+            before = index.read_to
+        assert steps >= store.end_offset // 10_500
+        assert_found(index, sent)
+
+
+def test_a_look_up_between_two_steps_reads_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_index, "STEP_BYTES", 5_000)
+    with indexing(tmp_path, options=NO_BUILDER) as (store, index):
+        sent = send_many(store, 200)
+        index.step()
+        assert index.read_to < store.end_offset
+        assert index.is_far_behind
+        assert places(index, "k199") == [sent[199].physical_offset]
+        assert places(index, "all") == [one.physical_offset for one in sent[-64:]]
+
+
+def test_what_index_files_cover_is_dropped_from_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    with indexing(tmp_path) as (store, index):
+        sent = []
+        for _ in range(5):
+            sent += send_many(store, 100, first=len(sent))
+            read_all(index)
+            build_index(store)
+            read_all(index)
+            assert index.tail.entry_count <= 100
+            assert_found(index, sent)
+
+
+def test_memory_answers_for_what_a_late_builder_has_not_reached(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    with indexing(tmp_path) as (store, index):
+        sent = send_many(store, 400)
+        read_all(index)
+        store.flush()
+        most = index.tail.entry_count
+        while not store.build_index(at_most_bytes=10_000):
+            read_all(index)
+            assert index.tail.entry_count <= most
+            assert_found(index, sent, 21)
+        read_all(index)
+        assert index.tail.entry_count <= 100
+        assert_found(index, sent)
+
+
+def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
+    with indexing(tmp_path, options=NO_BUILDER) as (store, index):
+        sent = send_many(store, 300)
+        read_all(index)
+        before = index.tail.entry_count
+        for segment in store._log.listed()[:3]:
+            segment.path.unlink()
+        store._log.listed()
+        index.refresh_log()
+        read_all(index)
+        assert index.tail.entry_count < before
+        assert places(index, "k0") == []
+        assert places(index, "k299") == [sent[299].physical_offset]
+
+
+def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    monkeypatch.setattr(limits, "MAX_INDEX_GAP_BYTES", 1000)
+    with indexing(tmp_path) as (store, index):
+        sent = send_many(store, 200)
+        read_all(index)
+        build_index(store)
+        read_all(index)
+        assert_found(index, sent, 20)
+        names = sorted(path.name for path in (tmp_path / "index").iterdir())
+        for name in names[1:]:
+            (tmp_path / "index" / name).write_bytes(b"")
+        before = index.reader
+        assert index.open_at > 0
+        for _ in range(3):
+            sent += send_many(store, 60, first=len(sent))
+            read_all(index)
+            assert_found(index, sent, 7)
+        assert index.reader is before
+
+
+@pytest.mark.parametrize("is_built_meanwhile", [False, True])
+def test_a_look_up_in_pieces_keeps_its_reader_open(tmp_path, monkeypatch, is_built_meanwhile):
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    with indexing(tmp_path) as (store, index):
+        send_many(store, 300)
+        read_all(index)
+        reader = index.reader
+        with index.using(reader):
+            assert index.users == 1
+            if is_built_meanwhile:
+                build_index(store)
+                read_all(index)
+            assert (index.reader is not reader) == is_built_meanwhile
+            reader.check_open()
+        assert index.users == 0
+        assert reader.is_closed == is_built_meanwhile

@@ -1,0 +1,217 @@
+"""What queries find: at once, everything that was asked for, and nothing else."""
+
+import asyncio
+import json
+import zlib
+
+import pytest
+
+from rocketlens.broker.lookup import look_up, search
+from rocketlens.broker.lookup.turns import LookUpLimits
+from rocketlens.errors import ConnectionLost
+from rocketlens.net.pool import ClientPool
+from rocketlens.store.read.index.tail import Tail
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.broker_world import (
+    NOW_MS,
+    bodies,
+    in_broker,
+    properties_of,
+    records_of,
+    running,
+)
+from tests.support.patience import PATIENCE_S
+
+KEY = "0A0000091F4018B4AAC2140DD5A20000"
+
+
+def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(tmp_path):
+    async def test(world):
+        for number in range(50):
+            unique_key = f"{number:032X}"
+            sent = await world.send(
+                body=b"%d" % number,
+                properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}"),
+            )
+            offset = int(sent.ext_fields["msgId"][16:], 16)
+            for answer in (
+                await world.query(f"k{number}"),
+                await world.query(unique_key, _UNIQUE_KEY_QUERY=True),
+                await world.query(unique_key, indexType="U"),
+                await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+            ):
+                assert answer.code == 0
+                assert bodies(answer) == [b"%d" % number]
+
+    in_broker(tmp_path, test)
+
+
+def test_an_answer_says_how_far_the_index_came(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="k"))
+        await world.send(properties=properties_of(KEYS="other"))
+        found, missing = await world.query("k"), await world.query("none")
+        last = world.core.store._appender.last
+        assert found.ext_fields == {
+            "indexLastUpdateTimestamp": str(NOW_MS),
+            "indexLastUpdatePhyoffset": str(last.physical_offset),
+        }
+        assert missing.code == ResponseCode.QUERY_NOT_FOUND
+        assert missing.remark == "can not find message, maybe time range not correct"
+        assert missing.ext_fields == {
+            "indexLastUpdateTimestamp": "0",
+            "indexLastUpdatePhyoffset": "0",
+        }
+
+    in_broker(tmp_path, test)
+
+
+def test_a_message_that_has_a_key_twice_is_given_once(tmp_path):
+    async def test(world):
+        await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
+        assert bodies(await world.query("k")) == [b"once"]
+        assert bodies(await world.query(KEY)) == [b"once"]
+
+    in_broker(tmp_path, test)
+
+
+def test_the_newest_are_given_in_the_order_of_the_log(tmp_path):
+    async def test(world):
+        for number in range(70):
+            named = properties_of(UNIQ_KEY=KEY, KEYS="all")
+            await world.send(body=b"%d" % number, properties=named)
+        expected = [b"%d" % number for number in range(70)]
+        assert bodies(await world.query("all", maxNum=5)) == expected[-5:]
+        assert bodies(await world.query("all", maxNum=2**31 - 1)) == expected[-64:]
+        unique = await world.query(KEY, maxNum=1, _UNIQUE_KEY_QUERY=True)
+        assert bodies(unique) == expected[-32:]
+        for max_num in (0, -1):
+            assert (await world.query("all", maxNum=max_num)).code == 22
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
+    async def main():
+        async with running(tmp_path) as world:
+            for number in range(300):
+                named = properties_of(KEYS=f"k{number}", TAGS="T")
+                await world.send(body=b"%d" % number, properties=named)
+            if is_killed:
+                await world.service.close_abruptly()
+        async with running(tmp_path) as world:
+            await world.send(body=b"new", properties=properties_of(KEYS="k7"))
+            for number in range(300):
+                found = bodies(await world.query(f"k{number}"))
+                assert found == [b"%d" % number] + [b"new"] * (number == 7)
+
+    asyncio.run(main())
+
+
+def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
+
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="k"))
+        asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
+        assert (await world.send()).code == 0
+        assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
+
+    in_broker(tmp_path, test)
+
+
+async def come_true(is_so):
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 - it is told by nobody
+            await asyncio.sleep(0)
+
+
+def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        search, "TAG_BOUNDS", LookUpLimits(of_one=2, of_all=10, work_s=10, wait_s=60)
+    )
+
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="a", KEYS="k"))
+        turns = world.core.search.tag_turns
+        assert turns.try_begin(object())
+        asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(3)]
+        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        (busy,) = [future.result() for future in done]
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        assert busy.remark == "2 look-ups of this connection wait already: ask later"
+        assert bodies(await world.query("k")) == [b"body"]
+        assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
+        told = json.loads((await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert int(told["queryThreadPoolQueueSize"]) >= 2
+        assert told["queryThreadPoolQueueCapacity"] == "10000"
+        turns.end()
+        for future in waiting:
+            assert bodies(await future) == [b"body"]
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch, has_begun):
+    asked_for = []
+
+    def endless(*asked):
+        asked_for.append(asked)
+        while True:
+            yield
+
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="a"))
+        tag_turns = world.core.search.tag_turns
+        with monkeypatch.context() as patched:
+            patched.setattr(look_up, "by_tag", endless)
+            if not has_begun:
+                assert tag_turns.try_begin(object())
+            pool = ClientPool(lambda _: True)
+            world.pool, own = pool, world.pool
+            asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(20)]
+            await come_true(lambda: tag_turns.waiting == 20 and has_begun == bool(asked_for))
+            world.pool = own
+            await pool.close()
+            await come_true(lambda: not tag_turns.waiting)
+            if not has_begun:
+                tag_turns.end()
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {ConnectionLost}
+        assert bodies(await world.query("a", indexType="T")) == [b"body"]
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "body"),
+    [
+        (0x1, b"not compressed"),
+        (0x1 | 0x7 << 8, b"of no type that there is"),
+        (0x1 | 0x3 << 8, zlib.compress(bytes(65 * 1024 * 1024))),
+    ],
+)
+def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_stored(
+    tmp_path, sys_flag, body
+):
+    async def test(world):
+        named = properties_of(UNIQ_KEY=KEY, KEYS="k", TAGS="a")
+        sent = await world.send(body=body, properties=named, f=sys_flag)
+        assert sent.code == 0
+        await world.send(body=b"after")
+        offset = int(sent.ext_fields["msgId"][16:], 16)
+        for answer in (
+            await world.query("k"),
+            await world.query(KEY, _UNIQUE_KEY_QUERY=True),
+            await world.query("a", indexType="T"),
+            await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+        ):
+            assert (answer.code, "notSearched" in answer.ext_fields) == (0, False)
+            assert bodies(answer) == [body]
+        pulled = await world.pull()
+        assert [record.body for record in records_of(pulled.body)] == [body, b"after"]
+
+    in_broker(tmp_path, test)

@@ -1,0 +1,146 @@
+"""``rocketlens send --lines`` and ``--jsonl``."""
+
+import io
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from rocketlens import Message
+from rocketlens.cli.send import send_many
+from rocketlens.errors import BadInput
+from rocketlens.testing import cluster
+
+
+@pytest.fixture(scope="module")
+def rocketmq():
+    """A cluster of one broker for all tests here."""
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def send(run, rocketmq):
+    return lambda *arguments: run("send", "--namesrv", rocketmq.name_server, *arguments)
+
+
+@pytest.fixture
+def stored(rocketmq):
+    def stored(topic):
+        with rocketmq.admin() as admin:
+            return admin.find(topic=topic).messages
+
+    return stored
+
+
+def test_each_line_is_a_message(send, stored, tmp_path):
+    lines = [f"line {number} é\t\\".encode() for number in range(3_000)]
+    path = tmp_path / "lines"
+    path.write_bytes(b"\n".join(lines))
+    done = send("Lines", "--lines", path, "--tags", "TagA", "--property", "a=b")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "rocketlens: sent 3,000 messages, 0 failed\n"
+    messages = stored("Lines")
+    assert sorted(each.body for each in messages) == sorted(lines)
+    assert {(each.tags, each.properties["a"]) for each in messages} == {("TagA", "b")}
+    assert len({each.unique_key for each in messages}) == 3_000
+
+
+def test_one_queue_gets_the_lines_in_their_order(send, stored, monkeypatch):
+    text = b"".join(b"%d\n" % number for number in range(2_000))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+    done = send("Ordered", "--lines", "-", "--queue", "1", "-o", "json")
+    assert json.loads(done.out) == {"sent": 2000, "failed": 0, "stopped_at": None}
+    messages = sorted(stored("Ordered"), key=lambda each: each.queue_offset)
+    assert [int(each.body) for each in messages] == list(range(2_000))
+    assert {each.queue_id for each in messages} == {1}
+
+
+def test_what_find_prints_can_be_sent_again(run, send, stored, rocketmq, tmp_path):
+    first = {"body_base64": "AP8=", "tags": "A", "keys": ["K1", "K2"], "properties": {"n": "1"}}
+    second = {"body": {"sum": 1}, "keys": "K3", "delay_level": None}
+    path = tmp_path / "messages.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in (first, second)))
+    assert send("Json", "--jsonl", path, "--property", "all=1").code == 0
+    again = tmp_path / "again.jsonl"
+    done = run("find", "-t", "Json", "-o", "jsonl", "-n", rocketmq.name_server)
+    again.write_text(done.out)
+    assert send("Again", "--jsonl", again).code == 0
+
+    def parts(topic):
+        return sorted(
+            (each.body, each.tags, each.keys, each.properties.get("n"), each.properties.get("all"))
+            for each in stored(topic)
+        )
+
+    assert parts("Again") == parts("Json")
+    assert (b"\x00\xff", "A", ("K1", "K2"), "1", "1") in parts("Json")
+    assert {each.unique_key for each in stored("Json")}.isdisjoint(
+        each.unique_key for each in stored("Again")
+    )
+
+
+def test_a_line_that_cannot_be_sent_costs_one_line_and_is_named(send, stored, tmp_path):
+    path = tmp_path / "some.jsonl"
+    good = json.dumps({"body": "good"})
+    bad = ["{", "[]", "{}", '{"body": ""}', '{"body_base64": "?"}', '{"body": "x", "keys": [1]}']
+    path.write_text("\n".join([good, *bad, good]) + "\n")
+    done = send("Some", "--jsonl", path)
+    assert done.code == 2
+    said = done.err.splitlines()
+    assert said[-1] == "rocketlens: sent 2 messages, 6 failed"
+    assert sorted(line.partition(": ")[2].partition(":")[0] for line in said[:-1]) == [
+        f"line {number}" for number in range(2, 8)
+    ]
+    assert [each.body for each in stored("Some")] == [b"good", b"good"]
+
+
+def test_many_bad_lines_are_counted_and_not_all_shown(send, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text("x\n" * 500)
+    done = send("Bad", "--jsonl", path)
+    assert (done.code, done.err.count("\n")) == (2, 22)
+    assert done.err.endswith("sent 0 messages, 500 failed\n")
+
+
+def test_a_broker_that_is_gone_ends_it(run, tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("x\n" * 5_000)
+    with cluster() as running:
+        with running.producer() as producer:
+            producer.send(Message("Gone", "first"))
+        running.kill_broker()
+        done = run("send", "--namesrv", running.name_server, "Gone", "--lines", path)
+    assert done.code == 2
+    assert "line 1 was sent" in done.err
+    assert "rocketlens: sent 0 messages, " in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("T",), "BODY"),
+        (("T", "x", "--lines", "f"), "without BODY"),
+        (("T", "--lines", "f", "--sharding-key", "k"), "--sharding-key"),
+        (("T", "--lines", "no-such-file"), "no-such-file"),
+        (("T", "--lines", "a", "--jsonl", "b"), "not allowed with"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(send, arguments, said):
+    done = send(*arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_line_without_an_end_is_refused(monkeypatch):
+    monkeypatch.setattr(send_many, "_MAX_LINE_BYTES", 10)
+    import asyncio
+
+    async def pieces():
+        yield b"x" * 11
+
+    async def send():
+        await send_many.ManySender(None, None, print).send(pieces())
+
+    with pytest.raises(BadInput, match="line 1 has more than 10 bytes"):
+        asyncio.run(send())

@@ -1,0 +1,203 @@
+"""``rocketlens sql``."""
+
+import csv
+import importlib
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from rocketlens import Message, open_store
+from rocketlens.model import arrow
+from rocketlens.model.installation import install_command
+from rocketlens.query.lookup import by_time
+from rocketlens.testing import cluster
+
+
+@pytest.fixture
+def store(golden):
+    return golden("5.5.0").store
+
+
+def rows(run, store, query, *options, code=0):
+    done = run("sql", query, "--store", store, "-o", "json", *options)
+    assert done.code == code, done.err
+    return json.loads(done.out)
+
+
+@pytest.mark.parametrize("read_at_once", [1 << 40, 0])
+def test_a_store_is_a_table(run, store, monkeypatch, read_at_once):
+    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: read_at_once)
+    with open_store(store) as opened:
+        messages = list(opened.scan(all_topics=True))
+    counted = rows(run, store, "SELECT topic, count(*) n FROM messages GROUP BY 1 ORDER BY 1")
+    topics = [each.topic for each in messages]
+    assert counted == [{"topic": one, "n": topics.count(one)} for one in sorted({*topics})]
+
+
+QUERIES = [
+    "SELECT physical_offset FROM messages WHERE topic = 'PayTopic' AND octet_length(body) > 100",
+    "SELECT physical_offset FROM messages WHERE 'order-42' = ANY(keys)",
+    "SELECT physical_offset FROM messages WHERE list_contains(keys, 'order-42') AND queue_id = 3",
+    "SELECT physical_offset FROM messages WHERE store_time >= '2026-11-21 02:40:40+00'",
+    "SELECT physical_offset FROM messages WHERE topic IN ('PayTopic', 'OrderTopic') AND tags = 'A'",
+    "SELECT physical_offset FROM messages a SEMI JOIN messages b USING (msg_id) WHERE tags < 'B'",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_what_is_left_out_of_reading_changes_no_answer(run, store, query):
+    import duckdb
+
+    with open_store(store) as opened, duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'").fetchall()
+        connection.register("messages", opened.scan(all_topics=True).to_arrow())
+        expected = sorted(connection.execute(query).fetchall())
+    assert expected
+    found = [(each["physical_offset"],) for each in rows(run, store, query)]
+    assert sorted(found) == expected
+
+
+def test_options_narrow_what_is_read_by_its_content(run, write_store):
+    found = write_store(
+        *({"body": b'{"a": %d}' % number, "properties": {"KEYS": "k"}} for number in range(4))
+    )
+    query = "SELECT queue_offset FROM messages ORDER BY 1"
+    expected = [{"queue_offset": 2}, {"queue_offset": 3}]
+    assert rows(run, found, query, "--where", "body.$.a > 1") == expected
+    assert rows(run, found, query, "--where", "key = 'k' AND body.$.a > 1") == expected
+    assert rows(run, found, query, "--grep", "a.: [23]", "-k", "k") == expected
+
+
+def test_options_narrow_what_is_read(run, store):
+    query = "SELECT DISTINCT topic FROM messages ORDER BY 1"
+    assert rows(run, store, query, "-t", "PayTopic,OrderTopic") == [
+        {"topic": "OrderTopic"},
+        {"topic": "PayTopic"},
+    ]
+    assert rows(run, store, query, "--until", "2000-01-01", code=1) == []
+
+
+def test_values_are_shown_as_what_they_are(run, write_store):
+    store = write_store(
+        {"properties": {"KEYS": "a b", "city": "=1"}, "body": b"=cmd()"}, {"body": b"\xff"}
+    )
+    query = "SELECT body, keys, properties['city'] city, store_time FROM messages"
+    first, second = rows(run, store, query)
+    assert (first["body"], first["keys"], first["city"]) == ("=cmd()", ["a", "b"], "=1")
+    assert first["store_time"].endswith("+00:00")
+    assert second["body"] == {"base64": "/w=="}
+    done = run("sql", "SELECT body FROM messages", "--store", store, "-o", "csv")
+    assert list(csv.reader(io.StringIO(done.out))) == [["body"], ["'=cmd()"], ["0xff"]]
+    done = run("sql", "SELECT body, 1 n FROM messages", "--store", store)
+    assert done.out == "body\tn\n=cmd()\t1\n0xff\t1\n"
+    done = run("sql", "SELECT properties FROM messages", "--store", store, "-o", "jsonl")
+    assert json.loads(done.out.splitlines()[0]) == {"properties": {"KEYS": "a b", "city": "=1"}}
+
+
+def test_a_result_can_be_a_parquet_file(run, store, tmp_path):
+    path = tmp_path / "r.parquet"
+    done = run("sql", "SELECT 1 a FROM messages", "--store", store, "-o", "parquet", "--to", path)
+    assert done.code == 0, done.err
+    assert pq.read_table(path).column_names == ["a"]
+    assert [each.name for each in tmp_path.iterdir()] == ["r.parquet"]
+
+
+def test_damage_makes_the_answer_incomplete_and_a_limit_does_not(run, damaged, store):
+    assert rows(run, damaged, "SELECT count(*) n FROM messages", code=3) == [{"n": 2}]
+    assert len(rows(run, store, "SELECT topic FROM messages LIMIT 3")) == 3
+
+
+def test_a_cluster_is_a_table(run):
+    with cluster() as running:
+        with running.producer() as producer:
+            for number in range(20):
+                producer.send(Message("Orders", f"{number}", keys=f"K{number}"))
+        options = ("-n", running.name_server, "-o", "json")
+        counted = run("sql", "SELECT count(*) n FROM messages WHERE topic = 'Orders'", *options)
+        keyed = run("sql", "SELECT decode(body) b FROM messages WHERE 'K7' = ANY(keys)", *options)
+    assert json.loads(counted.out) == [{"n": 20}]
+    assert json.loads(keyed.out) == [{"b": "7"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("SELECT nosuch FROM messages",), "nosuch"),
+        (("DROP TABLE messages",), "one SELECT"),
+        (("SELECT 1 FROM mesages",), "there is no table 'mesages'; did you mean messages?"),
+        (("SELECT 1 FROM orders",), "there is no table 'orders': the table is messages"),
+        (("SELECT 1", "-o", "parquet"), "--to FILE"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(run, store, arguments, said):
+    done = run("sql", *arguments, "--store", store)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err
+
+
+def test_a_topic_that_the_store_does_not_have_is_an_error(run, store, tmp_path):
+    done = run("sql", "SELECT topic FROM messages WHERE topic = 'PayTopc'", "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean PayTopic" in done.err
+    done = run("export", tmp_path / "a.csv", "-t", "PayTopc", "--store", store)
+    assert done.code == 2
+    assert "did you mean PayTopic" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_duckdb_its_extra_is_named(run, store, monkeypatch):
+    def missing(name):
+        if name == "duckdb":
+            raise ModuleNotFoundError("No module named 'duckdb'", name=name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(arrow, "import_module", missing)
+    done = run("sql", "SELECT 1", "--store", store)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert install_command("sql") in done.err
+
+
+def test_texts_and_json_of_bodies_are_columns_that_binary_bodies_do_not_fail(run, write_store):
+    found = write_store({"body": b'{"city": "Paris"}'}, {"body": b"\xff\x00"}, {"body": b"plain"})
+    query = "SELECT body_text t, body_json->>'city' c FROM messages ORDER BY queue_offset"
+    assert rows(run, found, query) == [
+        {"t": '{"city": "Paris"}', "c": "Paris"},
+        {"t": None, "c": None},
+        {"t": "plain", "c": None},
+    ]
+    spooled = "SELECT a.body_json FROM messages a JOIN messages b USING (physical_offset)"
+    assert len(rows(run, found, spooled)) == 3
+    assert rows(run, found, "SELECT count(body_text) n FROM messages WHERE body_json IS NULL") == [
+        {"n": 1}
+    ]
+
+
+def test_the_footer_counts_rows(run, store):
+    done = run("sql", "SELECT count(*) FROM messages", "--store", store)
+    assert done.err.startswith("1 row, COMPLETE")
+
+
+def test_null_is_shown_as_null(run, write_store):
+    found = write_store({"body": b"\xff"})
+    done = run("sql", "SELECT tags, body_text, 1 n FROM messages", "--store", found)
+    assert done.out == "tags\tbody_text\tn\nNULL\tNULL\t1\n"
+    done = run("sql", "SELECT tags FROM messages", "--store", found, "-o", "csv")
+    assert done.out.splitlines() == ["tags", ""] or done.out.splitlines() == ["tags", '""']
+
+
+def test_without_a_query_it_is_read_from_standard_input(run, store, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 7 AS n"))
+    done = run("sql", "--store", store, "-o", "json")
+    assert json.loads(done.out) == [{"n": 7}]
+
+
+def test_on_a_terminal_there_is_a_prompt(run, store, monkeypatch):
+    typed = iter(["", "select count(*) n from mesages;", "select", "7 as n;", ".quit"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    done = run("sql", "--store", store, "-o", "json")
+    assert done.code == 0
+    assert json.loads(done.out) == [{"n": 7}]
+    assert "did you mean messages?" in done.err

@@ -1,0 +1,142 @@
+"""The topics of a cluster, and what cannot be learnt about them."""
+
+import pytest
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.client.send.message import Message
+from rocketlens.errors import RemotingError, TopicNotFound
+from rocketlens.testing import cluster as embedded
+from rocketlens.wire.codes import ResponseCode
+from tests.support.fake_cluster import ask, fail
+from tests.support.patience import SILENCE_S
+
+
+def offsets(topic):
+    return [
+        (each.broker_name, each.queue_id, each.min_offset, each.max_offset) for each in topic.queues
+    ]
+
+
+def test_each_queue_of_each_broker_has_its_messages_and_times():
+    async def scenario(cluster, admin):
+        first = cluster.masters[0].store("T", queue_id=1)
+        cluster.masters[0].store("T", queue_id=1)
+        last = cluster.masters[1].store("T", queue_id=0)
+        answer = await admin.topics()
+        return answer, first.store_timestamp_ms, last.store_timestamp_ms
+
+    answer, oldest_ms, newest_ms = ask(scenario, masters=2)
+    [topic] = answer.topics
+    assert answer.complete
+    filled = [each for each in offsets(topic) if each[3]]
+    assert filled == [("broker-a", 1, 0, 2), ("broker-b", 0, 0, 1)]
+    assert (topic.messages, topic.size_bytes) == (3, None)
+    assert (topic.oldest_ms, topic.newest_ms) == (oldest_ms, max(newest_ms, topic.newest_ms))
+
+
+def test_a_cluster_and_its_store_have_the_same_topics(tmp_path):
+    with (
+        embedded(tmp_path / "rocketmq") as running,
+        running.admin() as admin,
+        running.producer() as producer,
+    ):
+        for number in range(7):
+            producer.send(Message("Orders" if number % 3 else "Invoices", f"{number}"))
+        of_cluster = admin.topics(["Orders", "Inv*"])
+        with rocketlens.open_store(running.store) as store:
+            of_store = store.topics(["Orders", "Inv*"])
+    assert of_cluster.complete
+    assert [(each.name, each.messages) for each in of_cluster.topics] == [
+        ("Invoices", 3),
+        ("Orders", 4),
+    ]
+    for one, other in zip(of_cluster.topics, of_store.topics, strict=True):
+        assert (one.name, one.messages, one.oldest_ms, one.newest_ms, len(one.queues)) == (
+            other.name,
+            other.messages,
+            other.oldest_ms,
+            other.newest_ms,
+            len(other.queues),
+        )
+        assert other.size_bytes > 0
+
+
+@pytest.mark.parametrize("how", ["dead", "slow", "erring"])
+def test_a_broker_that_does_not_answer_makes_its_topics_unknown(how):
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T")
+        cluster.masters[1].store("Other")
+        for server in cluster.name_servers:
+            server.topics["Other"] = ["broker-b"]
+        await fail(cluster.masters[0], how)
+        return await admin.topics()
+
+    answer = ask(scenario, masters=2, timeout_s=SILENCE_S)
+    assert not answer.complete
+    assert [(each.name, each.messages) for each in answer.topics] == [("Other", 1), ("T", None)]
+    assert [each.source for each in answer.coverage if each.is_failure] == ["broker-a"]
+
+
+def test_a_broker_that_no_longer_has_the_topic_has_no_queues_of_it():
+    async def scenario(cluster, admin):
+        cluster.masters[1].store("T")
+        cluster.masters[0].err(ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
+        return await admin.topics()
+
+    answer = ask(scenario, masters=2)
+    assert answer.complete
+    [topic] = answer.topics
+    assert {each.broker_name for each in topic.queues} == {"broker-b"}
+
+
+def test_a_topic_that_no_name_server_has_is_refused():
+    async def scenario(_, admin):
+        with pytest.raises(TopicNotFound, match="this cluster has no topic 't'; did you mean T"):
+            await admin.topics("t")
+        with pytest.raises(TopicNotFound, match=r"no topic matches 'x[*]'"):
+            await admin.topics(["T", "x*"])
+
+    ask(scenario)
+
+
+def test_a_topic_that_a_silent_name_server_may_have_is_not_said_to_be_none():
+    async def scenario(cluster, admin):
+        await cluster.name_servers[1].die()
+        answer = await admin.topics(["T", "Unknown"])
+        assert [each.name for each in answer.topics] == ["T"]
+        assert not answer.complete
+        assert (await admin.topics("T")).complete
+
+    ask(scenario, name_servers=2)
+
+
+def test_without_any_name_server_there_is_no_answer():
+    async def scenario(cluster, admin):
+        await cluster.name_servers[0].die()
+        with pytest.raises(RemotingError):
+            await admin.topics()
+
+    ask(scenario)
+
+
+def test_only_the_topics_of_the_namespace_are_listed_by_their_short_names():
+    async def scenario(cluster, admin):
+        for server in cluster.name_servers:
+            server.topics = {"shop%Orders": ["broker-a"], "Orders": ["broker-a"]}
+        cluster.masters[0].store("shop%Orders")
+        [topic] = (await admin.topics()).topics
+        assert (topic.name, topic.messages) == ("Orders", 1)
+
+    ask(scenario, namespace="shop")
+
+
+def test_a_bounded_number_of_topics_is_asked_for_at_once(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_MESSAGE_ANSWERS", 2)
+
+    async def scenario(cluster, admin):
+        for server in cluster.name_servers:
+            server.topics = {f"T{number}": ["broker-a"] for number in range(20)}
+        assert len((await admin.topics()).topics) == 20
+
+    ask(scenario)

@@ -1,0 +1,181 @@
+"""A message has a track for each consumer group of its topic, also for one that failed."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from rocketlens.client.admin.track import TrackType, message_tracks
+from rocketlens.client.connect.route import Broker
+from rocketlens.errors import BrokerError, CallTimeout
+from rocketlens.formats.commitlog_record import message_of
+from rocketlens.query.facts.group_state import GroupState
+from rocketlens.wire.bodies.consumer import ClientConnection, ConsumerConnection, GroupList
+from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.codes import ResponseCode
+from tests.unit.conftest import HOST
+
+ADDRESS = str(HOST)
+BROKERS = {"broker-a": Broker("broker-a", {0: ADDRESS})}
+ACTIVE, PASSIVE = ConsumeType.CONSUME_ACTIVELY, ConsumeType.CONSUME_PASSIVELY
+
+
+class FakeCluster:
+    """Answers with the bodies given, by their class; one that is an error is raised."""
+
+    def __init__(self, consumers, consumed=None):
+        wrapped = OffsetWrapper(consumer_offset=consumed or 0)
+        offsets = {} if consumed is None else {queue_of(): wrapped}
+        self.bodies = {
+            GroupList: GroupList(groups=("g",)),
+            ConsumerConnection: consumers,
+            ConsumeStats: ConsumeStats(offset_table=offsets),
+        }
+
+    async def route(self, _):
+        return SimpleNamespace(brokers=BROKERS)
+
+    async def all_brokers(self):
+        return BROKERS
+
+    timeout_s = 5.0
+
+    async def ask_for(self, made_of, body, *_, **__):
+        if isinstance(self.bodies[body], Exception):
+            raise self.bodies[body]
+        return made_of(self.bodies[body])
+
+
+def queue_of():
+    return MessageQueueBody(topic="T", broker_name="broker-a", queue_id=0)
+
+
+def consumers(consume_type=PASSIVE, model=MessageModel.CLUSTERING, tags=()):
+    subscription = SubscriptionData(topic="T", tags=tags)
+    return ConsumerConnection(
+        connections=(ClientConnection(client_id="c", client_addr=ADDRESS),),
+        subscription_table={"T": subscription},
+        consume_type=consume_type,
+        message_model=model,
+    )
+
+
+def refused(code):
+    return BrokerError(ADDRESS, code, "as it said", retriable=False)
+
+
+@pytest.fixture
+def message(make_record):
+    """A message of topic T with tag A, at queue offset 7."""
+    return message_of(make_record(0, queue_offset=7, properties=b"TAGS\x01A\x02"))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind"),
+    [
+        (FakeCluster(consumers(ACTIVE)), "PULL"),
+        (FakeCluster(consumers(ConsumeType.CONSUME_POP)), "UNKNOWN"),
+        (FakeCluster(consumers(model=MessageModel.BROADCASTING)), "CONSUME_BROADCASTING"),
+        (FakeCluster(consumers(model=MessageModel.BROADCASTING), consumed=8), "CONSUMED"),
+        (FakeCluster(consumers()), "NOT_CONSUME_YET"),
+        (FakeCluster(ConsumerConnection()), "NOT_ONLINE"),
+        (FakeCluster(consumers(), consumed=7), "NOT_CONSUME_YET"),
+        (FakeCluster(consumers(), consumed=8), "CONSUMED"),
+        (FakeCluster(consumers(tags=("A", "B")), consumed=8), "CONSUMED"),
+        (FakeCluster(consumers(tags=("*",)), consumed=8), "CONSUMED"),
+        (FakeCluster(consumers(tags=("B",)), consumed=8), "CONSUMED_BUT_FILTERED"),
+        (FakeCluster(refused(ResponseCode.CONSUMER_NOT_ONLINE)), "NOT_ONLINE"),
+        (FakeCluster(refused(ResponseCode.BROADCAST_CONSUMPTION)), "CONSUME_BROADCASTING"),
+        (FakeCluster(refused(ResponseCode.SYSTEM_ERROR)), "UNKNOWN"),
+        (FakeCluster(CallTimeout(ADDRESS, "no answer in 5 s")), "UNKNOWN"),
+    ],
+)
+def test_what_a_group_did_with_a_message_is_named_as_rocketmq_names_it(cluster, kind, message):
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert (track.consumer_group, track.track_type.name) == ("g", kind)
+
+
+def test_the_words_of_a_broker_that_refuses_are_kept(message):
+    cluster = FakeCluster(refused(ResponseCode.CONSUMER_NOT_ONLINE))
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert track.track_type is TrackType.NOT_ONLINE
+    assert track.exception_desc == "CODE:206 DESC:as it said"
+    assert track.is_online is False
+
+
+def test_what_a_track_rests_on_stays_in_it(message):
+    (track,) = asyncio.run(message_tracks(FakeCluster(consumers(tags=("B",)), consumed=8), message))
+    assert (track.is_online, track.consumer_offset, track.has_offsets) == (True, 8, True)
+    assert track.subscription("T").tags == ("B",)
+    assert track.subscription("U") is None
+    (offline,) = asyncio.run(message_tracks(FakeCluster(refused(1)), message))
+    assert (offline.is_online, offline.consumer_offset, offline.subscription("T")) == (None,) * 3
+
+
+def subscribing_elsewhere():
+    return replace(consumers(), subscription_table={"U": SubscriptionData(topic="U")})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "state"),
+    [
+        # One type of RocketMQ's tool, several states.
+        (FakeCluster(refused(206), consumed=8), "NOT_ONLINE", GroupState.PASSED_OFFLINE),
+        (FakeCluster(refused(206), consumed=7), "NOT_ONLINE", GroupState.NOT_YET),
+        (FakeCluster(refused(206)), "NOT_ONLINE", GroupState.NEVER_SUBSCRIBED),
+        (FakeCluster(consumers(), consumed=7), "NOT_CONSUME_YET", GroupState.NOT_YET),
+        (FakeCluster(subscribing_elsewhere()), "NOT_CONSUME_YET", GroupState.NEVER_SUBSCRIBED),
+        (FakeCluster(consumers(), consumed=8), "CONSUMED", GroupState.CONSUMED),
+        (FakeCluster(subscribing_elsewhere(), consumed=8), "CONSUMED", GroupState.PASSED),
+        (FakeCluster(consumers(ACTIVE), consumed=8), "PULL", GroupState.CONSUMED),
+        (FakeCluster(consumers(ACTIVE), consumed=7), "PULL", GroupState.NOT_YET),
+        (FakeCluster(refused(1), consumed=8), "UNKNOWN", GroupState.UNKNOWN),
+    ],
+)
+def test_cases_that_rocketmq_lumps_together_are_told_apart(cluster, kind, state, message):
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert (track.track_type.name, track.state) == (kind, state)
+    assert track.rests_on
+
+
+def test_a_group_without_clients_whose_offsets_cannot_be_asked_for_is_still_not_online(message):
+    cluster = FakeCluster(refused(206))
+    cluster.bodies[ConsumeStats] = CallTimeout(ADDRESS, "no answer in 5 s")
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert (track.track_type, track.state) == (TrackType.NOT_ONLINE, GroupState.UNKNOWN)
+    assert track.exception_desc == "CODE:206 DESC:as it said"
+    assert "no answer in 5 s" in track.rests_on
+
+
+@pytest.mark.parametrize("model", MessageModel)
+def test_a_group_without_offsets_is_not_online_to_rocketmq_4_9(model, message):
+    (track,) = asyncio.run(message_tracks(FakeCluster(consumers(model=model)), message))
+    old = track.as_4_9()
+    assert (old.track_type, old.is_online) == (TrackType.NOT_ONLINE, True)
+    assert old.exception_desc.startswith("CODE:206 DESC:Not found the consumer group consume stats")
+    (known,) = asyncio.run(message_tracks(FakeCluster(consumers(), consumed=7), message))
+    assert known.as_4_9() == known
+
+
+def test_a_pull_consumer_stays_one_when_its_offsets_are_not_known(message):
+    cluster = FakeCluster(consumers(ACTIVE))
+    cluster.bodies[ConsumeStats] = CallTimeout(ADDRESS, "no answer in 5 s")
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert (track.track_type, track.has_offsets) == (TrackType.PULL, None)
+    assert isinstance(track.error, CallTimeout)
+
+
+def test_offsets_of_another_broker_with_the_same_queue_prove_nothing(message, monkeypatch):
+    monkeypatch.setitem(BROKERS, "broker-a", Broker("broker-a", {0: "10.0.0.6:10911"}))
+    cluster = FakeCluster(consumers(), consumed=8)
+    (track,) = asyncio.run(message_tracks(cluster, message))
+    assert track.track_type is TrackType.NOT_CONSUME_YET
+
+
+def test_groups_that_cannot_be_listed_are_an_error(message):
+    cluster = FakeCluster(consumers())
+    cluster.bodies[GroupList] = CallTimeout(ADDRESS, "no answer in 5 s")
+    with pytest.raises(CallTimeout):
+        asyncio.run(message_tracks(cluster, message))

@@ -1,0 +1,124 @@
+"""Offsets that brokers keep, and those of a broadcasting consumer, in RocketMQ's file."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.client.connect.route import Broker, MessageQueue, Route
+from rocketlens.client.consume import offsets
+from rocketlens.client.consume.offsets import LocalOffsetFile, OffsetTable, RemoteOffsets
+from rocketlens.errors import CommandBodyError
+from tests.unit.client.consume import consumer_vectors
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+OTHER = MessageQueue("T", "broker-a", 1)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return LocalOffsetFile("10.0.0.1@DEFAULT", "g", tmp_path)
+
+
+@pytest.mark.parametrize("version", consumer_vectors.VERSIONS)
+def test_a_file_that_java_wrote_is_read(version, file):
+    [[ours, theirs]] = consumer_vectors.vectors_of(version, "offsets")
+    expected = offsets.decode_local_offsets(bytes.fromhex(ours))
+    assert len(expected) == 3
+    file.path.parent.mkdir(parents=True)
+    file.path.write_bytes(bytes.fromhex(theirs))
+    assert file.load() == expected
+
+
+def test_the_path_is_rocketmqs(file, tmp_path, monkeypatch):
+    assert file.path == tmp_path / "10.0.0.1@DEFAULT" / "g" / "offsets.json"
+    monkeypatch.setenv("HOME", "/home/someone")
+    home = LocalOffsetFile("c", "g").path
+    assert str(home) == "/home/someone/.rocketmq_offsets/c/g/offsets.json"
+
+
+def test_what_was_written_is_read_by_the_next_consumer(file, tmp_path):
+    async def write():
+        assert await file.read(QUEUE) is None
+        await file.write([(QUEUE, 5), (OTHER, 6)])
+        await file.write([(QUEUE, 7)])
+        again = LocalOffsetFile("10.0.0.1@DEFAULT", "g", tmp_path)
+        return await again.read(QUEUE), await again.read(OTHER)
+
+    assert asyncio.run(write()) == (7, 6)
+
+
+@pytest.mark.parametrize("damage", [b"", b"  ", b"{", b'{"offsetTable":{"x":1}}', b"\xff\xfe"])
+def test_the_file_before_is_read_where_the_newest_cannot_be(damage, file):
+    file.save({QUEUE: 5})
+    file.save({QUEUE: 6})
+    file.path.write_bytes(damage)
+    assert file.load() == {QUEUE: 5}
+
+
+def test_a_damaged_file_without_one_before_it_is_an_error_and_not_a_new_group(file):
+    file.save({QUEUE: 5})
+    file.path.write_bytes(b"{")
+    with pytest.raises(CommandBodyError, match="mend or delete it"):
+        file.load()
+
+
+def test_a_disk_that_fails_is_logged_and_tried_again(file, caplog, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    async def write():
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "save", fail)
+            await file.write([(QUEUE, 5)])
+        await file.write([(QUEUE, 5)])
+
+    asyncio.run(write())
+    assert "not stored yet" in caplog.text
+    assert file.load() == {QUEUE: 5}
+
+
+def test_offsets_only_grow_unless_they_are_reset():
+    table = OffsetTable()
+    assert table.get(QUEUE) is None
+    table.update(QUEUE, 5, increase_only=True)
+    table.update(QUEUE, 3, increase_only=True)
+    assert table.get(QUEUE) == 5
+    table.update(QUEUE, 3, increase_only=False)
+    table.update(MessageQueue("U", "b", 0), 1, increase_only=True)
+    assert table.of_topic("T") == {QUEUE: 3}
+    table.forget(QUEUE)
+    assert [queue.topic for queue, _ in table.items()] == ["U"]
+
+
+class RacingBroker:
+    """Makes the table of a group's first offset in a topic as RocketMQ's brokers do: of two that
+    arrive together each finds none, and the table made last is kept.
+    """
+
+    def __init__(self):
+        self.tables = {}
+
+    async def route(self, topic, *, wait):
+        assert not wait
+        return Route(topic, {"broker-a": Broker("broker-a", {0: "10.0.0.1:10911"})}, (), ())
+
+    async def ask(self, _address, _command, header):
+        table = self.tables.get(header.topic, {})
+        await asyncio.sleep(0)
+        table[header.queue_id] = header.commit_offset
+        self.tables[header.topic] = table
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_a_broker_forgets_none_of_a_groups_first_offsets(is_together):
+    offsets = [(QUEUE._replace(topic=topic, queue_id=n), n) for topic in "TU" for n in range(8)]
+
+    async def write():
+        broker = RacingBroker()
+        store = RemoteOffsets(broker, "g")
+        each_write = [offsets] if is_together else [[offset] for offset in offsets]
+        await asyncio.gather(*map(store.write, each_write))
+        return broker.tables
+
+    table = {number: number for number in range(8)}
+    assert asyncio.run(write()) == {"T": table, "U": table}

@@ -1,0 +1,171 @@
+"""Pulls go to the master or the slave, as brokers suggest it; offsets go to masters alone."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocketlens.client.consume import timing
+from rocketlens.net.channel import Response
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
+from tests.support.patience import PATIENCE_S
+from tests.unit.client.consume.consumer_broker import (
+    ConsumerBroker,
+    consumer_of,
+    fill,
+    serving,
+    until,
+)
+
+QUEUES = {0, 1, 2, 3}
+
+
+class SuggestingBroker(ConsumerBroker):
+    """A broker that suggests in each answer which one to pull from next."""
+
+    suggests = 0
+    is_empty = False
+    """Whether it answers as real slaves do that do not have the offset (yet)."""
+
+    async def pull(self, header, command):
+        if self.is_empty:
+            return self.pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset)
+        answer = await super().pull(header, command)
+        if "suggestWhichBrokerId" not in answer.ext_fields:
+            return answer
+        fields = {**answer.ext_fields, "suggestWhichBrokerId": str(self.suggests)}
+        return answer._replace(ext_fields=fields)
+
+    @property
+    def pulls(self):
+        return [each for each in self.headers(RequestCode.PULL_MESSAGE) if each.topic == "T"]
+
+
+@asynccontextmanager
+async def replicated():
+    """A name server, a master that suggests its slave, and that slave, which suggests itself."""
+    async with serving() as (name_server, _):
+        master, slave = (SuggestingBroker(name_server) for _ in range(2))
+        for each in (master, slave):
+            each.suggests = 1
+            await each.start()
+        name_server.brokers = {master.name: {0: master, 1: slave}}
+        try:
+            yield name_server, master, slave
+        finally:
+            for each in (master, slave):
+                await each.server.stop(grace_s=0)
+
+
+def run(scenario):
+    """Run ``await scenario(name server, master, slave)``."""
+
+    async def main():
+        async with asyncio.timeout(PATIENCE_S), replicated() as servers:
+            return await scenario(*servers)
+
+    return asyncio.run(main())
+
+
+def fill_both(master, slave, count):
+    for each in (master, slave):
+        fill(each, count)
+
+
+def asked_queues(pulls):
+    return {each.queue_id for each in pulls}
+
+
+class Counting:
+    """A listener that keeps the bodies it gets."""
+
+    def __init__(self):
+        self.bodies = set()
+
+    async def __call__(self, messages, _):
+        self.bodies |= {int(each.body) for each in messages}
+
+
+def test_pulls_go_to_the_slave_that_is_suggested_and_back_and_commit_on_the_master_alone():
+    async def scenario(name_server, master, slave):
+        fill_both(master, slave, 40)
+        listener = Counting()
+        async with consumer_of(name_server.address, listener):
+            await until(lambda: asked_queues(slave.pulls) == QUEUES)
+            await until(lambda: len(listener.bodies) == 40)
+            assert len(master.pulls) == 4
+            slave.suggests = 0
+            fill_both(master, slave, 4)
+            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+        assert asked_queues(slave.pulls) == QUEUES
+        assert not any(each.sys_flag & COMMIT_OFFSET_FLAG for each in slave.pulls)
+        assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[4:])
+        assert master.committed("g") == dict.fromkeys(QUEUES, 11)
+        assert slave.committed("g") == {}
+
+    run(scenario)
+
+
+def test_a_slave_that_is_suggested_and_not_registered_is_not_needed():
+    async def scenario(name_server, master, slave):
+        name_server.brokers = {master.name: {0: master}}
+        fill(master)
+        listener = Counting()
+        async with consumer_of(name_server.address, listener):
+            await until(lambda: len(listener.bodies) == 40)
+            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+            fill(master, 4)
+            await until(lambda: asked_queues(master.pulls[8:]) == QUEUES)
+        assert slave.asked == []
+        assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[8:])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("failure", ["dead", "refusing"])
+def test_pulls_go_to_the_master_when_its_slave_fails_though_it_is_registered(failure):
+    async def scenario(name_server, master, slave):
+        fill_both(master, slave, 40)
+        listener = Counting()
+        async with consumer_of(name_server.address, listener):
+            await until(lambda: asked_queues(slave.pulls) == QUEUES)
+            if failure == "dead":
+                await slave.die()
+            else:
+                slave.answers_to_pulls = [Response(ResponseCode.NO_PERMISSION, remark="no")] * 400
+                fill(slave, 4)
+            fill(master, 48)
+            await until(lambda: len(listener.bodies) == 48)
+
+    run(scenario)
+
+
+def test_a_slave_that_has_nothing_more_does_not_make_its_consumers_wait(monkeypatch):
+    monkeypatch.setattr(timing, "PULL_PAUSES_S", (2 * PATIENCE_S, 2 * PATIENCE_S))
+
+    async def scenario(name_server, master, slave):
+        fill(master, 160)
+        slave.is_empty = True
+        listener = Counting()
+        async with consumer_of(name_server.address, listener):
+            await until(lambda: len(listener.bodies) == 160)
+        assert asked_queues(slave.pulls) == QUEUES
+
+    run(scenario)
+
+
+def test_a_queue_goes_on_where_a_slave_says_and_at_the_broker_that_it_suggests():
+    async def scenario(name_server, master, slave):
+        fill_both(master, slave, 40)
+        listener = Counting()
+        async with consumer_of(name_server.address, listener):
+            await until(lambda: asked_queues(slave.pulls) == QUEUES)
+            slave.suggests = 0
+            slave.begins_at = 11
+            fill_both(master, slave, 8)
+            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+        back = {each.queue_id: each.queue_offset for each in reversed(master.pulls[4:])}
+        assert back == dict.fromkeys(QUEUES, 11)
+
+    run(scenario)

@@ -1,0 +1,316 @@
+"""Jobs can be paused, resumed and stopped, and survive the console that runs them."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.client.resend.resend_job import MARKER, Target, planned
+from rocketlens.client.resend.resend_journal import (
+    JobHeader,
+    PlannedMessage,
+    ResendJournal,
+    read_job,
+)
+from rocketlens.client.send.message import Message
+from rocketlens.console.act.forms import new_name
+from rocketlens.console.act.jobs import Jobs
+from rocketlens.console.act.resend_plan import ResendPlan
+from rocketlens.console.message.look_up import LookUps
+from rocketlens.console.search.search import ConsoleBusy, Searches
+from rocketlens.console.sources.sources import Sources, open_sources
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput, MessageNotFound, StoreLocked
+from rocketlens.testing import cluster
+from tests.support.console_client import cluster_at
+
+COUNT = 5
+
+
+@pytest.fixture(scope="module")
+def rocketmq():
+    """A broker."""
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(rocketmq, request):
+    """A topic of the test's own with some messages."""
+    name = request.node.name[:100]
+    with rocketmq.producer() as producer:
+        for number in range(COUNT):
+            producer.send(Message(name, f"{number}"))
+    return name
+
+
+class Gate:
+    """Replaces sleeping between messages: each waits until it is let through."""
+
+    def __init__(self):
+        self.waiting, self.through = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, _):
+        self.waiting.set()
+        await self.through.wait()
+
+
+@asynccontextmanager
+async def console(rocketmq, directory, **options):
+    """Give the jobs of a console, and its cluster."""
+    async with AsyncExitStack() as opened:
+        sources = await open_sources([cluster_at(rocketmq.name_server, "live")], opened)
+        jobs = Jobs(LookUps(Searches(sources, BodyRules())), directory, **options)
+        opened.push_async_callback(jobs.close)
+        yield jobs, sources.named("live")
+
+
+async def plan_of(live, topic):
+    found = await live.admin.find(None, topic)
+    originals = [each for each in found.messages if MARKER not in each.properties]
+    return ResendPlan(
+        origin=live,
+        cluster=live,
+        selection="all",
+        target=Target(),
+        messages=[planned(each, Target(), str) for each in originals],
+    )
+
+
+async def start(jobs, live, topic, *, name=None):
+    name = name or new_name()
+    plan = await plan_of(live, topic)
+    await jobs.start(name, plan, reason="lost", user="me", rate=1)
+    return name
+
+
+def copies(rocketmq, topic):
+    with rocketmq.admin() as admin:
+        found = admin.find(None, topic)
+    return sorted(each.body for each in found if MARKER in each.properties)
+
+
+ALL = [b"%d" % number for number in range(COUNT)]
+
+
+def test_a_job_is_paused_after_a_message_and_resumed(rocketmq, topic, tmp_path):
+    async def scenario():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await gate.waiting.wait()
+            assert (await jobs.state(name)).word == "running"
+            jobs.end(name, "paused by me")
+            assert (await jobs.state(name)).word == "ending"
+            gate.through.set()
+            await jobs.settled(name, None)
+            paused = await jobs.state(name)
+            assert paused.word == "open"
+            assert paused.contents.audits[-1][0] == "paused by me"
+            left = paused.contents.counts()["left"]
+            await jobs.resume(name, live, rate=1)
+            await jobs.settled(name, None)
+            return left, (await jobs.state(name)).word
+
+    left, word = asyncio.run(scenario())
+    assert 0 < left < COUNT
+    assert word == "done"
+    assert copies(rocketmq, topic) == ALL
+
+
+def test_a_console_that_ends_leaves_a_job_that_the_next_one_goes_on_with(rocketmq, topic, tmp_path):
+    async def first():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await gate.waiting.wait()
+            gate.through.set()
+        return name
+
+    async def second(name):
+        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+            assert jobs.names() == [name]
+            word = (await jobs.state(name)).word
+            await jobs.resume(name, live, rate=1)
+            await jobs.settled(name, None)
+            return word, (await jobs.state(name)).word
+
+    name = asyncio.run(first())
+    assert asyncio.run(second(name)) == ("open", "done")
+    assert copies(rocketmq, topic) == ALL
+
+
+def test_what_is_stopped_stays_stopped(rocketmq, topic, tmp_path):
+    async def scenario():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await gate.waiting.wait()
+            await jobs.stop(name, "li")
+            gate.through.set()
+            await jobs.settled(name, None)
+        async with console(rocketmq, tmp_path) as (jobs, live):
+            state = await jobs.state(name)
+            assert state.contents.audits[-1][0] == "stopped by li"
+            await jobs.stop(name, "wang")
+            return state.word, (await jobs.state(name)).word
+
+    assert asyncio.run(scenario()) == ("stopped", "stopped")
+    assert len(copies(rocketmq, topic)) < COUNT
+
+
+def test_a_form_that_is_sent_twice_starts_one_job(rocketmq, topic, tmp_path):
+    async def scenario():
+        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+            name = new_name()
+            plan = await plan_of(live, topic)
+            options = {"reason": "lost", "user": "me", "rate": 1}
+            await asyncio.gather(*(jobs.start(name, plan, **options) for _ in range(3)))
+            await jobs.settled(name, None)
+            await jobs.start(name, plan, **options)
+
+    asyncio.run(scenario())
+    assert copies(rocketmq, topic) == ALL
+
+
+def test_no_more_jobs_run_than_are_allowed(rocketmq, topic, tmp_path):
+    async def scenario():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            for _ in range(limits.MAX_CONSOLE_JOBS):
+                await start(jobs, live, topic)
+            with pytest.raises(ConsoleBusy):
+                await start(jobs, live, topic)
+            gate.through.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_of_another_process_cluster_or_store_is_not_run(rocketmq, topic, tmp_path):
+    async def scenario():
+        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await jobs.settled(name, None)
+            header = (await jobs.state(name)).contents.header
+            with ResendJournal.resume(jobs.path(name)), pytest.raises(StoreLocked):
+                await jobs.resume(name, live, rate=1)
+            for field in ("cluster", "origin"):
+                fields = {each: getattr(header, each) for each in header.__slots__}
+                other = type(header)(**{**fields, field: "elsewhere"})
+                with pytest.raises(BadInput, match="elsewhere"):
+                    jobs.origin_of(other)
+            with pytest.raises(MessageNotFound):
+                await jobs.resume(new_name(), live, rate=1)
+            with pytest.raises(MessageNotFound):
+                await jobs.state("../x")
+
+    asyncio.run(scenario())
+
+
+def test_an_error_that_ends_a_job_is_shown(rocketmq, topic, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    async def scenario():
+        async with console(rocketmq, tmp_path) as (jobs, live):
+            monkeypatch.setattr(ResendJournal, "sending", fail)
+            name = await start(jobs, live, topic)
+            await jobs.settled(name, None)
+            return await jobs.state(name)
+
+    state = asyncio.run(scenario())
+    assert state.word == "open"
+    assert "No space left" in state.error
+    assert copies(rocketmq, topic) == []
+
+
+@pytest.fixture
+def files_read(monkeypatch):
+    """Give the names of the files that were read, as they are."""
+    names = []
+
+    def read(path):
+        names.append(path.stem)
+        return read_job(path)
+
+    monkeypatch.setattr("rocketlens.console.act.jobs.read_job", read)
+    return names
+
+
+def job_file(directory, name):
+    header = JobHeader(
+        **dict.fromkeys(("selection", "target", "cluster", "namespace", "reason", "user"), "x"),
+        job=name,
+        count=2,
+        time="2026-11-20T00:00:00+00:00",
+    )
+    message = PlannedMessage(
+        topic="t", queue_id=0, queue_offset=0, offset_msg_id="A", unique_key=None, target="t"
+    )
+    return ResendJournal.create(directory / f"{name}.job", header, [message, message])
+
+
+def test_a_file_of_a_job_is_read_for_lists_only_when_it_changed(tmp_path, files_read):
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        name = new_name()
+        with job_file(tmp_path, name) as journal:
+            found = [await jobs.digest(name) for _ in range(3)]
+            journal.sent(1, "M", "O")
+            found += [await jobs.digest(name) for _ in range(3)]
+            journal.sent(2, "M", "O")
+            return [*found, await jobs.digest(name)]
+
+    found = asyncio.run(scenario())
+    assert len(files_read) == 3
+    assert [each.counts["sent"] for each in found] == [0, 0, 0, 1, 1, 1, 2]
+    assert [each.word for each in found] == ["open"] * 6 + ["done"]
+    assert found[0].header.reason == "x"
+
+
+def test_what_a_list_remembers_of_files_is_bounded(tmp_path, files_read, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CONSOLE_JOB_FILES", 2)
+
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        names = [new_name() for _ in range(3)]
+        for name in names:
+            job_file(tmp_path, name).close()
+        for name in (*names, *reversed(names)):
+            await jobs.digest(name)
+        return names
+
+    first, second, third = asyncio.run(scenario())
+    assert files_read == [first, second, third, first]
+
+
+def test_a_job_that_is_not_there_or_damaged_is_an_error_each_time(tmp_path):
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        name = new_name()
+        with pytest.raises(MessageNotFound):
+            await jobs.digest(name)
+        (tmp_path / f"{name}.job").write_bytes(b"00000000 {}\n")
+        for _ in range(2):
+            with pytest.raises(BadInput):
+                await jobs.digest(name)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files_read):
+    async def scenario():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await gate.waiting.wait()
+            before = await jobs.digest(name)
+            gate.through.set()
+            await jobs.settled(name, None)
+            return before, await jobs.digest(name)
+
+    before, after = asyncio.run(scenario())
+    assert (before.word, before.counts["sent"]) == ("running", 1)
+    assert (after.word, after.counts["sent"]) == ("done", COUNT)
+    assert len(files_read) == 1

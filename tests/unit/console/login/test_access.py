@@ -1,0 +1,369 @@
+"""Whose request it is: sessions, passwords of programs, tokens of forms; no other gets in."""
+
+import asyncio
+import io
+import json
+
+import httpx
+import pytest
+
+from rocketlens import limits
+from rocketlens.console.login.access import PUBLIC, Access
+from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.logins import Logins
+from rocketlens.console.login.oidc_settings import CALLBACK_PATH, OIDC_PATH
+from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
+from tests.support.console_client import console_client, form_token_in, store_at
+from tests.support.console_users import PASSWORD, users
+from tests.support.made_stores import Sent, make_store
+
+BASIC = ("root", PASSWORD)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return store_at(make_store(tmp_path / "store", [Sent(keys="k", body=b"secret")]).path, "s")
+
+
+def ask(store, *requests, users=None, audit=None, **options):
+    """Give the answers to (method, path, options) requests, of one client."""
+
+    async def run():
+        async with console_client(store, users=users, audit=audit, **options) as client:
+            return [await client.request(m, path, **more) for m, path, more in requests]
+
+    return asyncio.run(run())
+
+
+async def logged_in(client, name="root", password=PASSWORD):
+    token = form_token_in(await client.get("/login"))
+    fields = {"name": name, "password": password, "csrf": token, "back": "/topics"}
+    return await client.post("/login", data=fields)
+
+
+def test_without_users_everything_is_answered(store):
+    pages = ["/", "/topics", "/api/topics", "/metrics", "/search?q=k"]
+    assert {each.status_code for each in ask(store, *(("GET", p, {}) for p in pages))} == {200}
+
+
+@pytest.mark.parametrize("path", ["/", "/search?q=k", "/topics", "/m/s/Orders/-/0/0", "/nonsense"])
+def test_a_page_sends_who_has_not_logged_in_to_the_login_and_back(store, path):
+    (found,) = ask(store, ("GET", path, {}), users=users())
+    assert found.status_code == 303
+    assert httpx.URL(found.headers["location"]).path == "/login"
+    assert httpx.URL(found.headers["location"]).params["back"] == path
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/search?q=k", "/api/openapi.json", "/api/nonsense", "/metrics", "/api/../topics"]
+)
+def test_a_program_without_a_password_is_refused(store, path):
+    (found,) = ask(store, ("GET", path, {}), users=users())
+    assert found.status_code in {303, 401}
+    assert "Orders" not in found.text
+    assert found.status_code == 303 or found.headers["www-authenticate"].startswith("Basic")
+
+
+def test_a_browser_is_never_asked_for_a_password_that_it_would_keep(store):
+    request = ("GET", "/api/topics", {"headers": {"sec-fetch-mode": "cors"}})
+    (found,) = ask(store, request, users=users())
+    assert found.status_code == 401
+    assert "www-authenticate" not in found.headers
+
+
+def test_a_stream_of_a_page_is_refused_and_not_sent_to_the_login(store):
+    request = ("GET", "/search/rows?q=k", {"headers": {"sec-fetch-mode": "cors"}})
+    assert ask(store, request, users=users())[0].status_code == 401
+
+
+FORMS_AND_PROVIDER = {"/preferences", OIDC_PATH, CALLBACK_PATH}
+"""Tried elsewhere: test_oidc_pages has what a provider's users see before they are logged in."""
+
+
+@pytest.mark.parametrize("path", [*sorted(PUBLIC - FORMS_AND_PROVIDER), "/static/console.css"])
+def test_what_is_public_is_answered(store, path):
+    assert ask(store, ("GET", path, {}), users=users())[0].status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"])
+def test_no_method_gets_past_the_login(store, method):
+    (found,) = ask(store, (method, "/topics", {}), users=users())
+    assert found.status_code in {303, 401}
+
+
+def test_a_program_sends_its_password_to_the_api_and_to_metrics_only(store):
+    paths = ["/api/topics", "/metrics", "/topics"]
+    found = ask(store, *(("GET", path, {"auth": BASIC}) for path in paths), users=users())
+    assert [each.status_code for each in found] == [200, 200, 303]
+
+
+def test_a_wrong_password_is_refused_and_later_ones_wait(store):
+    wrong = ("GET", "/api/topics", {"auth": ("root", "wrong")})
+    right = ("GET", "/api/topics", {"auth": BASIC})
+    *refused, waits = ask(store, wrong, wrong, wrong, right, users=users())
+    assert [each.status_code for each in refused] == [401] * 3
+    assert (waits.status_code, waits.json()["error"]["code"]) == (429, "busy")
+    assert int(waits.headers["retry-after"]) >= 1
+
+
+def test_a_login_opens_a_session_whose_cookie_no_script_gets(store):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            found = await logged_in(client)
+            page = await client.get("/search?q=k")
+            await client.post("/logout", data={"csrf": form_token_in(page)})
+            return found, page, await client.get("/search?q=k")
+
+    found, page, after = asyncio.run(run())
+    assert (found.status_code, found.headers["location"]) == (303, "/topics")
+    cookie = found.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "Secure" not in cookie
+    assert page.status_code == 200
+    assert "root" in page.text
+    assert after.status_code == 303
+
+
+def test_under_https_cookies_are_secure(store):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            client.base_url = "https://localhost"
+            page = await client.get("/login")
+            return page, await logged_in(client)
+
+    for each in asyncio.run(run()):
+        assert "Secure" in each.headers["set-cookie"]
+
+
+def test_a_session_that_was_ended_or_never_begun_is_none(store):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            await logged_in(client)
+            kept = client.cookies["rl_session"]
+            page = await client.get("/topics")
+            await client.post("/logout", data={"csrf": form_token_in(page)})
+            found = []
+            for value in (kept, kept[:-1], "", "x" * 9999):
+                client.cookies = {"rl_session": value}
+                found.append(await client.get("/topics"))
+            return found
+
+    assert {each.status_code for each in asyncio.run(run())} == {303}
+
+
+@pytest.mark.parametrize("with_users", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"data": {"csrf": ""}},
+        {"data": {"csrf": "0" * 64}},
+        {"headers": {"x-csrf-token": "0" * 64}},
+        {"content": b"csrf=x", "headers": {"content-type": "text/plain"}},
+        {"files": {"csrf": b"x"}},
+    ],
+)
+def test_a_form_without_its_token_is_refused_and_written_down(store, with_users, more):
+    file = io.StringIO()
+    known = users() if with_users else None
+    (found,) = ask(store, ("POST", "/preferences", more), users=known, audit=AuditLog(file))
+    assert (found.status_code, found.json()["error"]["code"]) == (403, "old_form")
+    line = json.loads(file.getvalue())
+    assert (line["event"], line["path"]) == ("refused", "/preferences")
+
+
+@pytest.mark.parametrize("path", ["/logout", "/preferences"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Basic eDp4"},
+        {"authorization": "anything"},
+        {"content-type": "application/json"},
+    ],
+)
+def test_only_the_api_takes_what_has_no_token(store, path, headers):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            await logged_in(client)
+            found = await client.post(path, headers=headers)
+            return found, await client.get("/topics")
+
+    refused, still = asyncio.run(run())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "old_form")
+    assert still.status_code == 200
+
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+OLD = {"en": "This page was open for too long", "zh": "页面打开的时间太长"}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("token", [{}, {"csrf": "0" * 64}], ids=["missing", "old"])
+@pytest.mark.parametrize("with_users", [False, True])
+def test_a_browser_gets_an_old_form_back_as_a_page_in_its_language(
+    store, with_users, token, language
+):
+    path = "/login" if with_users else "/preferences"
+    headers = {**BROWSER, "referer": "http://localhost/topics?all=true"}
+    more = {"data": {"name": "root", **token}, "headers": headers}
+    cookies = {"rl_language": language}
+    known = users() if with_users else None
+    (found,) = ask(store, ("POST", path, more), users=known, cookies=cookies)
+    assert found.status_code == 403
+    assert found.headers["content-type"].startswith("text/html")
+    assert f'lang="{language}"' in found.text
+    assert OLD[language] in found.text
+    assert 'href="/topics?all=true"' in found.text
+
+
+@pytest.mark.parametrize(
+    "referrer", ["http://evil.example/x", "x", "http://localhost//evil.example"]
+)
+def test_the_page_of_an_old_form_leads_to_no_other_site(store, referrer):
+    headers = {**BROWSER, "referer": referrer}
+    (found,) = ask(store, ("POST", "/preferences", {"headers": headers}))
+    assert OLD["en"] in found.text
+    assert "evil" not in found.text
+
+
+def test_forms_of_the_page_for_an_old_form_are_taken(store):
+    async def run():
+        async with console_client(store, headers=BROWSER) as client:
+            page = await client.post("/preferences", data={"csrf": "0" * 64})
+            chosen = {"csrf": form_token_in(page), "language": "zh"}
+            return await client.post("/preferences", data=chosen)
+
+    assert asyncio.run(run()).status_code == 303
+
+
+def test_a_form_whose_session_has_ended_is_an_old_form(store):
+    headers = {**BROWSER, "referer": "http://localhost/send"}
+    form = {"data": {"csrf": "0" * 64, "topic": "Orders"}, "headers": headers}
+    page, program = ask(
+        store, ("POST", "/send", form), ("POST", "/send", {"data": {}}), users=users()
+    )
+    assert page.status_code == 403
+    assert OLD["en"] in page.text
+    assert 'href="/send"' in page.text
+    assert (program.status_code, program.json()["error"]["code"]) == (401, "login_needed")
+
+
+@pytest.mark.parametrize("with_users", [False, True])
+def test_a_program_that_sends_an_old_form_gets_json(store, with_users):
+    more = {"content": b"csrf=x", "headers": {**BROWSER, "content-type": "text/plain"}}
+    more |= {"auth": BASIC} if with_users else {}
+    known = users() if with_users else None
+    found = ask(
+        store,
+        ("POST", "/api/send", more),
+        ("POST", "/preferences", {"headers": {"accept": "*/*"}}),
+        users=known,
+    )
+    assert [each.status_code for each in found] in ([403, 403], [415, 403])
+    assert all(each.headers["content-type"] == "application/json" for each in found)
+
+
+def test_the_token_of_another_session_does_not_fit(store):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            await logged_in(client)
+            token = form_token_in(await client.get("/topics"))
+            client.cookies.clear()
+            await logged_in(client)
+            own = form_token_in(await client.get("/topics"))
+            stolen = await client.post("/logout", data={"csrf": token})
+            return token != own, stolen, await client.get("/topics")
+
+    differs, stolen, after = asyncio.run(run())
+    assert differs
+    assert (stolen.status_code, after.status_code) == (403, 200)
+
+
+def test_a_form_that_is_too_large_is_refused_before_it_is_read(store):
+    large = {"content": b"a=" + b"x" * limits.MAX_CONSOLE_FORM_BYTES}
+    large["headers"] = {"content-type": "application/x-www-form-urlencoded"}
+    (local,) = ask(store, ("POST", "/preferences", large))
+    assert local.status_code == 413
+    large["content"] = large["content"][: 65 << 10]
+    (unknown,) = ask(store, ("POST", "/login", large), users=users())
+    assert unknown.status_code == 413
+
+
+def asked_directly(logins, path="/x", headers=()):
+    """Give the viewers that an application sees behind the access."""
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((current_viewer(), scope["state"]["viewer"]))
+        await httpx_answer(send)
+
+    def old_form(_request):
+        raise AssertionError("no form was sent")
+
+    async def httpx_answer(send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run():
+        transport = httpx.ASGITransport(Access(app, logins, AuditLog(), old_form))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await client.get(path, headers=dict(headers))
+
+    asyncio.run(run())
+    return seen
+
+
+def test_the_application_is_told_whose_request_it_is():
+    assert asked_directly(None) == [(LOCAL, LOCAL)]
+    logins = Logins(users(), AuditLog())
+    assert asked_directly(logins) == []
+    assert asked_directly(logins, "/livez") == [(NOBODY, NOBODY)]
+    token = asyncio.run(logins.log_in(*BASIC, "a"))
+    ((seen, told),) = asked_directly(logins, headers={"cookie": f"rl_session={token}"}.items())
+    assert seen is told
+    assert seen.name == "root"
+    assert current_viewer() is LOCAL
+
+
+def test_without_an_audit_log_that_can_be_written_a_login_is_an_error(store):
+    class Full(io.StringIO):
+        def write(self, _text):
+            raise OSError(28, "No space left on device")
+
+    audit = AuditLog(Full(), errors=io.StringIO())
+    (found,) = ask(store, ("GET", "/api/topics", {"auth": BASIC}), users=users(), audit=audit)
+    assert found.status_code == 503
+    assert "No space left" in found.json()["error"]["message"]
+
+
+def test_searches_and_views_are_written_down_with_who_and_from_where(store):
+    file = io.StringIO()
+    requests = ["/api/search?q=k&topic=Orders", "/api/message/s/Orders/-/0/0", "/m/s/Orders/-/0/0"]
+    asked = [("GET", path, {"auth": BASIC}) for path in requests[:2]]
+    ask(store, *asked, users=users(), audit=AuditLog(file))
+    ask(store, ("GET", requests[2], {}), audit=AuditLog(file))
+    lines = [json.loads(each) for each in file.getvalue().splitlines()]
+    assert [(each["event"], each["user"]) for each in lines] == [
+        ("login", "root"),
+        ("search", "root"),
+        ("view", "root"),
+        ("view", "local"),
+    ]
+    assert {each["address"] for each in lines} == {"127.0.0.1"}
+    assert lines[1]["asked"] == {"q": "k", "topic": "Orders"}
+    assert (lines[2]["source"], lines[2]["topic"], lines[2]["queue_offset"]) == ("s", "Orders", 0)
+
+
+def test_what_cannot_be_written_down_is_not_shown(store):
+    class Full(io.StringIO):
+        def write(self, _text):
+            raise OSError(28, "No space left on device")
+
+    audit = AuditLog(Full(), errors=io.StringIO())
+    paths = ["/api/message/s/Orders/-/0/0", "/api/message/s/Orders/-/0/0/body", "/search?q=k"]
+    for found in ask(store, *(("GET", path, {}) for path in paths), audit=audit):
+        assert found.status_code == 502
+        assert "secret" not in found.text
+        assert "No space left" in found.text

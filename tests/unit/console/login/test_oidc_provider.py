@@ -1,0 +1,359 @@
+"""What is asked of a provider: once, again after a while, in bounds, and with its certificate."""
+
+import asyncio
+import hashlib
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.console.login.oidc_provider import OidcProvider
+from rocketlens.console.login.oidc_token import OidcFailed
+from rocketlens.net.tls import server_context
+from tests.support.oidc_world import CLIENT_ID, SECRET, encoded, private_key, provider, settings
+
+BACK = "http://localhost/login/oidc/callback"
+VERIFIER = "v" * 43
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class World:
+    """A provider, a client of it, and its clock."""
+
+    def __init__(self, stub, tmp_path, **more):
+        self.stub, self.clock = stub, Clock()
+        self.provider = OidcProvider(settings(stub.issuer, tmp_path, **more), self.clock)
+
+    async def log_in(self):
+        """Redeem a new code, as after a login."""
+        challenge = encoded(hashlib.sha256(VERIFIER.encode()).digest())
+        given = {"code_challenge": challenge, "redirect_uri": BACK, "nonce": "n"}
+        code = self.stub.issue(given)
+        return await self.provider.user_of(code, verifier=VERIFIER, redirect_uri=BACK, nonce="n")
+
+
+@pytest.fixture
+def in_world(tmp_path):
+    def run(work, **more):
+        async def inside():
+            async with provider() as stub:
+                return await work(World(stub, tmp_path, **more))
+
+        return asyncio.run(inside())
+
+    return run
+
+
+def failure(in_world, work, **more):
+    with pytest.raises(OidcFailed) as caught:
+        in_world(work, **more)
+    return caught.value
+
+
+def test_a_code_gives_the_claims_of_its_user(in_world):
+    async def work(world):
+        user = await world.log_in()
+        assert world.stub.asked == {DISCOVERY: 1, "/token": 1, "/keys": 1}
+        return user
+
+    user = in_world(work)
+    assert user.claims["groups"] == ["staff", "shop-ops"]
+    assert user.id_token.count(".") == 2
+
+
+@pytest.mark.parametrize(
+    ("methods", "secret"),
+    [
+        (None, SECRET),
+        (["client_secret_basic", "client_secret_post"], SECRET),
+        (["client_secret_post"], SECRET),
+        (["private_key_jwt", "none"], None),
+    ],
+)
+def test_the_secret_is_sent_as_the_provider_takes_it(in_world, methods, secret):
+    async def work(world):
+        world.stub.secret = secret
+        if methods is not None:
+            world.stub.more_metadata["token_endpoint_auth_methods_supported"] = methods
+        return await world.log_in()
+
+    more = {} if secret else {"client_secret_file": None}
+    assert in_world(work, **more).claims["sub"] == "u-1"
+
+
+def test_endpoints_and_keys_are_read_once_an_hour(in_world):
+    async def work(world):
+        await world.log_in()
+        world.clock.now += limits.MAX_OIDC_AGE_S - 1
+        await world.log_in()
+        assert (world.stub.asked[DISCOVERY], world.stub.asked["/keys"]) == (1, 1)
+        world.clock.now += 1
+        await world.log_in()
+        assert (world.stub.asked[DISCOVERY], world.stub.asked["/keys"]) == (2, 2)
+
+    in_world(work)
+
+
+def test_many_logins_at_once_read_the_keys_once(in_world):
+    async def work(world):
+        found = await asyncio.gather(*(world.log_in() for _ in range(9)))
+        assert {each.claims["sub"] for each in found} == {"u-1"}
+        assert world.stub.asked == {DISCOVERY: 1, "/keys": 1, "/token": 9}
+
+    in_world(work)
+
+
+def test_a_login_that_is_cancelled_leaves_the_answer_to_others(in_world):
+    async def work(world):
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slow(metadata):
+            arrived.set()
+            await go_on.wait()
+            return 200, metadata
+
+        world.stub.replies[DISCOVERY] = lambda *_: slow(world.stub.metadata)
+        gone = asyncio.create_task(world.provider.endpoints())
+        await arrived.wait()
+        waiting = asyncio.create_task(world.provider.endpoints())
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        go_on.set()
+        assert (await waiting).token == f"{world.stub.issuer}/token"
+        assert world.stub.asked[DISCOVERY] == 1
+
+    in_world(work)
+
+
+def test_a_failure_is_not_kept(in_world):
+    async def work(world):
+        world.stub.replies[DISCOVERY] = 503, b"down"
+        with pytest.raises(OidcFailed, match="503"):
+            await world.provider.endpoints()
+        del world.stub.replies[DISCOVERY]
+        await world.log_in()
+
+    in_world(work)
+
+
+def test_a_key_that_is_new_is_read_at_once_but_not_more_than_once_a_minute(in_world):
+    async def work(world):
+        stub = world.stub
+        await world.log_in()
+        world.clock.now += limits.MIN_OIDC_KEYS_AGE_S
+        stub.keys.append(("k2", "RS256", private_key("RSA", 1)))
+        assert (await world.log_in()).claims["sub"] == "u-1"
+        assert stub.asked["/keys"] == 2
+        # Tokens of a key that the provider does not have cannot make it be asked.
+        stub.forge = lambda claims: stub.signed(claims, kid="k3")
+        for _ in range(3):
+            with pytest.raises(OidcFailed, match="none of the provider's keys"):
+                await world.log_in()
+        assert stub.asked["/keys"] == 2
+        world.clock.now += limits.MIN_OIDC_KEYS_AGE_S
+        for _ in range(3):
+            with pytest.raises(OidcFailed, match="none of the provider's keys"):
+                await world.log_in()
+        assert stub.asked["/keys"] == 3
+
+    in_world(work)
+
+
+def test_a_key_that_was_taken_back_ends_within_an_hour(in_world):
+    async def work(world):
+        stub, old = world.stub, world.stub.keys[0]
+        await world.log_in()
+        stub.keys = [("k2", "RS256", private_key("RSA", 1))]
+        stub.forge = stub.signed
+        world.clock.now += limits.MAX_OIDC_AGE_S
+        await world.log_in()
+        stub.keys.append(old)
+        stub.replies["/keys"] = 200, {"keys": []}
+        with pytest.raises(OidcFailed, match="none of the provider's keys"):
+            await world.log_in()
+
+    in_world(work)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"issuer": "https://evil.example"}, "give exactly that as issuer"),
+        ({"issuer": None}, "give exactly that as issuer"),
+        ({"token_endpoint": None}, "no token_endpoint"),
+        ({"jwks_uri": 7}, "jwks_uri is no https address"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "no https address"),
+        ({"authorization_endpoint": "//evil.example"}, "no https address"),
+        ({"token_endpoint": "http://login.example.com/token"}, "no https address"),
+        ({"token_endpoint": "https://[x/token"}, "no https address"),
+        ({"end_session_endpoint": "file:///etc/passwd"}, "no https address"),
+        ({"userinfo_endpoint": "https:///x"}, "no https address"),
+    ],
+)
+def test_a_provider_that_says_what_cannot_be_is_refused(in_world, changed, said):
+    async def work(world):
+        world.stub.more_metadata = changed
+        await world.provider.endpoints()
+
+    error = failure(in_world, work)
+    assert error.word == "provider"
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "word", "said"),
+    [
+        ((500, b"<html>"), "unreachable", "answered 500"),
+        ((404, {}), "provider", "answered 404"),
+        ((401, {"error": "invalid_client"}), "provider", "401: invalid_client"),
+        ((400, {"error": "a\x1b[2J", "error_description": ["x"]}), "provider", "400: a"),
+        ((302, b"", {"location": "http://127.0.0.1:1/"}), "provider", "answered 302"),
+        ((200, b"<html>"), "provider", "no JSON object"),
+        ((200, b"[1]"), "provider", "no JSON object"),
+        ((200, b"[" * 100_000), "provider", "no JSON object"),
+        ((200, b"\xff"), "provider", "no JSON object"),
+        ((200, b"{}", {"content-encoding": "gzip"}), "provider", "compressed"),
+        ((200, {}), "provider", "no id_token"),
+        ((200, {"id_token": ["x"]}), "provider", "no id_token"),
+        ((200, b" " * (limits.MAX_OIDC_ANSWER_BYTES + 1)), "provider", "over 1048576 bytes"),
+    ],
+)
+def test_an_answer_of_another_form_is_refused_with_the_reason(in_world, reply, word, said):
+    async def work(world):
+        world.stub.replies["/token"] = reply
+        await world.log_in()
+
+    error = failure(in_world, work)
+    assert error.word == word
+    assert said in str(error)
+    assert "\x1b" not in str(error)
+
+
+def test_an_answer_that_comes_too_slowly_is_given_up(in_world, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_OIDC_WAIT_S", 0.05)
+
+    async def work(world):
+        never = asyncio.Event()
+
+        async def silent():
+            await never.wait()
+            return 200, {}
+
+        world.stub.replies[DISCOVERY] = lambda *_: silent()
+        try:
+            await world.provider.endpoints()
+        finally:
+            never.set()
+
+    error = failure(in_world, work)
+    assert error.word == "unreachable"
+    assert "did not answer within 0.05 s" in str(error)
+
+
+def test_a_provider_that_is_not_there_is_unreachable(tmp_path):
+    async def work():
+        async with provider() as stub:
+            known = settings(stub.issuer, tmp_path)
+        await OidcProvider(known).endpoints()
+
+    with pytest.raises(OidcFailed, match="cannot be asked") as caught:
+        asyncio.run(work())
+    assert caught.value.word == "unreachable"
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [({"sub": "u-2", "groups": ["admins"]}, "another user"), ({"groups": ["admins"]}, "another")],
+)
+def test_claims_of_another_user_are_not_taken(in_world, info, said):
+    async def work(world):
+        del world.stub.user["groups"]
+        world.stub.user_info = info
+        await world.log_in()
+
+    rules = [{"groups": ["admins"], "role": "admin"}]
+    error = failure(in_world, work, rules=rules)
+    assert error.word == "token"
+    assert said in str(error)
+
+
+def test_claims_that_the_token_lacks_are_asked_for_and_change_none(in_world):
+    async def work(world):
+        del world.stub.user["groups"]
+        world.stub.user_info = {
+            "sub": "u-1",
+            "groups": ["shop-ops"],
+            "preferred_username": "root",
+        }
+        return (await world.log_in()).claims
+
+    claims = in_world(work, rules=[{"groups": ["shop-*"], "role": "viewer"}])
+    assert (claims["groups"], claims["preferred_username"]) == (["shop-ops"], "li")
+
+
+@pytest.mark.parametrize("user_info", [None, {"sub": "u-1", "groups": ["shop-ops"]}])
+def test_nothing_more_is_asked_where_the_token_has_it_all(in_world, user_info):
+    async def work(world):
+        world.stub.user_info = user_info
+        await world.log_in()
+        assert world.stub.asked["/userinfo"] == 0
+
+    in_world(work)
+
+
+@pytest.mark.parametrize("odd", ["é", "a\nb", "a\r\nx: y"])
+def test_an_access_token_that_cannot_be_sent_is_no_login(in_world, odd):
+    async def work(world):
+        del world.stub.user["preferred_username"]
+        world.stub.user_info = {"sub": "u-1"}
+
+        def with_odd_token(headers, body):
+            status, answer = world.stub.token(headers, body)
+            return status, {**answer, "access_token": odd}
+
+        world.stub.replies["/token"] = with_odd_token
+        await world.log_in()
+
+    assert failure(in_world, work).word in {"provider", "unreachable"}
+
+
+def test_the_secret_is_in_no_error(in_world):
+    async def work(world):
+        world.stub.secret = "another"
+        await world.log_in()
+
+    error = failure(in_world, work)
+    assert "invalid_client" in str(error)
+    assert SECRET not in str(error)
+    assert CLIENT_ID not in str(error)
+
+
+def test_a_provider_with_a_certificate_of_an_own_authority_is_believed(tmp_path, certificate):
+    made, key = certificate
+
+    async def work(**more):
+        async with provider(server_context(made, key)) as stub:
+            await World(stub, tmp_path, **more).log_in()
+
+    asyncio.run(work(ca=str(made)))
+    with pytest.raises(OidcFailed, match="CERTIFICATE_VERIFY_FAILED") as caught:
+        asyncio.run(work())
+    assert caught.value.word == "unreachable"
+
+
+def test_a_certificate_for_another_host_is_refused(tmp_path, certificate):
+    made, key = certificate
+
+    async def work():
+        async with provider(server_context(made, key)) as stub:
+            stub.issuer = stub.issuer.replace("127.0.0.1", "localhost")
+            await World(stub, tmp_path, ca=str(made)).log_in()
+
+    with pytest.raises(OidcFailed, match="CERTIFICATE_VERIFY_FAILED"):
+        asyncio.run(work())

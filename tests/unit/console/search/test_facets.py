@@ -1,0 +1,186 @@
+"""Beside an answer stands what its messages are counted by, each a link that narrows the search."""
+
+import asyncio
+import re
+from html import unescape
+
+import pytest
+
+from rocketlens import limits, testing
+from rocketlens.client.send.message import Message
+from rocketlens.console.login.users import LocalUsers
+from rocketlens.console.login.viewer import Grant, Role
+from rocketlens.console.search.facets import facets_of, narrowed
+from rocketlens.console.search.question import Question
+from rocketlens.console.sources.masks import MaskRule, Masks
+from rocketlens.query.filters.pattern import TextPattern
+from rocketlens.terminal.contexts import Context
+from tests.support.console_client import answer, answers, console_client, log_in, store_at
+from tests.support.console_users import user
+from tests.support.made_stores import NOW_MS, Sent, make_store
+from tests.support.xss_payloads import PAYLOADS
+
+HOUR_MS = 3_600_000
+TAGS = ("PAY", "REFUND", None)
+
+
+@pytest.fixture
+def orders(tmp_path):
+    """A store with messages of two topics, two tags and none, and three hours."""
+    sent = [
+        Sent(
+            topic="order-paid" if n % 4 else "order-created",
+            keys="all",
+            tags=TAGS[n % 3],
+            store_timestamp_ms=NOW_MS + n // 4 * HOUR_MS,
+        )
+        for n in range(12)
+    ]
+    return store_at(make_store(tmp_path / "orders", sent).path, "s")
+
+
+def facets_in(found):
+    """Give the facets of an answer of the API by name: pairs of value and count."""
+    return {
+        facet["name"]: [(each["value"], each["count"]) for each in facet["counts"]]
+        for facet in found.json()["facets"]
+    }
+
+
+def links_in(page):
+    """Give the links of the facets of a page, each with the number that stands in it."""
+    (area,) = re.findall(r'<dl class="facets">(.*?)</dl>', page.text, re.DOTALL)
+    link = r'<a class="chip" href="([^"]+)">[^<]*<span class="muted">(\d+)</span>'
+    links = re.findall(link, area)
+    return [(unescape(path), int(count)) for path, count in links]
+
+
+def test_topics_tags_and_hours_of_what_was_found_are_counted(orders):
+    facets = facets_in(answer("/api/search?q=all", orders))
+    assert facets["topic"] == [("order-paid", 9), ("order-created", 3)]
+    assert dict(facets["tag"]) == {"PAY": 4, "REFUND": 4, None: 4}
+    first = NOW_MS // HOUR_MS * HOUR_MS
+    assert facets["hour"] == [(str(first + n * HOUR_MS), 4) for n in (2, 1, 0)]
+
+
+@pytest.mark.parametrize("search", ["q=all", "topic=order-*", f"q=all&since={NOW_MS + 1}"])
+def test_each_link_finds_the_messages_that_it_counts(orders, search):
+    links = links_in(answer(f"/search?{search}", orders))
+    assert len(links) >= 6
+    assert all(path.startswith("/search?") for path, _ in links)
+    for path, count in links:
+        found = answer(f"/api{path}", orders).json()
+        assert (found["complete"], len(found["messages"])) == (True, count), path
+
+
+def test_a_facet_with_one_value_is_left_out(orders):
+    found = answer("/api/search?q=all&topic=order-paid&tag=PAY", orders)
+    assert set(facets_in(found)) == {"hour"}
+    page = answer("/search?q=all&max=1", orders)
+    assert page.status_code == 200
+    assert 'class="facets"' not in page.text
+
+
+def test_facets_of_a_part_say_so_and_those_of_all_do_not(orders):
+    (first,) = answers(["/api/search?q=all&max=7"], orders)
+    cursor = first.json()["next_cursor"]
+    part, rest, whole = answers(
+        ["/search?q=all&max=5", f"/search?q=all&max=7&cursor={cursor}", "/search?q=all"], orders
+    )
+    said = "Counted in the {} messages of this page only"
+    assert said.format(5) in part.text
+    assert said.format(5) in rest.text
+    assert "of this page only" not in whole.text
+    assert sum(count for _, count in facets_in(first)["topic"]) == 7
+
+
+def test_more_values_than_are_listed_are_counted(tmp_path):
+    count = limits.MAX_FACET_VALUES + 3
+    made = make_store(tmp_path / "s", [Sent(keys="all", tags=f"T{n}") for n in range(count)])
+    source = store_at(made.path, "s")
+    (facet,) = answer("/api/search?q=all", source).json()["facets"]
+    assert (len(facet["counts"]), facet["more"]) == (limits.MAX_FACET_VALUES, 3)
+    assert "and 3 more" in answer("/search?q=all", source).text
+
+
+def test_hostile_tags_add_nothing_to_the_page_but_their_text(tmp_path):
+    texts = [each for each in PAYLOADS if each.strip()][:10]
+    sent = [Sent(keys="all", tags=each) for each in ("harmless", *texts)]
+    page = answer("/search?q=all", store_at(make_store(tmp_path / "s", sent).path, "s"))
+    (area,) = re.findall(r'<dl class="facets">(.*?)</dl>', page.text, re.DOTALL)
+    assert set(re.findall(r"<(\w+)", area)) <= {"div", "dt", "dd", "a", "span"}
+    assert all(path.startswith("/search?") for path, _ in links_in(page))
+    assert not re.search(r"<[^>]*\son\w+=", area)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tag", None),
+        ("tag", "A || B"),
+        ("tag", " A"),
+        ("tag", "*"),
+        ("tag", "P***"),
+        ("tag", "T" * 300),
+        ("topic", "a*"),
+        ("topic", "a,b"),
+    ],
+)
+def test_what_no_search_can_be_narrowed_to_is_counted_without_a_link(name, value):
+    assert narrowed(Question.read(q="all"), name, value) is None
+
+
+def test_an_hour_is_narrowed_within_the_times_that_were_asked_for():
+    hour = NOW_MS // HOUR_MS * HOUR_MS
+    asked = Question.read(q="all", since=str(hour + 5), until=str(hour + 9))
+    found = narrowed(asked, "hour", str(hour))
+    assert (found.since, found.until) == (str(hour + 5), str(hour + 9))
+    found = narrowed(Question.read(q="all"), "hour", str(hour))
+    assert (found.begin, found.end) == (hour, hour + HOUR_MS - 1)
+
+
+def test_of_nothing_there_is_no_facet():
+    assert facets_of([]) == []
+
+
+def test_a_tag_that_is_masked_is_masked_in_its_facet(tmp_path):
+    sent = [Sent(topic="Orders", keys="all", tags=each) for each in ("PAY", "SECRET-1", "SECRET-2")]
+    source = store_at(make_store(tmp_path / "s", sent).path, "s")
+    rule = MaskRule(("*",), (), (), TextPattern("SECRET-[0-9]"))
+    li = user("li", Grant(Role.VIEWER))
+    root = user("root", Grant(Role.ADMIN))
+
+    async def ask(name):
+        async with console_client(source, users=LocalUsers([li, root], Masks([rule]))) as client:
+            await log_in(client, name)
+            return await client.get("/api/search?q=all"), await client.get("/search?q=all")
+
+    found, page = asyncio.run(ask("li"))
+    assert sorted(facets_in(found)["tag"]) == [("***", 2), ("PAY", 1)]
+    assert "SECRET" not in page.text
+    assert [path for path, _ in links_in(page)] == ["/search?q=all&tag=PAY"]
+    found, _ = asyncio.run(ask("root"))
+    assert len(facets_in(found)["tag"]) == 3
+
+
+def test_links_of_a_cluster_with_a_namespace_find_what_they_count():
+    with testing.cluster() as running:
+        with running.producer() as producer:
+            for topic in ("shop%paid", "shop%paid", "shop%created"):
+                producer.send(Message(topic, b"x", keys="all"))
+        context = ("s", Context(namesrv=running.name_server, namespace="shop"))
+
+        async def ask():
+            async with console_client(context) as client:
+                links = links_in(await client.get("/search?q=all"))
+                found = [(await client.get(f"/api{path}")).json() for path, _ in links]
+                return [count for _, count in links], [len(each["messages"]) for each in found]
+
+        counts, found = asyncio.run(ask())
+    assert counts == found == [2, 1]
+
+
+def test_facets_are_described_for_programs(orders):
+    described = answer("/api/openapi.json", orders).json()["components"]["schemas"]
+    assert "facets" in described["SearchAnswer"]["required"]
+    assert set(described["FacetValue"]["properties"]) == {"name", "counts", "more"}

@@ -1,0 +1,165 @@
+"""Compiled writers of index files and consume queues, against real ones and plain Python."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from rocketlens.formats.compiled import kernels
+from tests.unit.formats import kernel_logs as logs
+from tests.unit.formats.kernel_logs import BOTH_VERSIONS
+
+SLOTS, ENTRIES = 500, 1000
+DELAYS_MS = np.array([0, *(1000 * level for level in range(1, 19))], np.int64)
+
+
+@BOTH_VERSIONS
+def test_index_files_are_the_ones_that_rocketmq_wrote(golden, golden_log, version):
+    entries = golden_log(version).entries
+    first, before = 0, 0
+    for path in sorted((golden(version).store / "index").iterdir()):
+        new = entries.part(first, first + ENTRIES - 1)
+        slots, body, used = logs.built_index_file(new, SLOTS, ENTRIES, before)
+        times, offsets, count = new.timestamps, new.offsets, len(new.hashes)
+        header = struct.pack(
+            ">qqqqii", times[0], times[-1], offsets[0], offsets[-1], used, count + 1
+        )
+        assert header + slots + body == path.read_bytes()
+        first, before = first + count, int(times[-1])
+    assert first == len(entries.hashes) > 2 * ENTRIES
+
+
+@BOTH_VERSIONS
+def test_consume_queues_are_the_ones_that_rocketmq_wrote(golden, golden_log, version):
+    rows, topics = [], []
+    for buffer, base_offset, segment_rows, _ in golden_log(version).segments:
+        rows.append(segment_rows)
+        starts, lengths = kernels.part_slices(segment_rows, base_offset, "topic")
+        topics += [
+            bytes(buffer[start : start + length]).decode()
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+    rows, topics = np.concatenate(rows), np.array(topics)
+    written = 0
+    for path in sorted((golden(version).store / "consumequeue").glob("*/*/*")):
+        queue, topic = path.parent.name, path.parent.parent.name
+        chosen = np.flatnonzero((topics == topic) & (rows["queue_id"] == int(queue)))
+        real = path.read_bytes()
+        out = np.zeros(len(real), np.uint8)
+        written += kernels.consume_queue_entries(
+            rows,
+            chosen,
+            out,
+            first_queue_offset=int(path.name) // 20,
+            delays_ms=DELAYS_MS if topic == "SCHEDULE_TOPIC_XXXX" else None,
+        )
+        assert out.tobytes() == real, path
+    assert written > 1500
+
+
+@BOTH_VERSIONS
+def test_real_index_files_check_as_good_and_any_changed_link_as_bad(golden, version):
+    content = np.fromfile(min((golden(version).store / "index").iterdir()), np.uint8)
+    slots, entries = content[40 : 40 + 4 * SLOTS], content[40 + 4 * SLOTS :]
+    good = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+    assert good.is_good
+    assert good.used_slot_count == struct.unpack_from(">i", content.tobytes(), 32)[0]
+    for entry in range(1, ENTRIES):
+        for byte in (0, 3, 16, 19):
+            entries[20 * entry + byte] ^= 0x81
+            bad = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+            assert not bad.is_good
+            entries[20 * entry + byte] ^= 0x81
+    for slot in range(SLOTS):
+        slots[4 * slot + 3] ^= 1
+        bad = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+        assert (bad.bad_entry_count, bad.first_bad_slot) == (0, slot)
+        slots[4 * slot + 3] ^= 1
+
+
+@pytest.mark.parametrize("slot_count", [1, 2, 7, 100, 997])
+@pytest.mark.parametrize("begin", [0, -5, 1_699_999_000_000, 1_800_000_000_000, 1])
+def test_any_geometry_gives_what_putting_keys_one_by_one_gives(slot_count, begin):
+    draw = np.random.default_rng(slot_count)
+    tuples = [
+        (
+            int(draw.integers(0, 2**31)),
+            100 * number,
+            int(1_700_000_000_000 + draw.integers(-9, 99999)),
+        )
+        for number in range(700)
+    ]
+    built = logs.built_index_file(logs.entry_arrays(tuples), slot_count, 800, begin)
+    assert built == logs.python_index_file(tuples, slot_count, 800, begin)
+
+
+def test_hostile_times_give_the_seconds_that_java_computes():
+    times = [1, 2**63 - 1, -(2**63), 0, -1, 1000, 1001, 2**31 * 1000, 2**31 * 1000 + 1, 10**15]
+    tuples = [(number, number, time) for number, time in enumerate(times)]
+    for begin in (0, 1, 5000, 2**63 - 1):
+        built = logs.built_index_file(logs.entry_arrays(tuples), 3, 20, begin)
+        assert built == logs.python_index_file(tuples, 3, 20, begin)
+
+
+def test_slot_ranges_in_any_order_give_what_one_call_gives():
+    draw = np.random.default_rng(7)
+    entries = kernels.EntryArrays(
+        draw.integers(0, 2**31, 5000).astype(np.int32),
+        np.arange(5000, dtype=np.int64),
+        draw.integers(1, 2**40, 5000),
+    )
+    whole = logs.built_index_file(entries, 300, 5001, 123)
+    ranges = [(200, 300), (0, 0), (0, 1), (150, 200), (1, 150)]
+    assert logs.built_index_file(entries, 300, 5001, 123, ranges) == whole
+
+
+def test_a_file_filled_in_two_calls_is_the_same():
+    draw = np.random.default_rng(8)
+    tuples = [(int(draw.integers(0, 99)), number, 10**12 + 997 * number) for number in range(300)]
+    entries = logs.entry_arrays(tuples)
+    slots, body = np.zeros(4 * 50, np.uint8), np.zeros(20 * 301, np.uint8)
+    used = 0
+    for first, last in ((0, 1), (1, 120), (120, 120), (120, 300)):
+        used += kernels.build_index_file(
+            entries.part(first, last),
+            slots,
+            body,
+            slot_count=50,
+            begin_timestamp_ms=10**12 if first else 77,
+            first_entry=first + 1,
+        )
+    assert (slots.tobytes(), body.tobytes(), used) == logs.python_index_file(tuples, 50, 301, 77)
+
+
+def test_prepared_and_rollback_records_have_no_queue_entry():
+    content = logs.raw_log(
+        0, [{"sys_flag": flag, "queue_offset": 10 + flag // 4} for flag in (0, 4, 8, 12)]
+    )
+    rows, _ = logs.scan(logs.array(content))
+    out = np.zeros(20 * 3, np.uint8)
+    chosen = np.array([3, 2, 1, 0, 99, -1])
+    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=10) == 2
+    entries = list(struct.iter_unpack(">qiq", out.tobytes()))
+    assert entries[1] == (0, 0, 0)
+    assert [entry[0] for entry in entries] == [0, 0, int(rows["physical_offset"][2])]
+    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=11) == 1
+    assert kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=-(2**63)) == 0
+
+
+def test_a_delay_above_the_last_level_counts_as_the_last():
+    levels = [b"1", b"2", b"3", b"-1", b"0", b"x", b"\xd9\xa2"]
+    content = logs.raw_log(
+        0,
+        [
+            {"properties_bytes": b"DELAY\1" + level + b"\2TAGS\1A\2", "queue_offset": place}
+            for place, level in enumerate(levels)
+        ],
+    )
+    rows, _ = logs.scan(logs.array(content))
+    out = np.zeros(20 * len(levels), np.uint8)
+    chosen = np.arange(len(levels))
+    kernels.consume_queue_entries(
+        rows, chosen, out, first_queue_offset=0, delays_ms=np.array([0, 1000, 5000])
+    )
+    due = [1_700_000_001_000, 1_700_000_005_000, 1_700_000_005_000, 65, 65, 65, 1_700_000_005_000]
+    assert [entry[2] for entry in struct.iter_unpack(">qiq", out.tobytes())] == due

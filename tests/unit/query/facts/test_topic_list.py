@@ -1,0 +1,228 @@
+"""What a store has in each topic: the same from its queues, from its log, and from a broker."""
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import pytest
+
+import rocketlens
+from rocketlens.errors import TopicNotFound
+from rocketlens.store.read.consumequeue import ConsumeQueue
+from tests.support.made_stores import Sent, make_store, overwrite, some_messages
+
+ROW = re.compile(r"^\S+ +(\d+) +(\d+) +(\d+) +(\S+ \S+)$", re.MULTILINE)
+
+
+def topics_of(path, topic=None):
+    with rocketlens.open_store(path) as store:
+        return store.topics(topic)
+
+
+def numbers(answer):
+    """Each queue that has messages: offsets, times and size."""
+    return {
+        (topic.name, queue.queue_id): (
+            queue.min_offset,
+            queue.max_offset,
+            queue.oldest_ms,
+            queue.newest_ms,
+            queue.size_bytes,
+        )
+        for topic in answer.topics
+        for queue in topic.queues or ()
+        if queue.messages
+    }
+
+
+def counted(records):
+    """The same, from all records."""
+    queues = defaultdict(list)
+    for record in records:
+        queues[record.topic, record.queue_id].append(record)
+    return {
+        queue: (
+            of_queue[0].queue_offset,
+            of_queue[-1].queue_offset + 1,
+            of_queue[0].store_timestamp_ms,
+            of_queue[-1].store_timestamp_ms,
+            sum(record.total_size for record in of_queue),
+        )
+        for queue, of_queue in queues.items()
+    }
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A store that a test may change."""
+    return make_store(tmp_path / "store", some_messages(300))
+
+
+@pytest.fixture(params=["interpreted", "compiled"])
+def _reads_log(request, monkeypatch):
+    """Reads the log behind the queues in one of two ways."""
+    count = 0 if request.param == "compiled" else 1 << 40
+    monkeypatch.setattr("rocketlens.query.facts.topic_list.interpreted_bytes", lambda: count)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_queues_have_what_the_real_topic_status_printed(golden, version):
+    store = golden(version)
+    printed = (store.path / "mqadmin" / "topicStatus.txt").read_text()
+    name = re.search(r"-t (\S+)", printed)[1]
+    answer = topics_of(store.store)
+    assert answer.complete
+    [topic] = [each for each in answer.topics if each.name == name]
+    found = [
+        (each.queue_id, each.min_offset, each.max_offset, each.newest_ms)
+        for each in topic.queues
+        if each.messages
+    ]
+    rows = [
+        (int(queue), int(low), int(high), _epoch_ms(time))
+        for queue, low, high, time in ROW.findall(printed)
+    ]
+    assert rows
+    assert found == [row for row in rows if row[1] < row[2]]
+
+
+def _epoch_ms(text):
+    moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def test_messages_times_and_sizes_are_those_of_the_log(made):
+    answer = topics_of(made.path)
+    assert answer.complete
+    assert numbers(answer) == counted(made.records)
+    for topic in answer.topics:
+        records = [record for record in made.records if record.topic == topic.name]
+        times = [record.store_timestamp_ms for record in records]
+        assert (topic.messages, topic.oldest_ms, topic.newest_ms, topic.size_bytes) == (
+            len(records),
+            min(times),
+            max(times),
+            sum(record.total_size for record in records),
+        )
+
+
+@pytest.mark.usefixtures("_reads_log")
+def test_a_store_without_its_queues_is_counted_from_the_log(own):
+    shutil.rmtree(own.path / "consumequeue")
+    answer = topics_of(own.path)
+    assert answer.complete
+    assert numbers(answer) == counted(own.records)
+
+
+@pytest.mark.usefixtures("_reads_log")
+def test_messages_behind_the_ends_of_queues_are_counted(own):
+    behind = own.records[200].physical_offset
+    for path in (own.path / "consumequeue").rglob("0*"):
+        if path.is_file():
+            content = bytearray(path.read_bytes())
+            for start in range(0, len(content), 20):
+                if int.from_bytes(content[start : start + 8]) >= behind:
+                    content[start : start + 20] = bytes(20)
+            path.write_bytes(content)
+    (own.path / "abort").touch()
+    answer = topics_of(own.path)
+    assert numbers(answer) == counted(own.records)
+    # Queues are synced one by one, so after a crash one can lack what another has.
+    assert [each.relies_on for each in answer.coverage if each.relies_on] == [
+        f"consume queues lack nothing before {behind}"
+    ]
+
+
+def test_messages_that_the_log_no_longer_has_are_not_counted(tmp_path):
+    made = make_store(tmp_path / "store", some_messages(300), segment_bytes=16_384)
+    first, *_ = sorted((made.path / "commitlog").iterdir())
+    first.unlink()
+    left = [record for record in made.records if record.physical_offset >= 16_384]
+    assert len(left) < 300
+    assert numbers(topics_of(made.path)) == counted(left)
+
+
+def test_a_configured_topic_without_messages_has_its_queues(own):
+    config = own.path / "config"
+    config.mkdir(exist_ok=True)
+    table = {"Empty": {"topicName": "Empty", "readQueueNums": 3, "writeQueueNums": 2}}
+    (config / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    [topic] = topics_of(own.path, "Empty").topics
+    assert [(each.queue_id, each.messages) for each in topic.queues] == [(0, 0), (1, 0), (2, 0)]
+    assert (topic.messages, topic.oldest_ms, topic.size_bytes) == (0, None, 0)
+
+
+def test_a_table_of_topics_that_cannot_be_read_is_named(own):
+    config = own.path / "config"
+    config.mkdir(exist_ok=True)
+    (config / "topics.json").write_text('{"topicConfigTable":')
+    answer = topics_of(own.path)
+    assert numbers(answer) == counted(own.records)
+    assert [
+        each.source for each in answer.coverage if each.error and each.source.startswith("config")
+    ] == ["config/topics.json"]
+
+
+def test_a_topic_that_was_deleted_is_listed_as_such(tmp_path):
+    made = make_store(tmp_path / "store", [Sent(topic="Gone"), *some_messages(20)])
+    shutil.rmtree(made.path / "consumequeue" / "Gone")
+    [gone] = topics_of(made.path, "Gone").topics
+    assert (gone.queues, gone.messages, gone.is_deleted) == (None, None, True)
+
+
+def test_a_queue_that_cannot_be_read_makes_its_topic_unknown_and_the_answer_incomplete(
+    own, monkeypatch
+):
+    mapped = ConsumeQueue._map
+
+    def fails(self, file):
+        if file.path.parent.parent.name == "Topic1":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return mapped(self, file)
+
+    monkeypatch.setattr(ConsumeQueue, "_map", fails)
+    answer = topics_of(own.path)
+    assert not answer.complete
+    unknown = [topic.name for topic in answer.topics if topic.queues is None]
+    assert unknown == ["Topic1"]
+    assert {each.error for each in answer.coverage if each.is_failure} == {
+        os.strerror(errno.EMFILE)
+    }
+
+
+def test_an_entry_that_leads_to_another_record_is_told_and_no_time_is_made_of_it(own):
+    record = own.records[0]
+    path = own.path / "consumequeue" / record.topic / str(record.queue_id)
+    other = next(each for each in own.records if each.topic != record.topic)
+    overwrite(min(path.iterdir()), 0, other.physical_offset.to_bytes(8))
+    answer = topics_of(own.path)
+    assert not answer.complete
+    [topic] = [each for each in answer.topics if each.name == record.topic]
+    assert topic.queues[record.queue_id].oldest_ms is None
+    [failure] = [each for each in answer.coverage if each.is_failure]
+    assert failure.source == f"consumequeue/{record.topic}/{record.queue_id}"
+    assert failure.error == "its entry 0 leads to another record"
+
+
+def test_a_damaged_stretch_of_log_behind_the_queues_makes_it_incomplete(own):
+    shutil.rmtree(own.path / "consumequeue")
+    record = own.records[150]
+    overwrite(own.segment_path(record.physical_offset), record.physical_offset + 4, bytes(4))
+    answer = topics_of(own.path)
+    assert not answer.complete
+    [failure] = [each for each in answer.coverage if each.is_failure]
+    assert f"physical offsets {record.physical_offset} to" in failure.error
+
+
+def test_topics_are_chosen_by_names_and_patterns_and_an_unknown_one_is_refused(made):
+    names = sorted({record.topic for record in made.records})
+    assert [topic.name for topic in topics_of(made.path, "Topic*").topics] == names
+    assert [topic.name for topic in topics_of(made.path, names[1]).topics] == names[1:2]
+    with pytest.raises(TopicNotFound, match="no topic 'topic1'; did you mean Topic1"):
+        topics_of(made.path, ["Topic*", "topic1"])
+    with pytest.raises(TopicNotFound, match=r"no topic matches 'x[*]'"):
+        topics_of(made.path, "x*")

@@ -1,0 +1,292 @@
+"""A story is told from records, traces and facts; each fact is in it once, in order of time."""
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.facts.group_state import GroupState
+from rocketlens.query.story.story import (
+    Story,
+    Unlearnt,
+    choose_message,
+    consumer_group_of,
+    groups_in,
+    is_same_message,
+)
+from tests.support.story_world import (
+    consumed,
+    copy,
+    dead,
+    known,
+    pub,
+    retried,
+    story,
+    waiting,
+)
+from tests.unit.conftest import NOON_MS
+
+ORIGINAL = copy()
+
+
+def due_in(after_ms):
+    """Give the words for a time that long after noon, at noon."""
+    due = datetime.fromtimestamp((NOON_MS + after_ms) / 1000).astimezone()
+    return f"due {due.isoformat(' ', 'seconds')}, in {after_ms // 1000} s"
+
+
+def state_of(*copies, traces=(), **facts):
+    told = story([ORIGINAL, *copies], traces, [known(**facts)], now_ms=NOON_MS)
+    [group] = told.groups
+    return group
+
+
+@pytest.mark.parametrize(
+    ("copies", "facts", "state", "retries", "rests_on"),
+    [
+        (
+            (),
+            {},
+            "passed_offline",
+            0,
+            (
+                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "skipped it"
+            ),
+        ),
+        (
+            (waiting(1, 10),),
+            {},
+            "retrying",
+            1,
+            f"retry 1 is SCHEDULE_TOPIC_XXXX/0/1: {due_in(10_010)} (delay level 3, 10s by default)",
+        ),
+        (
+            (copy("rmq_sys_wheel_timer", 10, 3, {"REAL_TOPIC": "%RETRY%g"}, reconsume_times=1),),
+            {},
+            "retrying",
+            1,
+            "retry 1 is rmq_sys_wheel_timer/0/3: when it is due is not known",
+        ),
+        (
+            (waiting(1, 10), retried(1, 20)),
+            {},
+            "retrying",
+            1,
+            "retry 1 is %RETRY%g/0/1, and was not consumed yet",
+        ),
+        (
+            (waiting(1, 10), retried(1, 20)),
+            {"retry_offsets": {(None, 0): 2}},
+            "consumed",
+            1,
+            "retry 1 is %RETRY%g/0/1; it goes on there at 2, and gave it back no more",
+        ),
+        (
+            (waiting(1, 10), retried(1, 20), waiting(2, 30)),
+            {"retry_offsets": {(None, 0): 2}},
+            "retrying",
+            2,
+            f"retry 2 is SCHEDULE_TOPIC_XXXX/0/2: {due_in(30_030)} (delay level 4, 30s by default)",
+        ),
+        (
+            (retried(1, 20),),
+            {"retry_offsets": None},
+            "retrying",
+            1,
+            "retry 1 is %RETRY%g/0/1; whether it had it is not known",
+        ),
+        (
+            (retried(16, 10), dead(17, 20)),
+            {},
+            "dead_letter",
+            16,
+            "its dead letter is %DLQ%g/0/0",
+        ),
+        (
+            (dead(17, 20), retried(0, 30)),
+            {},
+            "retrying",
+            16,
+            "retry 0 is %RETRY%g/0/0, and was not consumed yet",
+        ),
+    ],
+)
+def test_copies_say_what_a_group_did(copies, facts, state, retries, rests_on):
+    group = state_of(*copies, **facts)
+    assert (group.state, group.retries) == (state, retries)
+    assert group.rests_on == rests_on
+    if copies:
+        assert group.since_ms == copies[-1].store_timestamp_ms
+
+
+def test_what_a_client_reported_counts_more_than_offsets():
+    group = state_of(traces=consumed(50), consumer_offset=7)
+    assert (group.state, group.since_ms) == (GroupState.CONSUMED, NOON_MS + 55)
+    assert (group.source, group.rests_on) == ("trace/0/1", "its client 10.0.0.8 reported it")
+
+
+def test_a_report_of_an_earlier_attempt_does_not_end_a_retry():
+    assert state_of(retried(2, 60), traces=consumed(50, 1)).state == "retrying"
+    group = state_of(retried(2, 60), traces=consumed(70, 2))
+    assert group.state == "consumed"
+    assert group.rests_on == "its client 10.0.0.8 reported it, at retry 2"
+
+
+def test_a_failure_that_a_client_reported_is_named():
+    group = state_of(traces=consumed(50, success=False, code=2), consumer_offset=7)
+    assert group.state == "not_yet"
+    assert group.rests_on == (
+        "it goes on at offset 7; no client is online; client 10.0.0.8 failed to consume it in 5 "
+        "ms: an exception"
+    )
+
+
+@pytest.mark.parametrize(
+    ("offsets_source", "clients_source", "source"),
+    [
+        ("its brokers (208)", "its connections (203)", "its brokers (208), its connections (203)"),
+        ("one", "", "one"),
+        ("", "two", "two"),
+        ("one", "one", "one"),
+        ("", "", ""),
+    ],
+)
+def test_who_said_what_offsets_and_clients_are_is_named_once(
+    offsets_source, clients_source, source
+):
+    group = state_of(offsets_source=offsets_source, clients_source=clients_source)
+    assert group.source == source
+
+
+def test_one_unique_key_at_two_offsets_is_a_retry_of_the_producer_or_a_resend():
+    again = copy(at_ms=4_000, queue_offset=9, born_timestamp_ms=NOON_MS + 3_000)
+    later = copy(at_ms=90_000, queue_offset=10, born_timestamp_ms=NOON_MS + 90_000)
+    ours = copy(at_ms=99_000, queue_offset=11, properties={"RESENT_BY_ROCKETLENS": "j/1"})
+    told = story([ORIGINAL, again, later, ours])
+    assert list(told.repeats) == [
+        (
+            "T/0/9 has the same unique key as T/0/7: a producer's retry: sent 3.000 s after the "
+            "first from 10.0.0.9, the same host"
+        ),
+        (
+            "T/0/10 has the same unique key as T/0/7: a resend: sent 90.000 s after the first from "
+            "10.0.0.9"
+        ),
+        "T/0/11 has the same unique key as T/0/7: a resend by RocketLens, job j/1",
+    ]
+    assert [each.kind for each in told.events] == ["sent", "stored", *["stored_again"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        (
+            "10.0.0.7",
+            (
+                "10.0.0.8, 10.0.0.7: the queue went to another client before the first had "
+                "committed its offset (a rebalance, or a client that ended)"
+            ),
+        ),
+        (
+            "10.0.0.8",
+            (
+                "10.0.0.8: its acknowledgement failed, or the client began anew before it had "
+                "committed"
+            ),
+        ),
+    ],
+)
+def test_one_offset_twice_is_a_rebalance_or_a_failed_acknowledgement(client, said):
+    [repeat] = state_of(traces=[*consumed(50), *consumed(80, client=client)]).repeats
+    assert repeat == f"one offset was handed out 2 times, to {said}"
+    traces = [*consumed(50, 1), *consumed(80, 1, client=client)]
+    [repeat] = state_of(retried(1, 40), traces=traces).repeats
+    assert repeat == f"retry 1 was handed out 2 times, to {said}"
+    assert state_of(traces=consumed(50)).repeats == ()
+    # A retry is another record, and two records may each be had once.
+    retry = [*consumed(50, success=False), *consumed(80, 1)]
+    assert state_of(retried(1, 70), traces=retry).repeats == ()
+    both = [ORIGINAL, copy(at_ms=5, queue_offset=8)]
+    assert story(both, [*consumed(50), *consumed(80)]).groups[0].repeats == ()
+
+
+def test_the_message_is_the_record_that_groups_read():
+    records = [waiting(1, 1), dead(3, 2), copy(at_ms=9), copy(at_ms=3)]
+    assert choose_message(records) is records[3]
+    assert choose_message(records[:2]) is records[0]
+    assert choose_message([]) is None
+
+
+def test_records_without_a_unique_key_belong_together_by_their_origin():
+    first = copy(properties={"UNIQ_KEY": ""})
+    again = copy(
+        "%RETRY%g", 9, properties={"UNIQ_KEY": "", "ORIGIN_MESSAGE_ID": first.offset_msg_id}
+    )
+    assert first.unique_key is None
+    assert is_same_message(first, again)
+    assert not is_same_message(first, copy(at_ms=9, properties={"UNIQ_KEY": ""}))
+    assert not is_same_message(first, ORIGINAL)
+    told = story([first, again])
+    [left] = told.unlearnt
+    assert (left.what, left.why) == (
+        "copies of the message",
+        "it has no unique key, by which its copies could be looked up",
+    )
+
+
+def test_a_message_of_which_only_a_retry_is_left_says_so():
+    left_over = retried(1, 20)
+    [left] = story([left_over]).unlearnt
+    why = f"only %RETRY%g has it; the first record ({left_over.offset_msg_id}) is gone"
+    assert (left.what, left.why, left.is_failure) == ("how it was first stored", why, False)
+
+
+def test_groups_are_named_by_copies_and_traces():
+    copies = [ORIGINAL, waiting(1, 1, "a"), retried(1, 1, "b"), dead(1, 1, "c")]
+    assert list(map(consumer_group_of, copies)) == [None, "a", "b", "c"]
+    assert groups_in(copies, [pub(), *consumed(1, group="d")]) == {"a", "b", "c", "d"}
+
+
+def test_a_story_is_complete_if_all_was_asked_and_nothing_failed():
+    searched = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
+    failed = Coverage("broker-b", SourceKind.BROKER, SourceState.FAILED, None, "no answer")
+
+    def is_complete(coverage, *unlearnt):
+        return Story("q", ORIGINAL, (), (), (), (), unlearnt, coverage).complete
+
+    assert is_complete((searched,))
+    assert is_complete((searched,), Unlearnt("its trace", "there is none"))
+    assert not is_complete(())
+    assert not is_complete((searched, failed))
+    assert not is_complete((searched,), Unlearnt("its trace", "no answer", is_failure=True))
+
+
+COPIES = st.lists(
+    st.builds(
+        lambda make, retry, at_ms: make(retry, at_ms),
+        st.sampled_from([waiting, retried, dead]),
+        st.integers(0, 17),
+        st.integers(1, 10_000),
+    )
+)
+
+
+@given(COPIES, st.lists(st.integers(0, 10_000)), st.randoms())
+def test_each_fact_is_told_once_in_order_of_time_however_it_is_found(copies, calls, random):
+    traces = [each for at_ms in set(calls) for each in consumed(at_ms)]
+    found = [ORIGINAL, *copies]
+    told = story(found, traces)
+    times = [each.time_ms for each in told.events]
+    assert times == sorted(times)
+    assert len(told.events) == 1 + len(found) + len(set(calls))
+    assert all(each.source for each in told.events if each.offset_msg_id is None)
+    [group] = told.groups
+    assert group.rests_on
+    if any(each.topic == "%DLQ%g" for each in copies):
+        assert group.state is not GroupState.NOT_YET
+    shuffled = traces[:]
+    random.shuffle(shuffled)
+    assert story(found, shuffled).events == told.events

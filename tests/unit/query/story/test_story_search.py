@@ -1,0 +1,167 @@
+"""A story is gathered from all topics and sources, and names what failed."""
+
+import asyncio
+import json
+
+import pytest
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.errors import BadInput, CallTimeout, TopicNotFound
+from rocketlens.query.request import FindRequest
+from rocketlens.query.story.story_search import find_story
+from tests.support.story_world import KEY
+from tests.unit.conftest import NOON_MS
+
+UNIQUE = {"UNIQ_KEY": KEY, "KEYS": "order-1"}
+WAITS = {**UNIQUE, "REAL_TOPIC": "%RETRY%g", "DELAY": "3"}
+TRACE = "\x01".join(
+    ("SubAfter", "r1", KEY, "5", "true", "order-1", "0", str(NOON_MS + 900), "h", "\x02")
+)
+
+
+def messages():
+    return (
+        {"properties": UNIQUE},
+        {"topic": "SCHEDULE_TOPIC_XXXX", "reconsume_times": 1, "properties": WAITS},
+        {"topic": "%RETRY%g", "reconsume_times": 1, "properties": UNIQUE},
+        {"topic": "RMQ_SYS_TRACE_TOPIC", "body": TRACE.encode(), "properties": {"KEYS": KEY}},
+        {"topic": "T", "properties": {"KEYS": "order-1", "UNIQ_KEY": KEY[::-1]}},
+    )
+
+
+@pytest.fixture
+def store(write_store):
+    path = write_store(*messages())
+    (path / "config").mkdir()
+    offsets = {"T@g": {"0": 1}, "%RETRY%g@g": {"0": 0}}
+    (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    return path
+
+
+@pytest.mark.parametrize("text", [KEY, "T/0/0", "order-1", "%RETRY%g/0/2"])
+def test_the_story_is_the_same_by_any_name_of_the_message(store, text):
+    with rocketlens.open_store(store) as opened:
+        story = opened.story(text)
+    assert story.message.topic == "T"
+    assert story.message.unique_key == KEY
+    topics = [each.topic for each in story.events if each.topic]
+    assert topics == ["T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g"]
+    assert [(each.group, each.state.value) for each in story.groups] == [
+        ("g", "retrying"),
+        ("h", "consumed"),
+    ]
+    assert story.others == (("T/0/4",) if text == "order-1" else ())
+    assert story.complete
+
+
+def test_nothing_found_is_a_story_without_a_message(store):
+    with rocketlens.open_store(store) as opened:
+        story = opened.story("nothing")
+        assert (story.message, story.complete, story.events) == (None, True, ())
+        with pytest.raises(TopicNotFound):
+            opened.story("order-1", "U")
+        with pytest.raises(BadInput):
+            opened.story("order-1", kind="queue-offset")
+
+
+class Failing:
+    """The source of a store, of which some questions fail."""
+
+    def __init__(self, store, fails):
+        self.inner, self.fails = store.source, fails
+        self.source, self.knowing = self, store.story_source
+        self.name, self.kind, self.is_one_log = "failing", store.source.kind, True
+
+    async def find(self, request, findings):
+        if self.fails(request):
+            raise CallTimeout("10.0.0.5:10911", "no answer in 5 s")
+        await self.inner.find(request, findings)
+
+    async def check_topics(self, names, findings):
+        await self.inner.check_topics(names, findings)
+
+    async def facts(self, *asked):
+        if self.fails(None):
+            raise CallTimeout("10.0.0.5:10911", "no answer in 5 s")
+        return await self.knowing.facts(*asked)
+
+    async def copy_topics(self, messages):
+        return await self.knowing.copy_topics(messages)
+
+    async def said_by(self, message):
+        return await self.knowing.said_by(message)
+
+
+def is_copies(request):
+    return request is not None and request.kind == "unique-key"
+
+
+def is_trace(request):
+    return request is not None and bool(request.topics)
+
+
+@pytest.mark.parametrize(
+    ("fails", "what"),
+    [
+        (is_copies, "copies of the message"),
+        (is_trace, "its trace"),
+        (lambda request: request is None, "what groups did"),
+    ],
+)
+def test_what_fails_is_named_and_makes_the_story_incomplete(store, fails, what):
+    with rocketlens.open_store(store) as opened:
+        asked = [Failing(opened, fails)]
+        story = asyncio.run(find_story(FindRequest("T/0/0"), asked))
+    assert story.message is not None
+    assert not story.complete
+    [failed] = [each for each in story.unlearnt if each.is_failure]
+    assert (failed.what, "no answer in 5 s" in failed.why) == (what, True)
+
+
+def test_more_records_than_a_story_is_told_from_are_named(store, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_STORY_RECORDS", 2)
+    with rocketlens.open_store(store) as opened:
+        story = opened.story(KEY)
+    assert not story.complete
+    why = "more than 2 records have its unique key: the oldest were left out"
+    assert ("all records of the message", why) in [(each.what, each.why) for each in story.unlearnt]
+
+
+def test_more_matches_than_a_story_is_told_from_are_named(store, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_STORY_RECORDS", 1)
+    with rocketlens.open_store(store) as opened:
+        story = opened.story("order-1")
+    assert not story.complete
+    why = "more than 1 messages match order-1: the oldest were left out"
+    assert why in [each.why for each in story.unlearnt]
+
+
+@pytest.mark.parametrize(
+    ("trace_topic", "said"), [("U", "has none of it"), ("V", "does not exist")]
+)
+def test_a_message_without_a_trace_says_what_a_trace_needs(write_store, trace_topic, said):
+    path = write_store({"properties": UNIQUE}, {"topic": "U"})
+    with rocketlens.open_store(path) as opened:
+        story = opened.story(KEY, trace_topic=trace_topic)
+    why = f"topic {trace_topic} {said}: clients write traces only if that is switched on"
+    assert ("what its clients said they did (trace)", why, False) in [
+        (each.what, each.why, each.is_failure) for each in story.unlearnt
+    ]
+
+
+def test_a_damaged_trace_is_named(write_store):
+    broken = {"topic": "traces", "body": b"Pub\x01x\x02", "properties": {"KEYS": KEY}}
+    path = write_store({"properties": UNIQUE}, broken)
+    with rocketlens.open_store(path) as opened:
+        story = opened.story(KEY, trace_topic="traces")
+    [damaged] = [each for each in story.unlearnt if each.what == "part of its trace"]
+    assert damaged.why.startswith("a trace message has a Pub record of 2 fields")
+
+
+def test_a_message_that_still_waits_has_no_groups(write_store):
+    half = {**UNIQUE, "REAL_TOPIC": "T", "TRAN_MSG": "true"}
+    path = write_store({"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "properties": half})
+    with rocketlens.open_store(path) as opened:
+        story = opened.story(KEY)
+    assert ([each.kind for each in story.events], story.groups) == (["sent", "half"], ())

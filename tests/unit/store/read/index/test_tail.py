@@ -1,0 +1,121 @@
+"""What the index does not have yet is found in memory, or read again."""
+
+import os
+import threading
+
+import pytest
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.model.text.java import index_hash
+from rocketlens.store import fs
+from rocketlens.store.read.index import tail
+from rocketlens.store.read.log.commitlog import CommitLog
+from tests.support import made_stores, written_stores
+from tests.support.failing_calls import FailingCalls
+from tests.support.made_stores import make_store, some_messages
+from tests.support.patched import change_for
+
+
+def knows_nothing(_record):
+    """No queue and no index file can tell."""
+
+
+def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_TAIL_ENTRIES", 50)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 32)
+    made = make_store(tmp_path / "store", some_messages(300), index=None)
+    with rocketlens.open_store(made.path) as store:
+        for topic, text in made.texts()[::3]:
+            found = store.query_message(topic, text, None)
+            expected = [r.physical_offset for r in made.with_key(topic, text)]
+            assert [m.physical_offset for m in found] == expected
+
+
+def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 16)
+    made = make_store(tmp_path / "store", some_messages(200), index=None)
+    log = CommitLog(made.path / "commitlog")
+    memory = tail.Tail(log, knows_nothing)
+    memory.cover([(0, None)])
+    memory.read_new()
+    hashes = {h for record in made.records[50:60] for h in made_stores.hashes_of(record)}
+    first = list(memory.find(hashes))
+    assert {r.physical_offset for r in made.records[50:60]} <= set(first)
+    assert first == sorted(first, reverse=True)
+    assert all(list(memory.find(hashes)) == first for _ in range(8))
+    assert memory.end_offset == made.records[-1].physical_offset + made.records[-1].total_size
+    assert set(memory.topics) == {"Topic0", "Topic1", "Topic2"}
+    log.close()
+
+
+def test_log_that_could_not_be_listed_is_read_once_it_can_be(tmp_path, monkeypatch):
+    with written_stores.open_small(tmp_path) as store:
+        written_stores.send_many(store, 60)
+        log = CommitLog(tmp_path / "commitlog")
+        memory = tail.Tail(log, knows_nothing)
+        memory.cover([(0, None)])
+        memory.read(0, store.end_offset)
+        read_to = store.end_offset
+        while len(list((tmp_path / "commitlog").iterdir())) < len(log.segments) + 2:
+            written_stores.send(store, 60, body=b"x" * 3000)
+        with monkeypatch.context() as patched:
+            failing = FailingCalls(tmp_path, range(10_000))
+            list_directory, here = os.scandir, threading.get_ident()
+
+            def fail_here(path):
+                # The threads of the store list directories, too.
+                if threading.get_ident() != here:
+                    return list_directory(path)
+                return failing.count("scandir", path)
+
+            change_for(patched, fs, "os", scandir=fail_here)
+            log.refresh()
+            assert memory.read(read_to, store.end_offset) == store.end_offset
+            assert list(memory.damage)
+            hits = set(memory.find({index_hash("Orders#k60")}))
+            assert list(memory.damage)
+        hits |= set(memory.find({index_hash("Orders#k60")}))
+        assert [one.physical_offset for one in written_stores.records_of(tmp_path)[60:]] == sorted(
+            hits
+        )
+        assert not memory.damage
+        log.close()
+
+
+@pytest.mark.parametrize("step_bytes", [1 << 30, 700])
+def test_records_that_come_after_a_segment_could_not_be_opened_are_found(tmp_path, step_bytes):
+    """What could not be opened is read again from where it began, however the log has grown."""
+
+    def read_on(read_to):
+        while read_to < store.end_offset:
+            come_to = memory.read_end(read_to, min(store.end_offset, read_to + step_bytes))
+            if come_to == read_to:
+                break
+            read_to = come_to
+        return read_to
+
+    with written_stores.open_small(tmp_path) as store:
+        written_stores.send_many(store, 20)
+        log = CommitLog(tmp_path / "commitlog")
+        memory = tail.Tail(log, knows_nothing)
+        read_to = read_on(0)
+        assert read_to == store.end_offset
+        for number in range(20, 30):
+            written_stores.send(store, number)
+        log._mapped.close()
+        with FailingCalls(tmp_path, range(10_000)).counted():
+            read_to = read_on(read_to)
+            (damage,) = memory.damage
+            assert damage.is_unread
+            assert damage.start == read_to < store.end_offset
+        for number in range(30, 40):
+            written_stores.send(store, number)
+        assert read_on(read_to) == store.end_offset
+        assert not memory.damage
+        for number in range(40):
+            found = list(memory.find({index_hash(f"Orders#k{number}")}))
+            assert found == [written_stores.records_of(tmp_path)[number].physical_offset]
+        log.close()
