@@ -5,7 +5,6 @@ A reader has ``ask(question)`` and ``close()``. A scan in progress is asked thro
 
 import json
 import subprocess
-from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from tests.oracle.questions import (
     reply_of,
 )
 from tests.support.broker_process import PROGRAM
+from tests.support.json_messages import body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,7 +167,7 @@ def _reply_of_command(
 
 def _found_of_json(fields: dict[str, Any]) -> Found:
     values = {name: fields[name] for name in Found._fields if name not in ("body", "keys")}
-    return Found(**values, keys=tuple(fields["keys"]), body=b64decode(fields["body_base64"]))
+    return Found(**values, keys=tuple(fields["keys"]), body=body_of(fields))
 
 
 class WireReader:

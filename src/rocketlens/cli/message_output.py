@@ -49,9 +49,9 @@ def add_output(
     parser.add_argument(
         "--body",
         choices=BODY_FORMS,
-        help="bodies as text (0x and hex if not UTF-8), as JSON, in base64, or decoded whatever "
-        "their format (default: text, the start of it in tables decoded if it is not UTF-8, and "
-        "base64 in JSON)",
+        help="bodies as text (if not UTF-8: 0x and hex, in JSON base64), as JSON, in base64, or "
+        "decoded whatever their format (default: text, the start of it in tables decoded if it is "
+        "not UTF-8)",
     )
     add_colour(parser)
 
@@ -114,7 +114,7 @@ class MessageOutput:
     @property
     def is_plain_json(self) -> bool:
         """Whether each message is printed whole, as a line of JSON."""
-        return self._output == "jsonl" and not self._names and self._bodies.form in (None, "base64")
+        return self._output == "jsonl" and not self._names and self._bodies.form in (None, "text")
 
     @property
     def line_printer(self) -> "Callable[[MessageExt], None]":

@@ -4,6 +4,8 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.model.answer import Answer, Coverage
@@ -25,19 +27,22 @@ _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
     tuple[str, ...]: list,
     Mapping[str, str]: dict,
 }
-_FIELDS: Final = {
-    field.name: _TO_JSON.get(field.kind, lambda value: value)
-    for field in MESSAGE_FIELDS
-    if field.name != "body"
+_NAMES: Final = tuple(field.name for field in MESSAGE_FIELDS if field.name != "body")
+_values_of: Final = attrgetter(*_NAMES)
+_CONVERTED: Final = {
+    field.name: _TO_JSON[field.kind] for field in MESSAGE_FIELDS if field.kind in _TO_JSON
 }
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
-    """Return a message as JSON values: hosts as ``ip:port``, the body in base64.
+    """Return a message as JSON values: hosts as ``ip:port``, the body as text, else in base64.
 
     ``body_error`` is the reason if the body is as stored because it cannot be decompressed.
     """
-    return {**_other_fields(message), "body_base64": b64encode(message.body).decode("ascii")}
+    text = _utf8(message.body)
+    encoding = "base64" if text is None else "text"
+    body = b64encode(message.body).decode("ascii") if text is None else text
+    return {**_other_fields(message), "body": body, "body_encoding": encoding}
 
 
 def write_message(
@@ -49,26 +54,33 @@ def write_message(
 ) -> None:
     """Write a message to stdout as one line of JSON, followed by ``end``.
 
-    ``names``: only these values, in this order. ``bodies`` says how bodies are shown: the member is
-    ``body`` where that is JSON, ``body_text`` where it is text, else ``body_base64``. In base64
-    it is written in pieces: as one text it would take five times its size in memory.
+    ``names``: only these values, in this order. The body is the member ``body``, and
+    ``body_encoding`` says what that is: ``text``, ``json`` (a value of JSON) or ``base64``.
+    ``bodies`` says which is preferred: text by default. In base64 it is written in pieces: as one
+    text it would take five times its size in memory.
     """
-    fields: Mapping[str, Any] = _other_fields(message)
+    fields: dict[str, Any] = _other_fields(message)
     if names is not None:
         fields = {name: _json_value(message, name) for name in names if name != "body"}
-    before = json_line(fields)[:-1] + ("," if fields else "")
-    if names is not None and "body" not in names:
-        sys.stdout.write(f"{before.removesuffix(',')}}}{end}")
-        return
-    text = _json_body(*bodies.shown(message))
+        if "body" not in names:
+            sys.stdout.write(json_line(fields) + end)
+            return
+    body, form = bodies.shown(message)
+    value = _json_of(body) if form == "json" else None
+    text = None if value is not None or form == "base64" else _utf8(body)
     if text is not None:
-        sys.stdout.write(f"{before}{text}}}{end}")
+        line = json_line({**fields, "body": text, "body_encoding": "text"})
+        sys.stdout.write(line + end)
         return
-    sys.stdout.write(f'{before}"body_base64":"')
+    sys.stdout.write(json_line(fields)[:-1] + (',"body":' if fields else '"body":'))
+    if value is not None:
+        sys.stdout.write(f'{value},"body_encoding":"json"}}{end}')
+        return
+    sys.stdout.write('"')
     for start in range(0, len(message.body), _BODY_STEP):
         piece = message.body[start : start + _BODY_STEP]
         sys.stdout.write(b64encode(piece).decode("ascii"))
-    sys.stdout.write(f'"}}{end}')
+    sys.stdout.write(f'","body_encoding":"base64"}}{end}')
 
 
 def write_chunk(chunk: "Chunk") -> int:
@@ -102,29 +114,31 @@ def write_chunk(chunk: "Chunk") -> int:
 
 
 def _json_value(message: MessageExt, name: str) -> Any:
-    to_json = _FIELDS.get(name, lambda value: value)
-    return to_json(value_of(message, name))
+    value, to_json = value_of(message, name), _CONVERTED.get(name)
+    return value if to_json is None else to_json(value)
 
 
-def _json_body(body: bytes, form: str | None) -> str | None:
-    """Return the member of a body that is JSON or text, as ``form`` asks; None for base64."""
-    if form == "json":
-        from rocketlens.terminal.json_text import compact, json_of
+def _json_of(body: bytes) -> str | None:
+    """Return a body that is JSON as JSON on one line; None if it is not."""
+    from rocketlens.terminal.json_text import compact, json_of
 
-        found = json_of(body)
-        if found is not None:
-            return f'"body":{safe_json(compact(found, is_ascii=not _is_unicode()))}'
-    if form in {"json", "text"}:
-        try:
-            return json_line({"body_text": body.decode("utf-8")})[1:-1]
-        except UnicodeDecodeError:
-            pass
-    return None
+    found = json_of(body)
+    return None if found is None else safe_json(compact(found, is_ascii=not _is_unicode()))
+
+
+def _utf8(body: bytes) -> str | None:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:
     """Return all of a message except its body."""
-    return {name: to_json(getattr(message, name)) for name, to_json in _FIELDS.items()}
+    fields = dict(zip(_NAMES, _values_of(message), strict=True))
+    for name, to_json in _CONVERTED.items():
+        fields[name] = to_json(fields[name])
+    return fields
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
@@ -154,8 +168,12 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 
 def json_line(fields: Mapping[str, Any]) -> str:
     """Return one line of JSON, with the characters that stdout can show unescaped."""
-    text = json.dumps(fields, ensure_ascii=not _is_unicode(), separators=(",", ":"))
-    return safe_json(text)
+    return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(fields))
+
+
+@cache
+def _encoder(*, ensure_ascii: bool) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=ensure_ascii, separators=(",", ":"))
 
 
 def _is_unicode() -> bool:

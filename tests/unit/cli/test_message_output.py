@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from base64 import b64decode
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_position_can_be_pasted_back(run, store):
 
 
 @pytest.mark.parametrize("output", ["json", "jsonl"])
-def test_bodies_in_json_are_named_by_their_form(run, store, output):
+def test_a_body_in_json_is_one_member_and_another_names_its_encoding(run, store, output):
     def members(*options):
         text = find(run, store, "-o", output, "--fields", "body", *options)
         return (
@@ -71,11 +72,15 @@ def test_bodies_in_json_are_named_by_their_form(run, store, output):
             else list(map(json.loads, text.splitlines()))
         )
 
-    assert [list(one) for one in members()] == [["body_base64"]] * 3
-    second = {"body_text": "two\nlines, \x1b[2J"}
-    third = {"body_base64": "/wA="}
-    assert members("--body", "text")[1:] == [second, third]
-    assert members("--body", "json") == [{"body": {"city": "=1", "n": 1.1}}, second, third]
+    first = {"body": '{"city": "=1", "n": 1.10}', "body_encoding": "text"}
+    second = {"body": "two\nlines, \x1b[2J", "body_encoding": "text"}
+    third = {"body": "/wA=", "body_encoding": "base64"}
+    assert members() == members("--body", "text") == [first, second, third]
+    first = {"body": {"city": "=1", "n": 1.1}, "body_encoding": "json"}
+    assert members("--body", "json") == [first, second, third]
+    in_base64 = members("--body", "base64")
+    assert {one["body_encoding"] for one in in_base64} == {"base64"}
+    assert b64decode(in_base64[0]["body"]) == b'{"city": "=1", "n": 1.10}'
 
 
 def test_json_has_the_fields_that_are_asked_for_in_their_order(run, store):

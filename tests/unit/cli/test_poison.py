@@ -4,7 +4,6 @@ Its bytes are sound and it is no damage: answers stay complete, exit codes as th
 """
 
 import asyncio
-import base64
 import json
 import zlib
 
@@ -16,6 +15,7 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import properties_of, send_fields, text_of
+from tests.support.json_messages import body_of
 
 KEY = "poisoned"
 TOO_LARGE = zlib.compress(bytes(65 << 20))
@@ -78,7 +78,7 @@ def source(request):
 def check_fields(messages):
     assert len(messages) == len(POISON)
     for message, (sys_flag, body, error) in zip(messages, POISON.values(), strict=True):
-        assert base64.b64decode(message["body_base64"]) == body
+        assert body_of(message) == body
         assert error in message["body_error"]
         assert message["sys_flag"] == sys_flag
 

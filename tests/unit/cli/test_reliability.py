@@ -4,7 +4,6 @@ Each test damages a copy of a real store in the way its name says, and asks thro
 line, as a person would.
 """
 
-import base64
 import hashlib
 import json
 import random
@@ -16,6 +15,7 @@ import pytest
 from rocketlens.formats import commitlog_record
 from rocketlens.model.text.java import index_hash
 from tests.conftest import fingerprint
+from tests.support.json_messages import body_of
 
 SLOTS, ENTRIES = 500, 1000
 
@@ -53,8 +53,7 @@ def assert_found(run, store, one):
         code, answer = answer_of(run, store, text, "--topic", one["topic"])
         assert code == 0
         bodies = {
-            m["offset_msg_id"]: hashlib.sha256(base64.b64decode(m["body_base64"])).hexdigest()
-            for m in answer["messages"]
+            m["offset_msg_id"]: hashlib.sha256(body_of(m)).hexdigest() for m in answer["messages"]
         }
         if one["kind"] in ("send", "batch"):
             assert bodies[one["offset_msg_id"]] == one["body_sha256"]

@@ -25,7 +25,8 @@ def test_a_message_that_is_written_in_pieces_is_the_same_json(answer, capsys):
     written = capsys.readouterr().out
     assert written.count("\n") == 1
     assert json.loads(written) == message_fields(message)
-    assert b64decode(json.loads(written)["body_base64"]) == message.body
+    shown = json.loads(written)
+    assert (b64decode(shown["body"]), shown["body_encoding"]) == (message.body, "base64")
 
 
 def test_an_answer_has_its_coverage_with_every_field(answer):

@@ -65,8 +65,9 @@ def test_find_shows_decoded_bodies_in_each_output(run, store):
     lines = [json.loads(line) for line in run(*options, "-o", "jsonl").out.splitlines()]
     assert lines[0]["body"] == {"a": 1}
     assert lines[1]["body"]["buyer"] == "王小明 😀"
-    assert lines[2]["body_text"].rstrip() == GBK
-    assert "body_base64" in lines[3]
+    assert lines[2]["body"].rstrip() == GBK
+    encodings = [line["body_encoding"] for line in lines]
+    assert encodings == ["json", "json", "text", "base64", "json"]
     assert lines[4]["body"] == {"b": 2}
     rows = run(*options, "-o", "csv", "--fields", "position,body").out
     assert 'T/0/0,"{""a"":1}"\n' in rows
@@ -91,7 +92,7 @@ def test_rules_say_how_bodies_are_decoded(run, store, tmp_path):
     rules.write_text('[[body]]\ntopic = "T"\ncharset = "latin-1"')
     options = ("--body", "decoded", "--body-rules", rules, "--fields", "body", "-o", "jsonl")
     done = run("find", "T/0/3", "--store", store, *options)
-    assert json.loads(done.out)["body_text"] == BINARY.decode("latin-1")
+    assert json.loads(done.out) == {"body": BINARY.decode("latin-1"), "body_encoding": "text"}
     shown = run("show", "T/0/1", "--store", store, "-o", "json", "--body", "decoded")
     assert json.loads(shown.out)["messages"][0]["body"]["buyer"] == "王小明 😀"
 

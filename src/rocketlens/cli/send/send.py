@@ -48,8 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     lines.add_argument(
         "--jsonl",
         metavar="FILE",
-        help="send a message for each line, a JSON object with body, body_text or body_base64, and "
-        "tags, keys, properties, delay_level, flag; so has `rocketlens find -o jsonl` them",
+        help="send a message for each line, a JSON object with body, body_encoding (text, json or "
+        "base64), tags, keys, properties, delay_level, flag, as `rocketlens find -o jsonl` prints",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
     parser.add_argument("--tags", metavar="TAG", help="the message's tag")

@@ -27,8 +27,10 @@ _BATCHES_AT_ONCE: Final = 8
 _MAX_SHOWN_ERRORS: Final = 20
 _MAX_LINE_BYTES: Final = limits.MAX_MESSAGE_BYTES * 2
 """A body of JSON may be escaped, or in base64."""
+_OLD_BODIES: Final = {"body_text": "text", "body_base64": "base64"}
+"""Members that `find` printed once instead of ``body``, and their encodings."""
 _MEMBERS: Final = frozenset(
-    {"body", "body_text", "body_base64", "tags", "keys", "properties", "delay_level", "flag"}
+    {"body", "body_encoding", *_OLD_BODIES, "tags", "keys", "properties", "delay_level", "flag"}
 )
 ReadLine = Callable[[bytes], "Message"]
 
@@ -50,9 +52,9 @@ class _Line(NamedTuple):
 def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
     """Return what makes a message of a line of JSON: an object, as ``find -o jsonl`` prints it.
 
-    ``body`` is a text, or JSON that is sent as such; ``body_text`` and ``body_base64`` are what
-    they say. Members that say where a message was stored, and RocketMQ's own properties, are left
-    out. ``defaults`` are arguments of `Message` for what a line lacks.
+    ``body`` is a text, or JSON that is sent as such, or what ``body_encoding`` says. Members that
+    say where a message was stored, and RocketMQ's own properties, are left out. ``defaults`` are
+    arguments of `Message` for what a line lacks.
     """
     from rocketlens.client.send.message import Message
 
@@ -64,7 +66,9 @@ def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
         if not isinstance(fields, dict):
             raise BadInput("it is JSON, but not an object")
         given = {
-            name: fields[name] for name in _MEMBERS & fields.keys() if fields[name] is not None
+            name: fields[name]
+            for name in _MEMBERS & fields.keys()
+            if fields[name] is not None or (name, fields.get("body_encoding")) == ("body", "json")
         }
         body = _body_of(given)
         if "properties" in given:
@@ -82,20 +86,25 @@ def json_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:
 
 def _body_of(given: dict[str, Any]) -> bytes | str:
     """Take the body out of the members of a line."""
-    bodies = [given.pop(name, None) for name in ("body", "body_text", "body_base64")]
-    if sum(each is not None for each in bodies) != 1:
+    names = [name for name in ("body", *_OLD_BODIES) if name in given]
+    if len(names) != 1:
         raise BadInput("it needs one of body, body_text and body_base64")
-    body, text, base64 = bodies
-    if base64 is not None:
-        try:
-            return b64decode(base64, validate=True)
-        except (ValueError, TypeError) as error:
-            raise BadInput(f"body_base64 is not base64: {error}") from error
-    if text is not None:
-        if not isinstance(text, str):
-            raise BadInput("body_text is not a text")
-        return text
-    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    body, encoding = given.pop(names[0]), given.pop("body_encoding", None)
+    encoding = _OLD_BODIES.get(names[0], encoding)
+    if encoding is None:
+        encoding = "text" if isinstance(body, str) else "json"
+    if encoding == "json":
+        return json.dumps(body, ensure_ascii=False)
+    if encoding not in {"text", "base64"}:
+        raise BadInput(f"body_encoding is {str(encoding)[:40]!r}: give text, json or base64")
+    if not isinstance(body, str):
+        raise BadInput(f"the body is not a text, and its encoding is {encoding}")
+    if encoding == "text":
+        return body
+    try:
+        return b64decode(body, validate=True)
+    except ValueError as error:
+        raise BadInput(f"the body is not base64: {error}") from error
 
 
 def text_line_reader(topic: str, defaults: Mapping[str, Any]) -> ReadLine:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -56,27 +57,48 @@ def test_one_queue_gets_the_lines_in_their_order(send, stored, monkeypatch):
     assert {each.queue_id for each in messages} == {1}
 
 
-def test_what_find_prints_can_be_sent_again(run, send, stored, rocketmq, tmp_path):
+@pytest.fixture
+def printed(run, rocketmq):
+    """What ``find`` prints of a topic, as lines of JSON."""
+
+    def printed(topic, form):
+        options = ("--body", form) if form else ()
+        return run("find", "-t", topic, "-o", "jsonl", "-n", rocketmq.name_server, *options).out
+
+    return printed
+
+
+@pytest.mark.parametrize("form", ["", "json", "base64"])
+def test_what_find_prints_can_be_sent_again(send, stored, printed, tmp_path, form):
     first = {"body_base64": "AP8=", "tags": "A", "keys": ["K1", "K2"], "properties": {"n": "1"}}
     second = {"body": {"sum": 1}, "keys": "K3", "delay_level": None}
     path = tmp_path / "messages.jsonl"
-    path.write_text("".join(json.dumps(each) + "\n" for each in (first, second)))
-    assert send("Json", "--jsonl", path, "--property", "all=1").code == 0
+    third = {"body": "/wE=", "body_encoding": "base64"}
+    fourth = {"body": None, "body_encoding": "json"}
+    fifth = {"body_text": '上海 "\n', "tags": "T"}
+    given = (first, second, third, fourth, fifth)
+    path.write_text("".join(json.dumps(each) + "\n" for each in given))
+    sent, sent_again = f"Sent{form}", f"Again{form}"
+    assert send(sent, "--jsonl", path, "--property", "all=1").code == 0
     again = tmp_path / "again.jsonl"
-    done = run("find", "-t", "Json", "-o", "jsonl", "-n", rocketmq.name_server)
-    again.write_text(done.out)
-    assert send("Again", "--jsonl", again).code == 0
+    lines = printed(sent, form)
+    assert len(lines.splitlines()) == len(given)
+    again.write_text(lines)
+    assert send(sent_again, "--jsonl", again).code == 0
 
     def parts(topic):
-        return sorted(
+        return Counter(
             (each.body, each.tags, each.keys, each.properties.get("n"), each.properties.get("all"))
             for each in stored(topic)
         )
 
-    assert parts("Again") == parts("Json")
-    assert (b"\x00\xff", "A", ("K1", "K2"), "1", "1") in parts("Json")
-    assert {each.unique_key for each in stored("Json")}.isdisjoint(
-        each.unique_key for each in stored("Again")
+    assert parts(sent_again) == parts(sent)
+    sent_parts = parts(sent)
+    assert (b"\x00\xff", "A", ("K1", "K2"), "1", "1") in sent_parts
+    bodies = {each[0] for each in sent_parts}
+    assert bodies > {b"\xff\x01", b"null", '上海 "\n'.encode()}
+    assert {each.unique_key for each in stored(sent)}.isdisjoint(
+        each.unique_key for each in stored(sent_again)
     )
 
 
@@ -84,14 +106,15 @@ def test_a_line_that_cannot_be_sent_costs_one_line_and_is_named(send, stored, tm
     path = tmp_path / "some.jsonl"
     good = json.dumps({"body": "good"})
     bad = ["{", "[]", "{}", '{"body": ""}', '{"body_base64": "?"}', '{"body": "x", "keys": [1]}']
+    bad += ['{"body_encoding": "json"}', '{"body": null}', '{"body": "x", "body_text": "x"}']
+    bad += ['{"body": "x", "body_encoding": "hex"}', '{"body": 1, "body_encoding": "text"}']
     path.write_text("\n".join([good, *bad, good]) + "\n")
     done = send("Some", "--jsonl", path)
     assert done.code == 2
     said = done.err.splitlines()
-    assert said[-1] == "rocketlens: sent 2 messages, 6 failed"
-    assert sorted(line.partition(": ")[2].partition(":")[0] for line in said[:-1]) == [
-        f"line {number}" for number in range(2, 8)
-    ]
+    assert said[-1] == "rocketlens: sent 2 messages, 11 failed"
+    named = {line.partition(": ")[2].partition(":")[0] for line in said[:-1]}
+    assert named == {f"line {number}" for number in range(2, 13)}
     assert [each.body for each in stored("Some")] == [b"good", b"good"]
 
 

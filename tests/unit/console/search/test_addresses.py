@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from base64 import b64encode
 from html import unescape
 from types import SimpleNamespace
 
@@ -78,8 +77,8 @@ def test_the_command_line_of_a_cluster_finds_the_same_in_its_namespace(path, run
         (line,) = (each for each in shown if each.startswith("rocketlens find"))
         done = run(*shlex.split(line)[1:], "-o", "json")
     assert done.code == 0, done.err
-    bodies = [each["body_base64"] for each in json.loads(done.out)["messages"]]
-    assert bodies == [b64encode(b"of shop").decode()]
+    bodies = [each["body"] for each in json.loads(done.out)["messages"]]
+    assert bodies == ["of shop"]
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,17 @@ ODD = [
     Sent(store_host=Host("::1", 10911)),
     Sent(born_host=Host("2001:db8::1", 1), store_host=Host("::1", 2)),
     Sent(store_timestamp_ms=-5),
+    Sent(body="上海".encode()),
+    Sent(body=bytes(range(256))),
+    Sent(body=b"\x1b[2J"),
+    Sent(body=b"\x7f"),
 ]
 MORE_USUAL = [
     Sent(),
     Sent(named=(("a", "1"), ("b", "2"), ("a", "3"))),
     Sent(keys=" ".join("abcdefghij" * 50)),
-    Sent(body=bytes(range(256))),
+    Sent(body=b'{"a": "\\\\b/"}\r\n\t\b\f'),
+    Sent(body=bytes(range(0x20, 0x7F))),
     Sent(born_host=Host("255.255.255.255", 65535), store_host=Host("0.0.0.0", 0)),
     Sent(store_timestamp_ms=0),
     Sent(store_timestamp_ms=limits.MAX_TIMESTAMP_MS),
@@ -66,7 +71,7 @@ def written_of(made, monkeypatch, encoding="utf-8"):
 
 def test_the_members_are_the_fields_of_a_message():
     names = [field.name for field in MESSAGE_FIELDS if field.name != "body"]
-    assert list(kernels_json.FIELDS) == [*names, "body_base64"]
+    assert list(kernels_json.FIELDS) == [*names, "body", "body_encoding"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
@@ -118,7 +123,7 @@ def test_lines_come_in_bounded_pieces(tmp_path, monkeypatch):
 def test_the_longest_line_of_a_record_fits(tmp_path, monkeypatch):
     keys = " ".join("k" * 10_000)
     named = tuple((chr(97 + n // 26) + chr(97 + n % 26), "v") for n in range(600))
-    made = make_store(tmp_path / "store", [Sent(keys=keys, named=named, body=b"")])
+    made = make_store(tmp_path / "store", [Sent(keys=keys, named=named, body=b'"' * 10_000)])
     expected = expected_of(made, monkeypatch)
     assert written_of(made, monkeypatch) == (1, expected)
 
