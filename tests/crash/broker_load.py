@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from rocketlens.client.connect.pull import tools_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.client.search.pull import pull
+from rocketlens.client.search.records import take_page
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendStatus
@@ -164,16 +165,9 @@ async def found_by_queue_offset(admin, sent):
     findings = Findings(AnswerMessages(1))
     route = await admin._cluster.route(TOPIC)
     address = route.brokers[sent.queue.broker_name].master
-    await pull(
-        admin._cluster,
-        address,
-        sent.queue,
-        sent.queue_offset,
-        message_filter=MessageFilter(topic=TOPIC),
-        findings=findings,
-        damage=damage,
-        max_num=1,
-    )
+    puller = tools_puller(admin._cluster)
+    pulled = await puller.pull(address, sent.queue, sent.queue_offset, count=1)
+    take_page(pulled.body, MessageFilter(topic=TOPIC), findings, damage)
     assert not damage
     return findings.messages.in_order()
 

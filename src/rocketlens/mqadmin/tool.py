@@ -7,16 +7,16 @@ from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import as_it_is
-from rocketlens.client.connect.cluster import broker_error, failures, fields_of
+from rocketlens.client.connect.cluster import broker_error, failures
+from rocketlens.client.connect.pull import QueuePuller, records_in, tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.client.search.pull import pull_answer
-from rocketlens.client.search.records import records_in
 from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import UNIQUE_KEY, parse
+from rocketlens.model.rocketmq import TAG_TYPE
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.mqadmin.options import Given
 from rocketlens.mqadmin.printing.form import Form
@@ -25,6 +25,7 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import check_key
 from rocketlens.terminal.cluster_access import ClusterAccess
+from rocketlens.wire.bodies.heartbeat import SubscriptionData
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import NoFields
@@ -33,17 +34,9 @@ from rocketlens.wire.commands.namesrv import (
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
-from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 A = TypeVar("A")
-
-PULL_STATUS: Final = {
-    ResponseCode.SUCCESS: "FOUND",
-    ResponseCode.PULL_NOT_FOUND: "NO_NEW_MSG",
-    ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG",
-    ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +185,17 @@ class Tool:
         broker = route.brokers.get(queue.broker_name)
         if broker is None or not broker.addresses:
             raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
-        answer = await pull_answer(
-            self.cluster,
-            broker.in_order[0],
-            queue,
-            offset,
-            max_num=max_num,
-            tags=tags,
-            group=group,
+        puller = tools_puller(self.cluster) if group is None else QueuePuller(self.cluster, group)
+        subscription = SubscriptionData(
+            topic=queue.topic, sub_string=tags, expression_type=TAG_TYPE
         )
-        fields = fields_of(broker.in_order[0], PULL_MESSAGE, answer)
+        pulled = await puller.pull(
+            broker.in_order[0], queue, offset, count=max_num, subscription=subscription
+        )
         accepted = frozenset(tag.strip() for tag in tags.split("||") if tags != "*") - {""}
-        bounds = {"MIN_OFFSET": str(fields.min_offset), "MAX_OFFSET": str(fields.max_offset)}
-        status = PULL_STATUS[ResponseCode(answer.code)]
-        records = tuple(_records(answer.body))
-        return PulledMessages(status, records, fields.next_begin_offset, accepted, bounds)
+        bounds = {"MIN_OFFSET": str(pulled.min_offset), "MAX_OFFSET": str(pulled.max_offset)}
+        records = tuple(_records(pulled.body))
+        return PulledMessages(pulled.status.value, records, pulled.next_offset, accepted, bounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ class ClusterCalls:
         self._routes: dict[str, _Known] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self.closed_to_tools: Final[set[str]] = set()
+        """Addresses of brokers at which the group of tools may not consume."""
 
     # Calls.
 

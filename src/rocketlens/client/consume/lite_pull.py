@@ -12,6 +12,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.connect.pull import PullMode
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.allocation import AllocateStrategy
@@ -330,7 +331,7 @@ class LitePullConsumer(ConsumerClient):
             max_cached_messages=self._max_cached_messages,
             hold_s=timing.LITE_PULL_HOLD_S,
             timeout_s=timing.PULL_TIMEOUT_S,
-            is_lite=True,
+            mode=PullMode.LITE,
             commits=commits,
         )
 

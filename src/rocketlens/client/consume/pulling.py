@@ -1,18 +1,17 @@
 """Pulls the queues of a consumer, each in a task of its own, and never holds more than it may.
 
-=====================  =======================================================================
-a broker answers       then
-=====================  =======================================================================
-0                      the messages are held, and handed on; the next pull follows at once
-19, 20                 there is nothing for the group; the pull goes on from where it is told to
-21                     the offset is not in the queue: consumption goes on from the offset that
-                       the broker names, also if that is an earlier one
-24, 25                 it does not know the subscription: it gets a heartbeat
-anything else, or no   the pull is tried again, after a pause that grows to 3 s; the route is
-answer                 asked for anew, for the queue's broker may have moved
-=====================  =======================================================================
+============================  ================================================================
+a pull (`client.connect.pull`)  then
+============================  ================================================================
+FOUND                         the messages are held and consumed; the next pull follows at once
+NO_NEW_MSG, NO_MATCHED_MSG    the offsets that were passed over count as consumed
+OFFSET_ILLEGAL                consumption continues at the offset that the broker names
+NOT_SUBSCRIBED                the broker gets a heartbeat
+fails                         it is tried again, after a pause that grows to 3 s; the route is
+                              requested again, because the queue's broker may have moved
+============================  ================================================================
 
-Sources: ``DefaultMQPushConsumerImpl.pullMessage``, ``PullAPIWrapper``.
+Source: ``DefaultMQPushConsumerImpl.pullMessage``.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, request_name
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.pull import Backoff, Pulled, PullMode, PullStatus, QueuePuller
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_stats import ConsumeRates
 from rocketlens.client.consume.offsets import OffsetTable, broker_of
 from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
@@ -35,25 +34,8 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.heartbeat import SubscriptionData
-from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.command_table import Command
-from rocketlens.wire.commands.pull import (
-    COMMIT_OFFSET_FLAG,
-    LITE_PULL_FLAG,
-    LITE_PULL_MESSAGE,
-    PULL_MESSAGE,
-    SUBSCRIPTION_FLAG,
-    SUSPEND_FLAG,
-    PullMessageRequest,
-    PullMessageResponse,
-)
 
 logger: Final = logging.getLogger("rocketlens.client")
-
-NOT_SUBSCRIBED: Final = frozenset(
-    {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
-)
 
 
 class OwnedQueue:
@@ -101,7 +83,7 @@ class PullSettings:
     max_cached_messages: int | None = None
     hold_s: float
     timeout_s: float
-    is_lite: bool = False
+    mode: PullMode = PullMode.PUSH
     commits: bool = True
     """Whether pulls carry how far the group came."""
 
@@ -125,23 +107,6 @@ class PullUser(Protocol):
         """Return whether a queue may be pulled now; ordered ones must be locked."""
 
 
-class Backoff:
-    """Pauses that double from the first to the last, until something succeeds."""
-
-    def __init__(self) -> None:
-        self._first_s, self._last_s = timing.PULL_PAUSES_S
-        self._next_s = self._first_s
-
-    async def pause(self) -> None:
-        """Pause; the next time for longer."""
-        pause_s, self._next_s = self._next_s, min(2 * self._next_s, self._last_s)
-        await asyncio.sleep(pause_s)
-
-    def reset(self) -> None:
-        """Start again with the shortest pause."""
-        self._next_s = self._first_s
-
-
 class Puller:
     """Pulls the queues in ``owned``; of one event loop. ``clock`` returns seconds."""
 
@@ -162,8 +127,7 @@ class Puller:
         self._offsets: Final = offsets
         self._rates: Final = rates
         self._clock: Final = clock
-        self._knows_no_lite: set[str] = set()
-        """Addresses of brokers older than 5.0."""
+        self._queue_puller: Final = QueuePuller(cluster, settings.group, settings.mode)
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
         """Start to pull a queue."""
@@ -259,62 +223,52 @@ class Puller:
 
         :raises RocketLensError: when it failed.
         """
-        pq = owned.pq
+        pq, settings = owned.pq, self._settings
         began_s = self._clock()
         subscription = self._user.subscription_to(pq.queue.topic)
-        asked_id = owned.broker_id
+        broker_id = owned.broker_id
         address, is_master = await self._address(owned)
-        command, header = self._request(address, pq, subscription, commits=is_master)
-        answer = await self._cluster.call(
-            address, command, header, timeout_s=self._settings.timeout_s
+        pulled = await self._queue_puller.pull(
+            address,
+            pq.queue,
+            pq.next_offset,
+            count=settings.batch,
+            subscription=subscription,
+            hold_s=settings.hold_s,
+            timeout_s=settings.timeout_s,
+            commit_offset=self._offsets.get(pq.queue) if is_master and settings.commits else None,
         )
         took_s = self._clock() - began_s
         pq.pulled_at_ms = _now_ms()
-        code = answer.code
-        if code in NOT_SUBSCRIBED:
+        if pulled.status is PullStatus.NOT_SUBSCRIBED:
             await self._user.greet(address)
             return False
-        if code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and command is LITE_PULL_MESSAGE:
-            self._knows_no_lite.add(address)
-            return True
-        if code == ResponseCode.SUCCESS:
-            fields = fields_of(address, command, answer)
-            owned.broker_id = fields.suggest_which_broker_id
-            messages, next_offset = await self._read(address, answer, fields)
+        owned.broker_id = pulled.suggested_broker_id
+        if pulled.status is PullStatus.FOUND:
+            messages, next_offset = await self._read(address, pulled)
             if pq.is_dropped:
                 return True
-            if next_offset <= pq.next_offset:
-                said = f"goes on at {next_offset}, not behind its messages"
-                raise BadAnswer(address, request_name(command), said)
             if subscription is not None and subscription.expression_type == TAG:
                 messages = [each for each in messages if takes_tag(subscription, each.tags)]
             self._take(owned, pq, messages, next_offset, took_s)
             return True
-        if code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
-            fields = fields_of(address, command, answer)
-            owned.broker_id = fields.suggest_which_broker_id
-            has_progress = self._pass(owned, pq, fields.next_begin_offset, took_s)
-            # A slave that has nothing more sends its consumers back to the master.
-            return has_progress or asked_id != owned.broker_id == MASTER_ID
-        if code == ResponseCode.PULL_OFFSET_MOVED:
-            fields = fields_of(address, command, answer)
-            owned.broker_id = fields.suggest_which_broker_id
-            await self._move(owned, pq, fields)
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            await self._move(owned, pq, pulled)
             return False
-        raise broker_error(address, answer)
+        has_progress = self._pass(owned, pq, pulled.next_offset, took_s)
+        # A slave that has nothing more sends its consumers back to the master.
+        return has_progress or broker_id != owned.broker_id == MASTER_ID
 
-    async def _read(
-        self, address: str, answer: RemotingCommand, fields: PullMessageResponse
-    ) -> tuple[list[MessageExt], int]:
-        """Return the messages of an answer, and where to go on."""
-        body = answer.body
+    async def _read(self, address: str, pulled: Pulled) -> tuple[list[MessageExt], int]:
+        """Return the messages of an answer, and the next offset to pull."""
+        body = pulled.body
         if len(body) < LARGE_ANSWER_BYTES:
             found = received(body)
         else:
             found = await in_thread(lambda: received(body))
         messages = found.messages
         if found.damage is None:
-            return messages, fields.next_begin_offset
+            return messages, pulled.next_offset
         if not messages:
             raise BadAnswer(address, "a pull", found.damage)
         # What cannot be read is asked for again, and stops this queue until it can.
@@ -348,13 +302,13 @@ class Puller:
         if self._settings.commits and not len(pq) and not pq.is_dropped:
             self._offsets.update(pq.queue, pq.next_offset, increase_only=True)
 
-    async def _move(self, owned: OwnedQueue, pq: ProcessQueue, fields: PullMessageResponse) -> None:
+    async def _move(self, owned: OwnedQueue, pq: ProcessQueue, pulled: Pulled) -> None:
         if pq.is_dropped:
             return
-        next_offset = fields.next_begin_offset
+        next_offset = pulled.next_offset
         logger.warning(
             "%s, which has offsets %d to %d: its broker has offset %d go on from %d",
-            *(pq.queue, fields.min_offset, fields.max_offset, pq.next_offset, next_offset),
+            *(pq.queue, pulled.min_offset, pulled.max_offset, pq.next_offset, next_offset),
         )
         owned.replace(next_offset)
         await self._user.moved(owned, next_offset)
@@ -366,46 +320,6 @@ class Puller:
         if suggested is not None:
             return suggested, owned.broker_id == MASTER_ID
         return broker.in_order[0], broker.master is not None
-
-    def _request(
-        self,
-        address: str,
-        pq: ProcessQueue,
-        subscription: SubscriptionData | None,
-        *,
-        commits: bool,
-    ) -> tuple[Command[PullMessageRequest, PullMessageResponse], PullMessageRequest]:
-        settings = self._settings
-        sys_flag = SUSPEND_FLAG
-        committed = self._offsets.get(pq.queue) if commits and settings.commits else None
-        if committed:
-            sys_flag |= COMMIT_OFFSET_FLAG
-        command = PULL_MESSAGE
-        expression: str | None = None
-        expression_type: str | None = TAG
-        version = 0
-        if subscription is not None:
-            expression_type, version = subscription.expression_type, subscription.sub_version
-        if settings.is_lite:
-            sys_flag |= SUBSCRIPTION_FLAG
-            expression = "*" if subscription is None else subscription.sub_string
-            if address not in self._knows_no_lite:
-                sys_flag |= LITE_PULL_FLAG
-                command = LITE_PULL_MESSAGE
-        header = PullMessageRequest(
-            consumer_group=settings.group,
-            topic=pq.queue.topic,
-            queue_id=pq.queue.queue_id,
-            queue_offset=pq.next_offset,
-            max_message_nums=settings.batch,
-            sys_flag=sys_flag,
-            commit_offset=committed or 0,
-            suspend_timeout_ms=int(settings.hold_s * 1000),
-            subscription=expression,
-            subscription_version=version,
-            expression_type=expression_type,
-        )
-        return command, header
 
 
 def _now_ms() -> int:

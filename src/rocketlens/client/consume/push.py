@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import Credentials
+from rocketlens.client.connect.pull import PULL_HOLD_S
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.allocation import AllocateStrategy
@@ -336,7 +337,7 @@ class PushConsumer(ConsumerClient):
             batch=self._pull_batch,
             bounds=self._bounds,
             max_cached_bytes=self._max_cached_bytes,
-            hold_s=timing.PULL_HOLD_S,
+            hold_s=PULL_HOLD_S,
             timeout_s=timing.PULL_TIMEOUT_S,
             commits=commits,
         )

@@ -11,19 +11,11 @@ RETRY_REBALANCE_S: Final = 0.5
 COMMIT_S: Final = 5.0
 """Seconds between two commits of a consumer's offsets. RocketMQ: 5."""
 
-PULL_HOLD_S: Final = 15.0
-"""Seconds for which a broker may hold a push consumer's pull. RocketMQ: 15."""
-
 LITE_PULL_HOLD_S: Final = 20.0
-"""The same of a lite pull consumer. RocketMQ: 20."""
+"""Seconds for which a broker may hold the pull of a lite pull consumer. RocketMQ: 20."""
 
 PULL_TIMEOUT_S: Final = 30.0
 """Seconds to wait for the answer to a pull that is held. RocketMQ: 30."""
-
-PULL_PAUSES_S: Final = (0.02, 3.0)
-"""Seconds until a pull is tried again that failed, or brought nothing though it could have been
-held: the first, doubled up to the last. RocketMQ: 3 after a failure.
-"""
 
 LOCK_S: Final = 20.0
 """Seconds between two renewals of the locks of ordered queues. RocketMQ: 20; a broker's last 60."""

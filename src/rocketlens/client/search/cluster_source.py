@@ -14,15 +14,14 @@ from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
+from rocketlens.client.connect.pull import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.connect.survey import Survey, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.key_search import KeySearch, SearchedIndex
 from rocketlens.client.search.left_out import count_left_out
-from rocketlens.client.search.pull import pull_answer
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
-from rocketlens.client.search.records import records_in
 from rocketlens.client.search.view import brokers_named, offset_id_of, view_on
 from rocketlens.errors import AnswerIncomplete, BrokerError, MessageNotFound, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
@@ -277,9 +276,10 @@ class ClusterSource:
         async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
             address = search.address
             async with self.cluster.turn(address):
-                answer = await pull_answer(self.cluster, address, queue, queue_offset, max_num=1)
-                received = records_in(answer.body, search.damage)
-                for record in chain.from_iterable(map(message_filter.matching_in, received)):
+                puller = tools_puller(self.cluster)
+                pulled = await puller.pull(address, queue, queue_offset, count=1)
+                records = pulled.records(search.damage)
+                for record in chain.from_iterable(map(message_filter.matching_in, records)):
                     there = (record.topic, record.queue_id, record.queue_offset)
                     # An entry of a light queue leads to a record of another topic.
                     is_there = there == position or is_dispatched_to(record, topic)

@@ -23,9 +23,10 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of
+from rocketlens.client.connect.pull import add_damage
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_read import read_queue
-from rocketlens.client.search.records import Page, add_damage, take_page_in_turn
+from rocketlens.client.search.records import Page, take_page_in_turn
 from rocketlens.errors import ConnectionLost
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings

@@ -39,14 +39,13 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.pull import Pulled, PullStatus, add_damage, tools_puller
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.pull import Pulled, pull
 from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
-from rocketlens.client.search.records import Page, add_damage, joined
+from rocketlens.client.search.records import Page, joined, take_page_in_turn
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.verify import MessageFilter
-from rocketlens.wire.codes import ResponseCode
 
 RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""
@@ -214,7 +213,7 @@ class _Reader:
         times: dict[int, int] = {}
 
         async def look(offset: int) -> None:
-            page = (await self._ask(offset, 1)).page
+            page, _ = await self._ask(offset, 1)
             if page.records:
                 times[offset] = page.least_ms
 
@@ -242,8 +241,7 @@ class _Reader:
 
     async def _pull(self, offset: int) -> tuple[Page, int, int]:
         """Add what an answer has; return it, where to go on, and where the queue begins."""
-        pulled = await self._ask(offset, limits.MAX_PULL_MESSAGES)
-        page = pulled.page
+        page, pulled = await self._ask(offset, limits.MAX_PULL_MESSAGES)
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
         self.findings.add_read(page.stored_bytes, page.records)
@@ -252,21 +250,18 @@ class _Reader:
         elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES and not self.exhaustive:
             self._give_up("more than an answer can hold, of other times or again and again")
         begins_at = 0
-        if pulled.code == ResponseCode.PULL_OFFSET_MOVED and pulled.next_offset > offset:
+        if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset > offset:
             begins_at = pulled.next_offset
         return page, pulled.next_offset, begins_at
 
-    async def _ask(self, offset: int, max_num: int) -> Pulled:
-        return await pull(
-            self.cluster,
-            self.address,
-            self.queue,
-            offset,
-            message_filter=self.message_filter,
-            findings=self.findings,
-            damage=self.damage,
-            max_num=max_num,
-        )
+    async def _ask(self, offset: int, count: int) -> tuple[Page, Pulled]:
+        async with self.cluster.turn(self.address):
+            puller = tools_puller(self.cluster)
+            pulled = await puller.pull(self.address, self.queue, offset, count=count)
+            page = await take_page_in_turn(
+                pulled.body, self.message_filter, self.findings, self.damage
+            )
+            return page, pulled
 
     def _give_up(self, what: str) -> None:
         self.is_over = True

@@ -1,8 +1,7 @@
 """Reads topics in bulk: which offsets their queues have, and all messages of a stretch of one.
 
-Nothing is left at brokers: pulls are of the group TOOLS_CONSUMER, as those of ``tail``
-(`rocketlens.client.search.tail_pull`), and commit no offset. A stretch is the same however often it
-is read, so a task that is repeated has the same messages.
+Nothing is left at brokers (`rocketlens.client.connect.pull`). A stretch is the same however often
+it is read, so a task that is repeated has the same messages.
 
 ======================================  ==========================================================
 what happens                            then
@@ -21,14 +20,12 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls, fields_of, request_name
+from rocketlens.client.connect.cluster import ClusterCalls, request_name
+from rocketlens.client.connect.pull import PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.search.pull import NOTHING_HERE, pull_answer
 from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.errors import BadAnswer, RemotingError
-from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.wire.commands.offset import GET_MAX_OFFSET
-from rocketlens.wire.commands.pull import PULL_MESSAGE
 
 T = TypeVar("T")
 
@@ -60,6 +57,7 @@ class StretchReader:
 
     def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
+        self._puller: Final = QueuePuller(cluster)
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
 
     async def stored(
@@ -86,8 +84,8 @@ class StretchReader:
         start = max(await min_offset(self._cluster, address, queue), 0)
         stop = await max_offset(self._cluster, address, queue)
         if stop > limits.MAX_QUEUE_OFFSET:
-            said = f"{queue} ends at {stop}, {limits.MAX_QUEUE_OFFSET} believed"
-            raise BadAnswer(address, request_name(GET_MAX_OFFSET), said)
+            reason = f"{queue} ends at {stop}, {limits.MAX_QUEUE_OFFSET} believed"
+            raise BadAnswer(address, request_name(GET_MAX_OFFSET), reason)
 
         async def search(timestamp_ms: int) -> int:
             return await offset_at_time(self._cluster, address, queue, timestamp_ms)
@@ -124,20 +122,15 @@ class StretchReader:
         while offset < stop_here and size < limits.MAX_CHUNK_BYTES:
             count = min(stop - offset, limits.MAX_PULL_MESSAGES)
             async with self._cluster.turn(address):
-                answer = await pull_answer(
-                    self._cluster, address, queue, offset, max_num=count, group=TOOLS_GROUP
-                )
-            next_offset = fields_of(address, PULL_MESSAGE, answer).next_begin_offset
-            if answer.code not in NOTHING_HERE:
-                if next_offset <= offset:
-                    said = f"goes on at {next_offset}, not behind its messages"
-                    raise BadAnswer(address, request_name(PULL_MESSAGE), said)
-                bodies.append(answer.body)
-                size += len(answer.body)
+                pulled = await self._puller.pull(address, queue, offset, count=count)
+            next_offset = pulled.next_offset
+            if pulled.status is PullStatus.FOUND:
+                bodies.append(pulled.body)
+                size += len(pulled.body)
             elif next_offset <= offset:
                 if not is_master:
-                    said = f"a slave, whose {queue} ends before offset {offset}"
-                    raise RemotingError(address, said)
+                    reason = f"a slave, whose {queue} ends before offset {offset}"
+                    raise RemotingError(address, reason)
                 next_offset = stop
             offset = next_offset
         return PulledChunk(bodies, min(offset, stop))

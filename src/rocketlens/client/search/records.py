@@ -4,12 +4,12 @@ A broker finds messages by hash and does not compare. A record is accepted only 
 checksum is right, it is of the topic, and it really has the key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
+from rocketlens.client.connect.pull import records_in
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.verify import MessageFilter
@@ -114,28 +114,3 @@ def joined(pages: Sequence[Page]) -> Page:
 
 def _age(record: Record) -> tuple[int, int]:
     return record.store_timestamp_ms, record.physical_offset
-
-
-def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
-    """Yield the records of a response; a bad checksum is added to ``damage``.
-
-    Records behind bytes that are not a record cannot be found; that is damage, too.
-    """
-    position = 0
-    while position < len(body):
-        try:
-            record = decode(body, position)
-        except RecordError as error:
-            add_damage(damage, str(error))
-            if error.reason != Reason.CRC:
-                return
-            position += SIZE_AND_MAGIC.unpack_from(body, position)[0]
-            continue
-        position += record.total_size
-        yield record
-
-
-def add_damage(damage: list[str], text: str) -> None:
-    """Add a line, unless the maximum is reached."""
-    if len(damage) < limits.MAX_DAMAGE_REPORTS:
-        damage.append(text)

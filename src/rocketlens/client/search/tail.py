@@ -1,6 +1,6 @@
 """Shows a topic as ``tail`` shows a file: its newest messages, then those that arrive.
 
-It is a member of no group, and brokers keep nothing of it (`rocketlens.client.search.tail_pull`).
+It is a member of no group, and brokers keep nothing of it (`rocketlens.client.connect.pull`).
 Each queue is read from the offset behind what was shown, whatever happens meanwhile:
 
 ======================================  ==========================================================
@@ -29,24 +29,27 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect import pull
+from rocketlens.client.connect.cluster import ClusterCalls, request_name
+from rocketlens.client.connect.pull import Backoff, Pulled, PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.connect.survey import Survey
-from rocketlens.client.consume import timing
-from rocketlens.client.consume.pulling import Backoff
 from rocketlens.client.search.queue_offsets import (
     max_offset,
     min_offset,
     offset_at_time,
     unreadable_messages,
 )
-from rocketlens.client.search.tail_pull import TailPage, TailPuller
-from rocketlens.errors import RocketLensError
+from rocketlens.errors import BadAnswer, RocketLensError
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE, TAG_TYPE
+from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.commands.pull import PULL_MESSAGE
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -101,7 +104,10 @@ class TopicTail:
         self._on_event: Final = on_event or logger.warning
         self._wall_clock: Final = wall_clock
         self._tells_content: Final = tells_content
-        self._puller: Final = TailPuller(cluster, request.message_filter)
+        self._puller: Final = QueuePuller(cluster)
+        self._subscription: Final = _subscription_of(request.message_filter)
+        self._damage: Final[list[str]] = []
+        """What could not be read, one line each; a bounded number of lines."""
         self._brokers: dict[str, Broker] = {}
         """As they were last registered: one that is gone may come back at the same address."""
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
@@ -121,7 +127,7 @@ class TopicTail:
         topic = self._topic
         damaged = tuple(
             Coverage(topic, SourceKind.BROKER, SourceState.FAILED, None, each)
-            for each in self._puller.damage
+            for each in self._damage
         )
         content = self._request.message_filter.content
         is_told = content is not None and self._tells_content
@@ -272,15 +278,40 @@ class TopicTail:
         while offset < top:
             max_num = min(top - offset, limits.MAX_PULL_MESSAGES)
             async with self._turns:
-                page = await self._puller.pull(address, queue, offset, max_num)
-                records = [each for each in page.records if each.queue_offset < top]
+                pulled, records = await self._pull(address, queue, offset, max_num)
+                records = [each for each in records if each.queue_offset < top]
                 for record in records:
                     self._findings.take(record)
             count += len(records)
-            if page.next_offset <= offset:
+            if pulled.next_offset <= offset:
                 break
-            offset = page.next_offset
+            offset = pulled.next_offset
         return count
+
+    async def _pull(
+        self, address: str, queue: MessageQueue, offset: int, count: int, hold_s: float = 0.0
+    ) -> tuple[Pulled, list[Record]]:
+        """Pull messages; return those that match, in the order of the queue.
+
+        :raises BadAnswer: if the broker moves the offset nowhere: the read would never end.
+        """
+        pulled = await self._puller.pull(
+            address, queue, offset, count=count, subscription=self._subscription, hold_s=hold_s
+        )
+        if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset == offset:
+            reason = f"moves from queue offset {offset} to {offset}"
+            raise BadAnswer(address, request_name(PULL_MESSAGE), reason)
+        message_filter = self._request.message_filter
+
+        def matching() -> list[Record]:
+            return [
+                record
+                for record in pulled.records(self._damage)
+                if record.queue_offset >= offset and message_filter.matches(record)
+            ]
+
+        # Decoding a body can take seconds.
+        return pulled, await in_thread(matching) if message_filter.reads_body else matching()
 
     async def _read_on(
         self, address: str, broker: Broker, reading: _Queue, begin: int | None
@@ -301,31 +332,30 @@ class TopicTail:
         before, began_s = reading.next_offset, loop.time()
         if reading.has_more:
             async with self._turns:
-                page = await self._puller.pull(
+                pulled, records = await self._pull(
                     address, reading.queue, before, limits.MAX_PULL_MESSAGES
                 )
-                await self._hand_on(page.records)
+                await self._hand_on(records)
         else:
-            page = await self._puller.pull(
-                address, reading.queue, before, max_num=1, hold_s=timing.PULL_HOLD_S
-            )
-            await self._hand_on(page.records)
-        self._advance(reading, page, is_master=address == broker.master)
-        was_held = loop.time() - began_s >= min(1.0, timing.PULL_HOLD_S / 2)
+            pulled, records = await self._pull(address, reading.queue, before, 1, pull.PULL_HOLD_S)
+            await self._hand_on(records)
+        self._advance(reading, pulled, is_master=address == broker.master)
+        was_held = loop.time() - began_s >= min(1.0, pull.PULL_HOLD_S / 2)
         return reading.next_offset != before or was_held
 
-    def _advance(self, reading: _Queue, page: TailPage, *, is_master: bool) -> None:
+    def _advance(self, reading: _Queue, pulled: Pulled, *, is_master: bool) -> None:
         """Store how far a queue was read."""
-        before, after = reading.next_offset or 0, page.next_offset
+        before, after = reading.next_offset or 0, pulled.next_offset
+        is_moved = pulled.status is PullStatus.OFFSET_ILLEGAL
         where = f"{reading.queue.broker_name}, queue {reading.queue.queue_id}"
-        if page.is_moved and after > before:
+        if is_moved and after > before:
             self._on_event(f"{where}: messages {before} to {after - 1} were deleted, none was read")
-        elif page.is_moved and is_master:
+        elif is_moved and is_master:
             self._on_event(f"{where}: it ends before offset {before} now: going on from {after}")
-        elif page.is_moved:
+        elif is_moved:
             return
         reading.next_offset = after
-        reading.has_more = page.has_more
+        reading.has_more = pulled.has_more
 
     async def _hand_on(self, records: list[Record]) -> None:
         if records:
@@ -377,6 +407,18 @@ class TopicTail:
             failing.remove(reading.queue.queue_id)
             if not failing:
                 self._on_event(f"{name} answers again: going on where it was left")
+
+
+def _subscription_of(message_filter: MessageFilter) -> SubscriptionData:
+    """Return what a broker compares: it may let more messages pass than match."""
+    topic = message_filter.topic or ""
+    if message_filter.tags is not None:
+        tags = " || ".join(sorted(message_filter.tags))
+        return SubscriptionData(topic=topic, sub_string=tags, expression_type=TAG_TYPE)
+    if message_filter.expression is not None:
+        text = message_filter.expression.text
+        return SubscriptionData(topic=topic, sub_string=text, expression_type=SQL92_TYPE)
+    return SubscriptionData(topic=topic, sub_string=ALL_TAGS, expression_type=TAG_TYPE)
 
 
 async def _first_since(

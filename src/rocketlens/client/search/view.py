@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
+from rocketlens.client.connect.pull import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.search.pull import pull_answer
-from rocketlens.client.search.records import records_in
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode
 from rocketlens.model.message_id import OffsetMessageId, pack_address
@@ -91,10 +90,10 @@ async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record
     """
     queue = MessageQueue(record.topic, broker.name, record.queue_id)
     try:
-        answer = await pull_answer(cluster, address, queue, record.queue_offset, max_num=1)
+        pulled = await tools_puller(cluster).pull(address, queue, record.queue_offset, count=1)
     except RocketLensError:
         return False
-    for each in records_in(answer.body, []):
+    for each in pulled.records([]):
         if each.queue_offset == record.queue_offset:
             return each.physical_offset != record.physical_offset and not await _is_compacted(
                 cluster, address, each, record

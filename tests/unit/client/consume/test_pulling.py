@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens.client.consume import timing
+from rocketlens.client.connect import pull
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
@@ -142,7 +142,7 @@ def test_pulls_go_to_the_master_when_its_slave_fails_though_it_is_registered(fai
 
 
 def test_a_slave_that_has_nothing_more_does_not_make_its_consumers_wait(monkeypatch):
-    monkeypatch.setattr(timing, "PULL_PAUSES_S", (2 * PATIENCE_S, 2 * PATIENCE_S))
+    monkeypatch.setattr(pull, "PULL_PAUSES_S", (2 * PATIENCE_S, 2 * PATIENCE_S))
 
     async def scenario(name_server, master, slave):
         fill(master, 160)

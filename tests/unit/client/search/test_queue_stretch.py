@@ -6,9 +6,9 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.pull import records_in
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader, cut
-from rocketlens.client.search.records import records_in
 from rocketlens.errors import RemotingError
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -136,6 +136,8 @@ def test_a_broker_that_does_not_answer_is_named():
 class Calls:
     """Answers pulls of ``broker-a`` at ``a:1`` with codes and the offset to go on at."""
 
+    timeout_s = 5.0
+
     def __init__(self, *answers):
         self.answers = list(answers)
         self.asked = []
@@ -149,7 +151,8 @@ class Calls:
     async def ask(self, *_):
         return RemotingCommand(0, 1, ext_fields={"offset": str(self.answers.pop(0))})
 
-    async def call(self, _, __, header):
+    async def call(self, _, __, header, *, timeout_s):
+        assert timeout_s == self.timeout_s
         self.asked.append(header.queue_offset)
         code, after = self.answers.pop(0)
         fields = {

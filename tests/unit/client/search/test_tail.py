@@ -5,15 +5,19 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.client.consume import timing
+from rocketlens.client.connect import pull
+from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search import tail
+from rocketlens.client.search.tail import TailRequest, TopicTail
 from rocketlens.client.send.message import Message
-from rocketlens.errors import BadInput, RemotingError, TopicNotFound
+from rocketlens.errors import BadAnswer, BadInput, RemotingError, TopicNotFound
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.net.server import RemotingServer
+from rocketlens.query.filters.tail_filter import tail_filter
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
 from tests.support.fake_cluster import LOOPBACK, T0, ask, unregister
 from tests.support.patience import PATIENCE_S
 
@@ -21,7 +25,7 @@ from tests.support.patience import PATIENCE_S
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Ask again soon after a failure, and look at routes often."""
-    monkeypatch.setattr(timing, "PULL_PAUSES_S", (0.001, 0.01))
+    monkeypatch.setattr(pull, "PULL_PAUSES_S", (0.001, 0.01))
     monkeypatch.setattr(limits, "ROUTE_REFRESH_S", 0.01)
 
 
@@ -237,3 +241,51 @@ def test_following_a_broker_of_ours_holds_pulls_and_leaves_nothing(tmp_path):
     written = "".join(each.read_text() for each in config.iterdir() if "topics" not in each.name)
     assert "Orders" not in written
     assert "ROCKETLENS" not in written
+
+
+class MovingBroker:
+    """Moves each pull to the offset that it names."""
+
+    timeout_s = 5.0
+
+    def __init__(self, next_offset):
+        self.next_offset = next_offset
+        self.headers = []
+
+    async def call(self, _, __, header, *, timeout_s):
+        assert timeout_s == self.timeout_s
+        self.headers.append(header)
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(self.next_offset),
+            "minOffset": "0",
+            "maxOffset": "7",
+        }
+        return RemotingCommand(int(ResponseCode.PULL_OFFSET_MOVED), 1, ext_fields=fields)
+
+
+def pull_of_tail(broker, **conditions):
+    request = TailRequest(message_filter=tail_filter("T", **conditions), newest=1, follow=False)
+    reader = TopicTail(broker, None, request)
+    return asyncio.run(reader._pull("a:1", MessageQueue("T", "broker-a", 0), 7, 32))
+
+
+def test_a_broker_that_moves_an_offset_to_itself_is_not_followed_for_ever():
+    pulled, records = pull_of_tail(MovingBroker(9))
+    assert (pulled.next_offset, records) == (9, [])
+    with pytest.raises(BadAnswer, match="moves from queue offset 7 to 7"):
+        pull_of_tail(MovingBroker(7))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "form"),
+    [
+        ({}, ("TAG", "*")),
+        ({"tags": "B||A"}, ("TAG", "A || B")),
+        ({"sql": "a > 1"}, ("SQL92", "a > 1")),
+    ],
+)
+def test_a_broker_compares_what_it_can(conditions, form):
+    broker = MovingBroker(9)
+    pull_of_tail(broker, **conditions)
+    assert [(each.expression_type, each.subscription) for each in broker.headers] == [form]
