@@ -169,6 +169,11 @@ MAX_TOPICS_NAMED: Final = 20
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
 
+MAX_HA_FRAME_BYTES: Final = 64 * 1024 * 1024
+"""Largest frame of log bytes that a master sends a replica. RocketMQ: any, by default 32 KiB
+(``haTransferBatchSize``); its slaves read into a buffer of 4 MiB.
+"""
+
 MAX_ANSWER_FRAME_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Records, or JSON, of one answer of a server, in bytes: header and body must fit a frame."""
 

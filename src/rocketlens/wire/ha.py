@@ -1,0 +1,170 @@
+"""The stream of the log from a master to a replica: bytes in, events out; values in, bytes out.
+
+It has a connection of its own, without remoting frames. A replica sends one kind of value, again
+and again: the physical offset up to which it has the log. The first one is also the request
+where the master begins.
+
+A master sends frames of a header and log bytes:
+
+======  =====  ===============  ==============================================================
+offset  type   field            notes
+======  =====  ===============  ==============================================================
+0       i64    physical_offset  of the first byte of the body
+8       i32    body_bytes       0: a heartbeat, every 5 s when there is nothing to send
+12      rest   body             bytes of the log, which need not begin or end with a record
+======  =====  ===============  ==============================================================
+
+All integers big endian. Frames follow one another without a gap, and none crosses a segment of
+the log. RocketMQ sends at most 32,768 bytes in one, unless ``haTransferBatchSize`` says otherwise.
+
+The bodies are what they are on the master's disk: concatenated they are its files, the filler at
+the end of a segment included.
+
+Drawbacks to know: no greeting, no checksum and no name of the log, so a replica has to compare
+records to notice that a master has another log than before; neither authentication nor TLS.
+Source: ``HAConnection``, ``HAClient`` (4.9), ``DefaultHAConnection``, ``DefaultHAClient`` (5).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import FrameError
+
+REPORT: Final = struct.Struct(">q")
+HEADER: Final = struct.Struct(">qi")
+
+
+class LogBytes(NamedTuple):
+    """Log bytes of the master. ``body`` is valid until the next call of the reader."""
+
+    physical_offset: int
+    body: memoryview
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset behind the last byte."""
+        return self.physical_offset + len(self.body)
+
+
+class Heartbeat(NamedTuple):
+    """The master has nothing to send; ``physical_offset`` is where its next frame begins."""
+
+    physical_offset: int
+
+
+HaEvent = LogBytes | Heartbeat
+
+
+def encode_report(physical_offset: int) -> bytes:
+    """Return the bytes by which a replica reports up to where it has the log."""
+    return REPORT.pack(physical_offset)
+
+
+def encode_header(physical_offset: int, body_bytes: int) -> bytes:
+    """Return the bytes before a body; a heartbeat has a body of 0 bytes."""
+    return HEADER.pack(physical_offset, body_bytes)
+
+
+class FrameReader:
+    """Reads what a master sends, wherever its bytes are cut.
+
+    Bodies are not collected: a frame that arrives in pieces becomes one event for each piece, with
+    its own offset, because a follower appends bytes and does not care for frames. So nothing but
+    an incomplete header is held. Each frame must begin where the one before ended; where the
+    first begins, the caller checks.
+    """
+
+    __slots__ = ("_body_left", "_head", "_next_offset", "failure")
+
+    def __init__(self) -> None:
+        self.failure: FrameError | None = None
+        """The reason why nothing more is read; set once, for good."""
+        self._head = b""
+        self._next_offset = -1
+        self._body_left = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of an incomplete header."""
+        return len(self._head)
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> list[HaEvent]:
+        """Feed the next bytes; return the events that they complete, in order.
+
+        Never raises: once a header lies, ``failure`` says how, and all that follows is dropped.
+        """
+        events: list[HaEvent] = []
+        view = memoryview(chunk)
+        start, stop = 0, len(view)
+        while start < stop and self.failure is None:
+            if self._body_left:
+                count = min(self._body_left, stop - start)
+                events.append(LogBytes(self._next_offset, view[start : start + count]))
+                self._next_offset += count
+                self._body_left -= count
+                start += count
+                continue
+            count = min(HEADER.size - len(self._head), stop - start)
+            self._head += view[start : start + count]
+            start += count
+            if len(self._head) == HEADER.size:
+                offset, body_bytes = HEADER.unpack(self._head)
+                self._head = b""
+                if self._take_header(offset, body_bytes) and not body_bytes:
+                    events.append(Heartbeat(offset))
+        return events
+
+    def _take_header(self, offset: int, body_bytes: int) -> bool:
+        """Check a header; return False and set ``failure`` if it lies."""
+        if not 0 <= offset < limits.MAX_PHYSICAL_OFFSET:
+            self.failure = FrameError(f"a frame of the log begins at physical offset {offset}")
+        elif not 0 <= body_bytes <= limits.MAX_HA_FRAME_BYTES:
+            self.failure = FrameError(
+                f"a frame of the log says that it has {body_bytes} bytes, "
+                f"the limit is {limits.MAX_HA_FRAME_BYTES}"
+            )
+        elif body_bytes and self._next_offset not in (-1, offset):
+            self.failure = FrameError(
+                f"a frame of the log begins at physical offset {offset}, "
+                f"the one before ended at {self._next_offset}"
+            )
+        else:
+            if body_bytes:
+                self._next_offset, self._body_left = offset, body_bytes
+            return True
+        return False
+
+
+class ReportReader:
+    """Reads what a replica sends: of all reports that have arrived only the newest counts."""
+
+    __slots__ = ("_held", "failure", "first", "newest")
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        """Where the replica asks the master to begin; None before its first report."""
+        self.newest: int | None = None
+        """Up to where the replica has the log, at its newest report."""
+        self.failure: FrameError | None = None
+        """The reason why nothing more is read; set once, for good."""
+        self._held = b""
+
+    def feed(self, chunk: bytes | bytearray | memoryview) -> bool:
+        """Feed the next bytes; return whether they complete a report. Never raises."""
+        if self.failure is not None:
+            return False
+        held = self._held + chunk
+        count = len(held) // REPORT.size
+        self._held = held[count * REPORT.size :]
+        if not count:
+            return False
+        reports = [offset for (offset,) in REPORT.iter_unpack(held[: count * REPORT.size])]
+        wrong = next((each for each in reports if not 0 <= each < limits.MAX_PHYSICAL_OFFSET), None)
+        if wrong is not None:
+            self.failure = FrameError(f"a replica reports physical offset {wrong}")
+            return False
+        if self.first is None:
+            self.first = reports[0]
+        self.newest = reports[-1]
+        return True
