@@ -84,7 +84,6 @@ TESTED_ELSEWHERE = {
     "console/search/parameters.py": "tests/unit/console/test_api.py",
     "console/failures.py": "tests/unit/console/test_api.py",
     "console/message/look_up.py": "tests/unit/console/test_api.py",
-    "console/metrics.py": "tests/unit/console/test_app.py",
     "console/act/permission.py": "tests/unit/console/act/test_act_pages.py",
     "console/search/reasons.py": "tests/unit/console/test_pages.py",
     "console/act/resend_plan.py": "tests/unit/console/act/test_act_pages.py",

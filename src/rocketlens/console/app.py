@@ -1,5 +1,6 @@
 """The application: pages and API over the sources of a console."""
 
+from collections import Counter
 from collections.abc import Iterable
 from http.client import NOT_FOUND
 from pathlib import Path
@@ -29,7 +30,6 @@ from rocketlens.console.login.logins import Logins
 from rocketlens.console.login.oidc_settings import OidcSettings
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.message.look_up import LookUps
-from rocketlens.console.metrics import CountedRequests, console_metrics
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
@@ -50,7 +50,8 @@ from rocketlens.net.pace import in_thread
 from rocketlens.net.status_port import exposition
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from prometheus_client import Metric
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _STATIC: Final = Path(__file__).parent / "static"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -162,6 +163,53 @@ class Console:
             values = list(console_metrics(self._requests, searches))
             text = await in_thread(lambda: exposition([values]), ROW_THREADS)
             return Response(text, media_type=_METRICS_TYPE)
+
+
+class CountedRequests:
+    """Counts the answers of an application, by route and status."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app: Final = app
+        self.counts: Final[Counter[tuple[str, int]]] = Counter()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request, and count it."""
+
+        async def counting(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                # By the route's pattern: an address is chosen by others.
+                route = getattr(scope.get("route"), "path", "other")
+                self.counts[route, message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, counting if scope["type"] == "http" else send)
+
+
+def console_metrics(requests: CountedRequests, searches: Searches) -> Iterable["Metric"]:
+    """Yield all values."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    answered = CounterMetricFamily(
+        "rocketlens_console_requests", "Answered requests.", labels=["route", "status"]
+    )
+    for (route, status), count in requests.counts.items():
+        answered.add_metric([route, str(status)], count)
+    yield answered
+    ended = CounterMetricFamily(
+        "rocketlens_console_searches", "Searches that ended, by how.", labels=["result"]
+    )
+    for result, count in searches.counts.items():
+        ended.add_metric([result], count)
+    yield ended
+    yield CounterMetricFamily(
+        "rocketlens_console_search_seconds", "Seconds that searches took.", value=searches.seconds
+    )
+    yield GaugeMetricFamily(
+        "rocketlens_console_searches_running", "Searches that run now.", value=searches.running
+    )
+    yield GaugeMetricFamily(
+        "rocketlens_console_sources", "Sources of the console.", value=len(searches.sources)
+    )
 
 
 class _Api(FastAPI):

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -27,15 +28,58 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from rocketlens import limits
-from rocketlens.console.login.peers import ProxyNetwork, client_of, is_proxy
+from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Collection
 
+ProxyNetwork = IPv4Network | IPv6Network
+_IPV6_BITS: Final = 64
+"""Of an IPv6 address, what a provider gives to one customer at least: the rest is free to choose.
+"""
 KEEP_ALIVE_S: Final = 30
 _TOO_MANY: Final = "too many connections are open: try again in a moment"
 _TOO_SLOW: Final = "the request did not arrive in time"
+
+
+def client_of(address: str) -> str:
+    """Return what addresses of one client have in common: of IPv6 the first 64 bits.
+
+    A text that is no address is returned as it is.
+    """
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, _IPV6_BITS), strict=False))
+    return str(parsed)
+
+
+def parse_proxy(text: str) -> ProxyNetwork:
+    """Return the address of a proxy, or a range of them such as ``10.0.0.0/8``.
+
+    :raises BadInput: if it is neither.
+    """
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        raise BadInput(f"{printable(text)[:60]} is not an address or a range of them") from None
+
+
+def is_proxy(address: str, proxies: Sequence[ProxyNetwork]) -> bool:
+    """Return whether an address is that of a trusted proxy."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        return any(parsed in each or parsed.ipv4_mapped in each for each in proxies)
+    return any(parsed in each for each in proxies)
 
 
 class _Awaited(Enum):

@@ -25,13 +25,12 @@ from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.search import addresses
-from rocketlens.console.search.facets import narrowed
+from rocketlens.console.search.facets import narrowed, within
 from rocketlens.console.search.parameters import address_of, preferences_of, question_of
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.reasons import reasons_for
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import FoundSoFar, Searches
-from rocketlens.console.search.time_counts import within
 from rocketlens.console.status.list_view import (
     GROUP_COLUMNS,
     MESSAGE_COLUMNS,

@@ -16,9 +16,10 @@ from rocketlens.terminal.server_process import end_process, print_ready
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocketlens.console.connections import ProxyNetwork
+
     # Late: `--help` must not pay for what a server needs.
     from rocketlens.console.login.oidc_settings import OidcSettings
-    from rocketlens.console.login.peers import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -127,7 +128,7 @@ def _bind_address(text: str) -> tuple[str, int]:
 
 
 def _proxy(text: str) -> "ProxyNetwork":
-    from rocketlens.console.login.peers import parse_proxy
+    from rocketlens.console.connections import parse_proxy
 
     try:
         return parse_proxy(text)

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Final, cast
 import uvicorn
 
 from rocketlens import limits
-from rocketlens.console.connections import KEEP_ALIVE_S, ConnectionRules, ConsoleConnection
-from rocketlens.console.login.peers import ProxyNetwork
+from rocketlens.console.connections import (
+    KEEP_ALIVE_S,
+    ConnectionRules,
+    ConsoleConnection,
+    ProxyNetwork,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest

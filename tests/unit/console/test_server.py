@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from rocketlens.console.login.peers import parse_proxy
+from rocketlens.console.connections import parse_proxy
 from rocketlens.console.server import listening, serve
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest

@@ -39,8 +39,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from rocketlens import limits
-from rocketlens.console.login.grants import GRANT_KEYS, check_keys, grant_of
-from rocketlens.console.login.viewer import Grant, Viewer
+from rocketlens.console.login.viewer import GRANT_KEYS, Grant, Viewer, check_keys, grant_of
 from rocketlens.errors import BadInput
 from rocketlens.net.tls import client_context
 from rocketlens.terminal.contexts import read_secret

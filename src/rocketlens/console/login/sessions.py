@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.console.login.peers import client_of
+from rocketlens.console.connections import client_of
 from rocketlens.console.login.viewer import Viewer
 
 _TOKEN_BYTES: Final = 32

@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.console.login.grants import check_keys, grant_of, patterns_in
 from rocketlens.console.login.oidc_settings import OidcSettings, oidc_settings
 from rocketlens.console.login.passwords import PasswordHash
-from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.login.viewer import Viewer, check_keys, grant_of, patterns_in
 from rocketlens.console.sources.masks import SEARCHED, FieldPath, MaskRule, Masks
 from rocketlens.errors import BadInput
 from rocketlens.net.secret_file import opened_regular

@@ -31,9 +31,8 @@ from rocketlens.console.act.resend_plan import FILE_THREADS
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import ConsoleBusy, Searches
-from rocketlens.console.sources.narrowing import narrowed_topics
 from rocketlens.console.sources.sources import ConsoleSource
-from rocketlens.console.sources.visible import namespace_of
+from rocketlens.console.sources.visible import namespace_of, narrowed_topics
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.net.pace import in_thread
 from rocketlens.query.filters.where import TOPIC, parse_where

@@ -18,9 +18,8 @@ from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import Viewer, current_viewer
 from rocketlens.console.message.message_view import row_of
-from rocketlens.console.search.facets import facets_of
+from rocketlens.console.search.facets import facets_of, time_counts
 from rocketlens.console.search.question import Cursor, Question
-from rocketlens.console.search.time_counts import time_counts
 from rocketlens.console.sources.masks import Masks
 from rocketlens.console.sources.sources import ConsoleSource, Sources
 from rocketlens.console.sources.visible import namespace_of

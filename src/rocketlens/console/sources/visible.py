@@ -9,22 +9,26 @@ asked for             what the source is asked
 ====================  ================================================================
 no topic              the patterns of the grants
 a name                the same, if it may be seen; else there is no such topic
-a pattern             what it and the grants both match (`rocketlens.console.sources.narrowing`)
+a pattern             what it and the grants both match (`narrowed_topics`)
 ``TOPIC/QUEUE/N``     the same, if the topic may be seen; else keys only
 an offset message id  the same; what is there is dropped if it is of a hidden topic
 ====================  ================================================================
 
 Coverage says as much as before of whether an answer is complete, but names no files and quotes no
 errors: both have names of topics in them.
+
+What two patterns both match can take several patterns: of ``ab*`` and ``*bc`` these are ``ab*bc``
+and ``abc``. So sources search what may be seen, and nothing else.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
-from rocketlens.console.sources.narrowing import narrowed_topics
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -383,3 +387,59 @@ class _GroupWithoutRetries(FoundGroup):
     @property
     def to_retry(self) -> int | None:
         return None
+
+
+def narrowed_topics(asked: Iterable[str], seen: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each name or pattern what is left of it; nothing if all of it is hidden.
+
+    :raises BadInput: for a pattern with brackets, and for one that is cut into too many.
+    """
+    seen = tuple(seen)
+    return {each: _narrowed(each, seen) for each in asked}
+
+
+def _narrowed(asked: str, seen: tuple[str, ...]) -> tuple[str, ...]:
+    if not is_pattern(asked):
+        return (asked,) if any(fnmatchcase(asked, each) for each in seen) else ()
+    if "[" in asked:
+        raise BadInput(f"{asked[:80]!r}: of patterns, you can use those with * and ? only")
+    if len(asked) > limits.MAX_TOPIC_CHARACTERS or asked.count("*") > limits.MAX_NARROWED_STARS:
+        raise BadInput(f"{asked[:80]!r} is too complicated: use fewer *")
+    found: set[str] = set()
+    for each in seen:
+        found |= _both(_without_double_stars(asked), _without_double_stars(each))
+        if len(found) > limits.MAX_NARROWED_PATTERNS:
+            raise BadInput(f"{asked[:80]!r} is too complicated: use fewer *")
+    wider = {each for each in found if "*" in each and "?" not in each}
+    # Without those that another one has all of: the * of the one is a character for the other.
+    kept = {each for each in found if not any(fnmatchcase(each, w) for w in wider - {each})}
+    return tuple(sorted(kept))
+
+
+def _without_double_stars(pattern: str) -> str:
+    while "**" in pattern:
+        pattern = pattern.replace("**", "*")
+    return pattern
+
+
+@lru_cache(maxsize=4096)
+def _both(one: str, other: str) -> frozenset[str]:
+    """Return patterns that together match what both match."""
+    if not one or not other:
+        return frozenset({""}) if not (one or other).strip("*") else frozenset()
+    first, second = one[0], other[0]
+    if first == second == "*":
+        found = {"*" + each for each in _both(one[1:], other) | _both(one, other[1:])}
+    elif first == "*":
+        found = set(_both(one[1:], other)) | {second + each for each in _both(one, other[1:])}
+    elif second == "*":
+        found = set(_both(one, other[1:])) | {first + each for each in _both(one[1:], other)}
+    elif "?" in (first, second) or first == second:
+        single = second if first == "?" else first
+        found = {single + each for each in _both(one[1:], other[1:])}
+    else:
+        return frozenset()
+    found = {_without_double_stars(each) for each in found}
+    if len(found) > limits.MAX_NARROWED_PATTERNS:
+        raise BadInput("this pattern is too complicated: use fewer *")
+    return frozenset(found)

@@ -2,22 +2,27 @@
 
 Both are in the address of its page, so a link has them, and neither needs a script to be read. What
 could not be learnt stands last, however a list is sorted.
+
+A list of messages that is not sorted has them from the newest to the oldest. Records with one
+message id stand in the place of the newest of them: the one that groups of the topic read first,
+then retries, dead letters and delayed copies by time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Request
 
 from rocketlens import limits
-from rocketlens.console.search.copies import ListedRow, with_copies
 from rocketlens.console.values import GroupValue, MessageRow, TopicValue
 
 T = TypeVar("T")
 SORT: Final = "sort"
 LIVE: Final = "live"
 _DESCENDING: Final = "-"
+_RANKS: Final = {"normal": 0, "system": 1}
+"""Of topics by kind, others last: a delayed message is stored in a topic of RocketMQ's first."""
 
 
 class Column(NamedTuple):
@@ -129,6 +134,30 @@ class ListView:
         kept = [(each, text) for each, text in self._parameters if each != name]
         query = urlencode([*kept, *([(name, value)] if value else [])])
         return f"{self._path}?{query}" if query else self._path
+
+
+class ListedRow(NamedTuple):
+    """A row of a page."""
+
+    row: MessageRow
+    is_copy: bool
+    """Whether it is of the same message as the row above."""
+
+
+def with_copies(rows: Iterable[MessageRow]) -> list[ListedRow]:
+    """Return the rows of a page in the order in which it shows them: O(n log n)."""
+    records: dict[str, list[MessageRow]] = {}
+    for row in rows:
+        records.setdefault(row.unique_key or row.path, []).append(row)
+    return [
+        ListedRow(row, number > 0)
+        for each in records.values()
+        for number, row in enumerate(sorted(each, key=_rank))
+    ]
+
+
+def _rank(row: MessageRow) -> tuple[int, int]:
+    return _RANKS.get(row.topic_kind, 2), row.store_timestamp_ms
 
 
 def listed_rows(rows: Sequence[MessageRow], view: ListView | None) -> list[ListedRow]:

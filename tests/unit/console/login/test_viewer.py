@@ -10,9 +10,13 @@ from rocketlens.console.login.viewer import (
     Grant,
     Role,
     Viewer,
+    check_keys,
     current_viewer,
+    grant_of,
+    patterns_in,
     seen_by,
 )
+from rocketlens.errors import BadInput
 
 PAY = Viewer(
     "pay",
@@ -92,3 +96,36 @@ def test_a_copy_that_does_not_tell_its_topic_is_shown_to_those_who_may_see_all(t
     assert not pay.may_see_message("prod", topic, {"RETRY_TOPIC": "salary"})
     assert not pay.may_see_message("prod", topic, {})
     assert Viewer("all", (Grant(Role.VIEWER),)).may_see_message("prod", topic, {})
+
+
+def test_a_grant_is_for_everything_that_it_does_not_narrow():
+    assert grant_of("f", {"role": "admin"}) == Grant(Role.ADMIN, ("*",), ("*",))
+    narrowed = {"role": "viewer", "sources": ["prod*"], "topics": ["order-*", "%RETRY%*"]}
+    assert grant_of("f", narrowed) == Grant(Role.VIEWER, ("prod*",), ("order-*", "%RETRY%*"))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("geheim", "f must be a table"),
+        ({}, "f: role must be one of viewer, operator, admin"),
+        ({"role": "geheim"}, "f: role must be one of viewer, operator, admin"),
+        ({"role": ["viewer"]}, "f: role must be one of"),
+        ({"role": "viewer", "geheim": 1}, "f: 1 unknown keys: give role, sources, topics"),
+        ({"role": "viewer", "topics": "geheim"}, "f: topics must be a list of patterns"),
+        ({"role": "viewer", "sources": ["geheim[1]"]}, "f: sources must be a list of patterns"),
+        ({"role": "viewer", "sources": []}, "f: sources must be a list of patterns"),
+    ],
+)
+def test_a_mistake_of_a_grant_is_named_and_not_quoted(table, said):
+    with pytest.raises(BadInput) as caught:
+        grant_of("f", table)
+    assert said in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_patterns_and_keys_are_checked_alike_elsewhere():
+    assert patterns_in("f", "topics", ["a*", "b?"]) == ("a*", "b?")
+    check_keys("f", {"a": 1}, {"a", "b"})
+    with pytest.raises(BadInput, match="f: 2 unknown keys: give a, b"):
+        check_keys("f", {"a": 1, "x": 1, "y": 1}, {"a", "b"})

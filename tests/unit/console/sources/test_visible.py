@@ -5,21 +5,26 @@ group. Every route of the application is in the table below, or a test fails.
 """
 
 import asyncio
+import itertools
 import json
 import re
 import shutil
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rocketlens import testing
+from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.app import Console
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.sources.visible import unsaid
+from rocketlens.console.sources.visible import narrowed_topics, unsaid
 from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.terminal.contexts import Context
 from tests.support import oidc_world
@@ -440,3 +445,45 @@ def test_of_a_cluster_the_same_is_hidden(namespace):
         assert "salary" not in each.text
     for each in (*shown, *gone, position):
         assert SECRET not in each.text
+
+
+TOPIC_PATTERNS = st.text("ab*?", min_size=1, max_size=5)
+NAMES = ["".join(each) for n in range(1, 6) for each in itertools.product("ab", repeat=n)]
+
+
+@given(TOPIC_PATTERNS, st.lists(TOPIC_PATTERNS, min_size=1, max_size=3))
+def test_what_is_left_matches_what_both_match(asked, seen):
+    left = narrowed_topics([asked], seen)[asked]
+    for name in NAMES:
+        both = fnmatchcase(name, asked) and any(fnmatchcase(name, each) for each in seen)
+        assert any(fnmatchcase(name, each) for each in left) is both, name
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "left"),
+    [
+        ("order-paid", ["order-*"], ("order-paid",)),
+        ("salary", ["order-*"], ()),
+        ("*", ["order-*", "pay"], ("order-*", "pay")),
+        ("*paid*", ["order-*"], ("order-*paid*",)),
+        ("ab*", ["*bc"], ("ab*bc", "abc")),
+        ("x*", ["y*"], ()),
+        ("%RETRY%g", ["%RETRY%*"], ("%RETRY%g",)),
+    ],
+)
+def test_examples(asked, seen, left):
+    assert narrowed_topics([asked], seen) == {asked: left}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["order-[ab]", "*".join("abcdefgh"), "*" + "x" * limits.MAX_TOPIC_CHARACTERS],
+)
+def test_a_pattern_that_takes_much_work_is_refused(asked):
+    with pytest.raises(BadInput):
+        narrowed_topics([asked], ["*a*"])
+
+
+def test_a_long_name_is_no_work():
+    name = "x" * limits.MAX_CONSOLE_TEXT
+    assert narrowed_topics([name], ["y*"]) == {name: ()}
