@@ -150,7 +150,7 @@ def measure_import() -> float:
     program = (
         "import time; started = time.perf_counter()\n"
         "import numpy as np\n"
-        "from rocketlens.formats import kernels\n"
+        "from rocketlens.formats.compiled import kernels\n"
         "kernels.find_record(np.zeros(9, np.uint8), 0, 0, 9)\n"
         "print(time.perf_counter() - started)\n"
     )

@@ -259,7 +259,7 @@ def test_nothing_is_read_or_written_outside_with_every_access_checked():
         "import tests.support.effort\n"
         f"settings.load_profile({settings.get_current_profile_name()!r})\n"
         "import tests.property.test_kernels_hostile as hostile\n"
-        "from rocketlens.formats import kernels_device\n"
+        "from rocketlens.formats.compiled import kernels_device\n"
         "assert kernels_device.CHECKED\n"
         "hostile.assert_that_an_access_outside_is_noticed()\n"
         "hostile.use_every_kernel_on_damaged_logs(seed=4, rounds=hostile.sized(600, 3000))\n"

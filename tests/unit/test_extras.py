@@ -15,13 +15,13 @@ SAYS = {
     "arrow": "import pyarrow, rocketlens; rocketlens.open_store",
     "pandas": "import pyarrow, pandas",
     "polars": "import pyarrow, polars",
-    "sql": "import duckdb, pyarrow; from rocketlens.cli import sql_plan",
+    "sql": "import duckdb, pyarrow; from rocketlens.cli.sql import sql_plan",
     "rocksdb": "import rocksdict; from rocketlens.store.read.rocks import is_readable; "
     "assert is_readable()",
-    "serve": "import uvloop; from rocketlens.broker import service",
+    "serve": "import uvloop; from rocketlens.broker.life import service",
     "decode": "import cbor2, msgpack, re2",
     "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2; "
-    "from rocketlens.console import oidc_logins",
+    "from rocketlens.console.login import oidc_logins",
 }
 
 

@@ -307,7 +307,8 @@ def test_signals_stop_serve_cleanly_under_floods_and_nothing_acknowledged_is_los
 
 NEVER_LOADED = """
 import sys, threading
-from rocketlens.broker import search, service
+from rocketlens.broker.life import service
+from rocketlens.broker.lookup import search
 from rocketlens.main import main
 
 def hang():
