@@ -88,10 +88,10 @@ class AccessControl:
         return refusal is None
 
     def _decide_origins(
-        self, command: RemotingCommand, host: str, topic: str, properties: bytes
+        self, command: RemotingCommand, host: str, topic: str, properties: bytes, *, skip: str = ""
     ) -> Response | None:
         for each in topics_of(topic, properties, lambda name: self._topics.get(name) is not None):
-            refusal = self._rules.decide_reading(command, host, each)
+            refusal = None if each == skip else self._rules.decide_reading(command, host, each)
             if refusal is not None:
                 return refusal
         return None
@@ -114,6 +114,19 @@ class AccessControl:
         ends a transaction.
         """
         refusal = self._rules.decide_writing(command, host_of(channel), topic)
+        if refusal is not None:
+            self._audit.refuse(command, channel, refusal)
+        return refusal
+
+    def decide_copying(
+        self, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
+    ) -> Response | None:
+        """Return the refusal of a request that stores a message in a group's topic; None if it may.
+
+        Consumers take it for a copy of a message of the topic that its properties name, so its
+        sender must be allowed to read there. RocketMQ compares the group alone.
+        """
+        refusal = self._decide_origins(command, host_of(channel), topic, properties, skip=topic)
         if refusal is not None:
             self._audit.refuse(command, channel, refusal)
         return refusal

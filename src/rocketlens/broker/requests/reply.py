@@ -74,6 +74,10 @@ class ReplyProcessor:
             forbidden = self.core.access.decide_writing(command, channel, request.topic)
             if forbidden is not None:
                 return forbidden
+            packed = (request.properties or "").encode()
+            forbidden = self._sender.refuse_copy(command, channel, request.topic, packed)
+            if forbidden is not None:
+                return forbidden
         target = self._sender.target(command, channel, request.topic, request.queue_id)
         if isinstance(target, Response):
             return target

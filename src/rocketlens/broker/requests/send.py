@@ -48,6 +48,7 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
     UNIT_FLAG,
     UNIT_SUB_FLAG,
+    is_group_topic,
     topic_problem,
 )
 from rocketlens.net.channel import Channel, Handler, Response
@@ -168,10 +169,16 @@ class SendProcessor:
         if unique_key is None:
             unique_key = self._new_key()
             self._writer.add_key(properties, unique_key)
-        if topic[:1] == "%" and topic.startswith(RETRY_PREFIX):
-            config, queue_id, changes = self._to_retry(command, config, queue_id, reconsume_times)
-            topic = config.topic
-            properties.update(changes)
+        if topic[:1] == "%":
+            refusal = self.refuse_copy(command, channel, topic, (text or "").encode())
+            if refusal is not None:
+                return refusal
+            if topic.startswith(RETRY_PREFIX):
+                config, queue_id, changes = self._to_retry(
+                    command, config, queue_id, reconsume_times
+                )
+                topic = config.topic
+                properties.update(changes)
         if config.filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS_FLAG
         reply_queue_id = queue_id
@@ -209,6 +216,23 @@ class SendProcessor:
         if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
             return self.when_durable(appended, response)
         return response
+
+    def refuse_copy(
+        self, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
+    ) -> Response | None:
+        """Return the response to a message for a group's topic that may not be stored there."""
+        access = self.core.access
+        if access is None or not is_group_topic(topic):
+            return None
+        return access.decide_copying(command, channel, topic, properties)
+
+    def _refuse_copies(
+        self, command: RemotingCommand, channel: Channel, topic: str, members: list[BatchMember]
+    ) -> Response | None:
+        if topic[:1] != "%":
+            return None
+        refusals = (self.refuse_copy(command, channel, topic, each.properties) for each in members)
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def when_durable(
         self, appended: Appended, response: Response
@@ -312,6 +336,9 @@ class SendProcessor:
         if len(members) > MEMBERS_PER_TURN:
             return self._store_large_batch(command, channel, queue_id, fields)
         _check_no_delay(command.body, text or "", members)
+        refusal = self._refuse_copies(command, channel, topic, members)
+        if refusal is not None:
+            return refusal
         appended = self._append(channel, queue_id, fields, members)
         ids = self._ids_of(appended)
         return self._batch_answer(queue_id, text or "", ids, appended[0], appended[-1])
@@ -330,6 +357,9 @@ class SendProcessor:
         members = await in_thread(
             lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
         )
+        refusal = self._refuse_copies(command, channel, topic, members)
+        if refusal is not None:
+            return refusal
         ids, first, last = [], None, None
         for start in range(0, len(members), MEMBERS_PER_TURN):
             if topic not in self._topics:

@@ -1,15 +1,16 @@
 """A whole broker with access control: requests of strangers, accounts and users."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.errors import BadInput
+from rocketlens.net.pool import ClientPool
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.codes import RequestCode
-from tests.support.broker_world import NOW_MS, properties_of, running, send_fields
+from tests.support.broker_world import NOW_MS, World, properties_of, running, send_fields
 from tests.unit.broker.access.acl_world import SECRET, Signer, with_accounts, with_users
 from tests.unit.broker.transactions import COMMIT, MARKS, ROLLBACK
 
@@ -321,21 +322,31 @@ def test_a_reply_stores_nothing_in_a_topic_that_its_sender_may_not_write_to(tmp_
     asyncio.run(main())
 
 
+async def send_half_of(signer, topic):
+    """Send a half message of the group ``producers``; return the response."""
+    fields = {k: v for k, v in send_fields(topic, "").items() if v is not None}
+    fields |= {"g": NOW_MS, "k": "false", "m": "false", "f": 4}
+    fields["i"] = properties_of(TRAN_MSG="true", PGROUP="producers")
+    return await signer(RequestCode.SEND_MESSAGE_V2, b"half", **fields)
+
+
+def end_of(sent, state):
+    """The fields that end the transaction of a half message."""
+    return {
+        "producerGroup": "producers",
+        "tranStateTableOffset": sent.ext_fields["queueOffset"],
+        "commitLogOffset": int(sent.ext_fields["msgId"][16:], 16),
+        "commitOrRollback": state,
+    }
+
+
 @BOTH_KINDS
 def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path, kind):
     async def main():
         async with with_an_app(kind, tmp_path) as (world, admin, app):
-            properties = properties_of(TRAN_MSG="true", PGROUP="producers")
-            fields = {k: v for k, v in send_fields("Other", properties).items() if v is not None}
-            fields |= {"g": NOW_MS, "k": "false", "m": "false", "f": 4}
-            sent = await admin(RequestCode.SEND_MESSAGE_V2, b"half", **fields)
+            sent = await send_half_of(admin, "Other")
             assert sent.code == 0
-            end = {
-                "producerGroup": "producers",
-                "tranStateTableOffset": sent.ext_fields["queueOffset"],
-                "commitLogOffset": int(sent.ext_fields["msgId"][16:], 16),
-                "commitOrRollback": ROLLBACK,
-            }
+            end = end_of(sent, ROLLBACK)
             for named in ({}, {"topic": "Orders"}, {"topic": "Other"}):
                 assert (await app(RequestCode.END_TRANSACTION, **end, **named)).code != 0
             assert not world.stored(MARKS)
@@ -346,18 +357,82 @@ def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path, kin
     asyncio.run(main())
 
 
+@asynccontextmanager
+async def a_producer(world, user):
+    """A user's own connection in the group ``producers``; return what it is asked about (39)."""
+    bodies = []
+    handlers = {RequestCode.CHECK_TRANSACTION_STATE: lambda command, _: bodies.append(command.body)}
+    pool = ClientPool(lambda _: True, handlers=handlers)
+    signer = Signer(World(world.service, pool, world.clock), user)
+    heartbeat = b'{"clientID":"%s","producerDataSet":[{"groupName":"producers"}]}' % user.encode()
+    try:
+        assert (await signer(RequestCode.HEART_BEAT, heartbeat)).code == 0
+        yield signer, bodies
+    finally:
+        await pool.close()
+
+
+async def run_checks(world, *producers):
+    """Check open transactions once their time has come; return when all checks have arrived."""
+    world.clock.now_ms += world.core.config.transactionTimeOut + 1
+    await world.service._checks.run_round()
+    for signer in producers:
+        # What is sent on a connection arrives in order, a check before the answer to this.
+        await signer(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
 @BOTH_KINDS
 def test_a_half_message_is_sent_to_producers_that_may_send_to_its_topic(tmp_path, kind):
     async def main():
-        async with with_an_app(kind, tmp_path) as (world, admin, app):
-            heartbeat = b'{"clientID":"c","producerDataSet":[{"groupName":"producers"}]}'
-            assert (await app(RequestCode.HEART_BEAT, heartbeat)).code == 0
-            (channel,) = world.core.clients.producers["producers"]
-            access = world.core.access
-            assert access.may_check(channel, "Orders")
-            assert not access.may_check(channel, "Other")
-            assert (await admin(RequestCode.HEART_BEAT, heartbeat)).code == 0
-            (channel,) = world.core.clients.producers["producers"]
-            assert access.may_check(channel, "Other")
+        async with with_an_app(kind, tmp_path) as (world, admin, app), AsyncExitStack() as stack:
+            half = await send_half_of(admin, "Other")
+            assert half.code == 0
+            its_app, to_app = await stack.enter_async_context(a_producer(world, app.user))
+            await run_checks(world, its_app)
+            assert to_app == [], "it is alone in the group"
+            its_admin, to_admin = await stack.enter_async_context(a_producer(world, admin.user))
+            for _ in range(3):
+                await run_checks(world, its_app, its_admin)
+            assert [b"half" in body for body in to_admin] == [True] * 3
+            assert to_app == []
+            end = end_of(half, ROLLBACK) | {"topic": "Other"}
+            assert (await admin(RequestCode.END_TRANSACTION, **end)).code == 0
+            # Of a topic that both may send to, each is asked in turn.
+            assert (await send_half_of(app, "Orders")).code == 0
+            for _ in range(4):
+                await run_checks(world, its_app, its_admin)
+            assert [b"Orders" in body and b"half" in body for body in to_app] == [True] * 2
+            assert len(to_admin) == 5
+
+    asyncio.run(main())
+
+
+async def take_rights_away(kind, world, admin, directory):
+    """Leave the app without a permission, as an administrator does."""
+    if kind == "users":
+        answer = await admin(RequestCode.AUTH_DELETE_ACL, subject="User:app")
+        assert answer.code == 0
+        return
+    path = directory / "home" / "conf" / "plain_acl.yml"
+    path.write_text(path.read_text().replace("Orders=PUB|SUB", "Orders=DENY"))
+    world.core.access.watch()
+    await world.core.access._plain._reload
+
+
+@BOTH_KINDS
+def test_a_producer_that_lost_its_right_is_sent_no_half_message(tmp_path, kind):
+    async def main():
+        async with (
+            with_an_app(kind, tmp_path) as (world, admin, app),
+            a_producer(world, app.user) as (its_app, to_app),
+        ):
+            assert (await send_half_of(app, "Orders")).code == 0
+            await run_checks(world, its_app)
+            assert len(to_app) == 1
+            await take_rights_away(kind, world, admin, tmp_path)
+            for _ in range(3):
+                await run_checks(world, its_app)
+            assert len(to_app) == 1
+            assert not world.stored(MARKS)
 
     asyncio.run(main())

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import itertools
 import json
 from contextlib import asynccontextmanager
 
@@ -10,9 +11,11 @@ import pytest
 from rocketlens.broker.access.needs import needs_of
 from rocketlens.broker.access.plain_rules import ADMIN_CODES, Permission, _needed
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.codes import RequestCode
+from rocketlens.formats import batch_body
+from rocketlens.model.rocketmq import NOT_ALLOWED_SEND_TOPICS, TIMER_TOPIC
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from tests.support.broker_world import properties_of, send_fields
+from tests.support.broker_world import NOW_MS, properties_of, send_fields
 from tests.unit.broker.access.acl_world import SECRET, Signer, with_accounts, with_users
 
 R = RequestCode
@@ -331,11 +334,22 @@ def variants(code, offsets):
     ]
     for topic, group in places:
         yield request_of(code, topic, group, "others", offsets[0])
+    forged = properties_of(REAL_TOPIC="Secret", REAL_QID="0", TIMER_OUT_MS="1")
+    for topic in ("rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"):
+        yield with_properties(request_of(code, topic, "readers", "others"), forged)
+    copy_of_hidden = properties_of(RETRY_TOPIC="Secret", DLQ_ORIGIN_TOPIC="Secret")
+    yield with_properties(request_of(code, "%RETRY%readers", "readers"), copy_of_hidden)
     for offset in offsets:
         yield request_of(code, "Orders", "readers", "others", offset)
         fields, body = request_of(code, "Orders", "readers", "others", offset)
         yield {name: each for name, each in fields.items() if name != "topic"}, body
     yield {}, b""
+
+
+def with_properties(request, properties):
+    fields, body = request
+    changes = {"i": properties, "properties": properties, "a": "readers"}
+    return {**fields, **changes, "producerGroup": "readers"}, body
 
 
 OF_A_MESSAGE = {
@@ -344,11 +358,12 @@ OF_A_MESSAGE = {
 }
 """Requests that name a message, which decides, too."""
 REPLIES = {R.SEND_REPLY_MESSAGE, R.SEND_REPLY_MESSAGE_V2}
+SENDS = {R.SEND_MESSAGE, R.SEND_MESSAGE_V2, R.SEND_BATCH_MESSAGE, *REPLIES}
 
 
 def is_own(kind, code, fields, body):
     """Whether a request is about the second user's own topic and group alone."""
-    if code in OF_A_MESSAGE:
+    if code in OF_A_MESSAGE or (code in SENDS and "Secret" in fields.get("properties", "")):
         return False
     if code in REPLIES:
         return "Orders" in (fields.get("topic"), fields.get("b"))
@@ -406,5 +421,77 @@ def test_an_administrator_does_what_others_may_not(tmp_path, kind):
             unsupported = [code for code in RequestCode if (await admin(code, **fields)).code == 3]
             one_kind = set(range(50, 55)) if kind == "users" else set(range(3001, 3011))
             assert set(unsupported) == set(map(int, RequestCode)) - answered | one_kind
+
+    asyncio.run(main())
+
+
+DENY_LIST = f"""\
+accounts:
+- {{accessKey: administrator, secretKey: {SECRET}, admin: true}}
+- {{accessKey: nothing-1, secretKey: {SECRET}}}
+- accessKey: orders-app
+  secretKey: {SECRET}
+  defaultTopicPerm: PUB|SUB
+  topicPerms: [Secret=DENY]
+  groupPerms: [readers=SUB]
+"""
+DENY_POLICY = b"""{"policies":[{"entries":[
+    {"resource":"Topic:*","actions":["All"],"decision":"Allow"},
+    {"resource":"Topic:Secret","actions":["All"],"decision":"Deny"},
+    {"resource":"Group:readers","actions":["All"],"decision":"Allow"}]}]}"""
+
+
+@pytest.fixture
+def deny_list(monkeypatch):
+    """The second user may use every topic but one."""
+    monkeypatch.setattr(f"{__name__}.ACCOUNTS", DENY_LIST)
+    monkeypatch.setattr(f"{__name__}.POLICY", DENY_POLICY)
+
+
+WRITTEN_BY_BROKERS = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
+
+
+def send_to(code, topic, properties):
+    """A send that RocketMQ would store in a topic, with properties of its own."""
+    fields, body = with_properties(request_of(code, topic, "readers"), properties)
+    if code == R.SEND_BATCH_MESSAGE:
+        body = batch_body.encode([batch_body.BatchMember(0, body, properties.encode())])
+    return fields, body
+
+
+@pytest.mark.usefixtures("deny_list")
+@pytest.mark.parametrize("kind", ["accounts", "users"])
+def test_no_send_reaches_a_topic_past_its_permissions_through_the_brokers_own(tmp_path, kind):
+    async def main():
+        async with with_everyone(kind, tmp_path) as (world, admin, _, app):
+            await hide_things(admin)
+            world.service._cancel_timers()
+            reached = len(world.stored("Secret"))
+            end = world.core.store.end_offset
+            forged = properties_of(
+                REAL_TOPIC="Secret", REAL_QID="0", DELAY="1", TIMER_OUT_MS=str(NOW_MS + 1000)
+            )
+            for code, topic in itertools.product(sorted(SENDS), sorted(WRITTEN_BY_BROKERS)):
+                fields, body = send_to(code, topic, forged)
+                answer = await app(code, body, **fields)
+                assert answer.code == ResponseCode.NO_PERMISSION, (code, topic, answer)
+                assert world.core.store.end_offset == end, (code, topic)
+            # Nor is a message taken for a copy of one that its sender may not read.
+            copy_of_hidden = properties_of(RETRY_TOPIC="Secret", DLQ_ORIGIN_TOPIC="Secret")
+            refused = ResponseCode.NO_PERMISSION if kind == "users" else 1
+            for code, topic in itertools.product(sorted(SENDS), ("%RETRY%readers", "%DLQ%readers")):
+                fields, body = send_to(code, topic, copy_of_hidden)
+                answer = await app(code, body, **fields)
+                is_batch_retry = code == R.SEND_BATCH_MESSAGE and topic == "%RETRY%readers"
+                assert answer.code == (13 if is_batch_retry else refused), (code, topic, answer)
+                assert world.core.store.end_offset == end, (code, topic)
+            world.clock.now_ms += 3 * 3_600_000
+            world.service._schedule.deliver_due()
+            while world.core.timers.step(100):
+                pass
+            delivered = [record.body for record in world.stored("Secret")[reached:]]
+            assert delivered == [b"hidden"] * 2, "what the administrator had delayed"
+            fields, body = send_to(R.SEND_MESSAGE, "%RETRY%readers", "RETRY_TOPIC\x01Orders\x02")
+            assert (await app(R.SEND_MESSAGE, body, **fields)).code == 0
 
     asyncio.run(main())
