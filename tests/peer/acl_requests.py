@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rocketlens.net.pool import ClientPool
@@ -73,10 +73,13 @@ class Request:
     code: int
     fields: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    note: str = ""
+    """What else tells it from the others of its code."""
 
     def __str__(self):
         shown = ",".join(f"{k}={v}" for k, v in self.fields.items() if k in SHOWN)
-        return f"{RequestCode(self.code).name}({shown})"
+        note = f" {self.note}" if self.note else ""
+        return f"{RequestCode(self.code).name}({shown}){note}"
 
 
 SHOWN = {"topic", "b", "consumerGroup", "group", "groupName", "username", "subject", "a"}
@@ -213,8 +216,155 @@ def batch(topic):
     return Request(RequestCode.SEND_BATCH_MESSAGE, {**request.fields, "m": "true"}, member)
 
 
+def with_properties(request, properties, note, code=None):
+    """The same request with properties in either form of the header."""
+    name = "i" if "i" in request.fields else "properties"
+    fields = {**request.fields, name: properties}
+    return Request(code or request.code, fields, request.body, note)
+
+
+def half_message():
+    """The first message of the log: a half message of a topic that only administrators use."""
+    properties = (
+        "UNIQ_KEY\x01AC11000200004AA9A5AB0001\x02TRAN_MSG\x01true\x02PGROUP\x01producers\x02"
+    )
+    request = with_properties(send(OTHER), properties, "half")
+    return replace(request, fields={**request.fields, "f": "4"})
+
+
+def end_transaction(**topic):
+    fields = {
+        "producerGroup": "producers",
+        "tranStateTableOffset": "0",
+        "commitLogOffset": "0",
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+        **topic,
+    }
+    return Request(RequestCode.END_TRANSACTION, fields)
+
+
+def producer_heartbeat():
+    data = {
+        "clientID": "c@1",
+        "producerDataSet": [{"groupName": "producers"}],
+        "consumerDataSet": [],
+    }
+    return Request(RequestCode.HEART_BEAT, {}, json.dumps(data).encode(), "of a producer")
+
+
+WAITING_TOPICS = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC")
+
+
+def past_topics():
+    """Requests that reach messages past the topic that they name."""
+    code = RequestCode
+    forged = "REAL_TOPIC\x01Other\x02REAL_QID\x010\x02TIMER_OUT_MS\x011\x02"
+    for topic in (ORDERS, OTHER, "rmq_sys_wheel_timer"):
+        reply = with_properties(send(topic), forged, "forged", code.SEND_REPLY_MESSAGE_V2)
+        yield reply
+        yield with_properties(send_long(topic), forged, "forged", code.SEND_REPLY_MESSAGE)
+    for topic in (ORDERS, "rmq_sys_wheel_timer"):
+        yield with_properties(send(topic), forged, "forged")
+    copy = "RETRY_TOPIC\x01Other\x02"
+    yield with_properties(send(f"%RETRY%{GROUP}", GROUP), copy, "copy of another topic's")
+    yield producer_heartbeat()
+    for topic in WAITING_TOPICS:
+        yield pull(topic, GROUP)
+        yield replace(pull(topic, GROUP), code=code.LITE_PULL_MESSAGE)
+        yield query(topic)
+    yield replace(pull(READ_ONLY, OTHER_GROUP), code=code.LITE_PULL_MESSAGE)
+    yield end_transaction()
+    yield end_transaction(topic=ORDERS)
+    yield end_transaction(topic=OTHER)
+    for fields in ({}, {"topic": ORDERS}, {"topic": OTHER}):
+        yield Request(code.VIEW_MESSAGE_BY_ID, {"offset": "0", **fields})
+    direct = {"consumerGroup": GROUP, "msgId": "7F00000100002A9F0000000000000000", "clientId": "c"}
+    yield Request(code.CONSUME_MESSAGE_DIRECTLY, direct)
+
+
+def of_administrators_here():
+    """Requests that some version lets every account ask; such as change nothing."""
+    code = RequestCode
+    yield Request(code.RECALL_MESSAGE, {"topic": OTHER, "recallHandle": "x"})
+    reset = {"topic": READ_ONLY, "group": OTHER_GROUP, "timestamp": "1", "isForce": "true"}
+    yield Request(code.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    yield Request(code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, reset)
+    clone = {"srcGroup": OTHER_GROUP, "destGroup": GROUP, "topic": READ_ONLY, "offline": "true"}
+    yield Request(code.CLONE_GROUP_OFFSET, clone)
+    yield Request(code.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": OTHER_GROUP, "clientId": "c@9"})
+    yield Request(code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": OTHER_GROUP})
+    yield Request(code.GET_BROKER_CONFIG)
+    yield Request(code.UPDATE_BROKER_CONFIG)
+    for each in (
+        code.TRIGGER_DELETE_FILES,
+        code.CLEAN_EXPIRED_CONSUMEQUEUE,
+        code.CLEAN_UNUSED_TOPIC,
+        code.DELETE_EXPIRED_COMMITLOG,
+        code.GET_BROKER_CLUSTER_ACL_CONFIG,
+        code.UPDATE_AND_CREATE_ACL_CONFIG,
+        code.DELETE_ACL_CONFIG,
+        code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    ):
+        yield Request(each)
+    topics = {"topicConfigList": [{"topicName": "Made"}]}
+    yield Request(code.UPDATE_AND_CREATE_TOPIC_LIST, {}, json.dumps(topics).encode())
+    groups = {"groupConfigList": [{"groupName": OTHER_GROUP}]}
+    yield Request(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, json.dumps(groups).encode())
+
+
+_FORGED_REPLIES = {
+    f"{name}{topic}) forged"
+    for name in ("SEND_REPLY_MESSAGE(topic=", "SEND_REPLY_MESSAGE_V2(a=producers,b=")
+    for topic in (ORDERS, OTHER, "rmq_sys_wheel_timer")
+}
+_STRICTER_BOTH = {
+    *_FORGED_REPLIES,
+    f"SEND_MESSAGE_V2(a={GROUP},b=%RETRY%{GROUP}) copy of another topic's",
+    *(f"LITE_PULL_MESSAGE(consumerGroup={GROUP},topic={topic})" for topic in WAITING_TOPICS),
+    f"LITE_PULL_MESSAGE(consumerGroup={OTHER_GROUP},topic={READ_ONLY})",
+    "END_TRANSACTION()",
+    f"END_TRANSACTION(topic={ORDERS})",
+    "VIEW_MESSAGE_BY_ID()",
+    f"CONSUME_MESSAGE_DIRECTLY(consumerGroup={GROUP})",
+    "GET_BROKER_CONFIG()",
+    "TRIGGER_DELETE_FILES()",
+    "CLEAN_EXPIRED_CONSUMEQUEUE()",
+    "CLEAN_UNUSED_TOPIC()",
+    "DELETE_EXPIRED_COMMITLOG()",
+    "UPDATE_AND_CREATE_TOPIC_LIST()",
+    "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST()",
+}
+STRICTER_4 = _STRICTER_BOTH | {
+    "LOCK_BATCH_MQ()",
+    "UNLOCK_BATCH_MQ()",
+    f"SEND_BATCH_MESSAGE(a=producers,b={READ_ONLY})",
+    f"SEND_BATCH_MESSAGE(a=producers,b={ORDERS})",
+    f"END_TRANSACTION(topic={OTHER})",
+    f"VIEW_MESSAGE_BY_ID(topic={ORDERS})",
+    f"VIEW_MESSAGE_BY_ID(topic={OTHER})",
+    f"RECALL_MESSAGE(topic={OTHER})",
+    f"INVOKE_BROKER_TO_RESET_OFFSET(topic={READ_ONLY},group={OTHER_GROUP})",
+    f"INVOKE_BROKER_TO_GET_CONSUMER_STATUS(topic={READ_ONLY},group={OTHER_GROUP})",
+    f"CLONE_GROUP_OFFSET(topic={READ_ONLY})",
+    f"GET_CONSUMER_RUNNING_INFO(consumerGroup={OTHER_GROUP})",
+    f"GET_SUBSCRIPTIONGROUP_CONFIG(group={OTHER_GROUP})",
+    "GET_BROKER_CLUSTER_ACL_CONFIG()",
+    "UPDATE_AND_CREATE_ACL_CONFIG()",
+    "DELETE_ACL_CONFIG()",
+    "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG()",
+}
+"""What RocketMQ 4.9.7 lets an account do, or does not know, and ours refuses."""
+STRICTER_5 = _STRICTER_BOTH | {
+    f"PULL_MESSAGE(consumerGroup={GROUP},topic=%RETRY%{OTHER_GROUP})",
+    "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP()",
+    "UPDATE_BROKER_CONFIG()",
+}
+"""What RocketMQ 5.5.0 lets a user do, and ours refuses."""
+
+
 def common_requests():
-    """Those that both generations of access control are asked."""
+    """Those that both generations of access control are asked, after `half_message`."""
     retry, other_retry = f"%RETRY%{GROUP}", f"%RETRY%{OTHER_GROUP}"
     code = RequestCode
     yield from (send(topic) for topic in (ORDERS, READ_ONLY, OTHER, "RMQ_SYS_TRACE_TOPIC"))
@@ -260,6 +410,8 @@ def common_requests():
     yield Request(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     yield Request(code.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "x"})
     yield Request(code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "producers"})
+    yield from past_topics()
+    yield from of_administrators_here()
 
 
 async def ask(pool, address, request, user=None, secret=None):

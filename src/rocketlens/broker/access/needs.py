@@ -60,7 +60,7 @@ BY_FIELDS: Final[Mapping[int, tuple[tuple[Action, ...], Mapping[str, Kind]]]] = 
     RequestCode.GET_CONSUME_STATS: (_GET, {**_GROUP_TOPIC, "topicList": Kind.TOPIC}),
     RequestCode.DELETE_TOPIC_IN_BROKER: ((Action.DELETE,), _TOPIC),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (_UPDATE, _NAMED_GROUP_TOPIC),
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (_GET, _NAMED_GROUP_TOPIC),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (_GET, {**_TOPIC, **_NAMED_GROUP}),
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: (_GET, _TOPIC),
     RequestCode.QUERY_TOPICS_BY_CONSUMER: (_GET, _NAMED_GROUP),
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: (_GET, _NAMED_GROUP_TOPIC),
