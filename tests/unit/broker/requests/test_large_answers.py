@@ -55,8 +55,8 @@ def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(tmp_path, mo
         monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body) // 3)
         monkeypatch.setattr(declare, "write_object", not_built)
         monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
-        for module in ("client", "topic"):
-            monkeypatch.setattr(f"rocketlens.broker.{module}.row_bytes", lambda *_: 90)
+        for module in ("heartbeat", "topic"):
+            monkeypatch.setattr(f"rocketlens.broker.requests.{module}.row_bytes", lambda *_: 90)
         monkeypatch.setattr(ClientProcessor, "_progress", not_built)
         refused = await world.call(code, **QUESTIONS[code])
         assert refused.code == ResponseCode.SYSTEM_ERROR
