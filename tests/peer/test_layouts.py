@@ -99,7 +99,7 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
             assert len(answer.messages) == len(old) + len(new)
 
 
-def test_messages_in_batches_are_found_by_position_and_content_in_a_cluster(
+def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
     peer, layouts, tmp_path
 ):
     layout = Layout(shutil.copytree(layouts / "batchcq-5.5.0", tmp_path / "broker"))
@@ -107,12 +107,17 @@ def test_messages_in_batches_are_found_by_position_and_content_in_a_cluster(
         peer.start("5.5.0", layout.path, **SIZES) as broker,
         SyncMQAdmin(broker.namesrv_address) as admin,
     ):
-        for sent in layout.sent[::4]:
+        for sent in layout.sent[::8]:
             for number, key in enumerate(keys_of(sent)):
                 offset = sent["queue_offset"] + number
                 answer = until_found(admin.find, f"{sent['topic']}/{sent['queue_id']}/{offset}")
                 assert [each.keys for each in answer.messages] == [(key,)]
                 assert [each.queue_offset for each in answer.messages] == [offset]
+                for topic in (sent["topic"], None):
+                    for exhaustive in (False, True):
+                        answer = admin.find(key, topic, exhaustive=exhaustive)
+                        assert answer.complete, answer.failures
+                        assert [each.queue_offset for each in answer.messages] == [offset]
         answer = admin.find(topic="Orders", where="body.$.n >= 60")
         assert answer.complete, answer.failures
         assert len(answer.messages) == 40

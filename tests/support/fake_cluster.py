@@ -22,6 +22,7 @@ from rocketlens.formats import commitlog_record as records
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
 from rocketlens.model.text.java import decode_utf8, index_hash
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
@@ -34,6 +35,7 @@ from rocketlens.wire.bodies.route import (
     TopicRouteData,
 )
 from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
@@ -181,6 +183,9 @@ class FakeBroker(Fake):
         self.tells_dispatch = True
         self.undispatched = []
         """How many of the newest records are in no queue or index yet, each time that is asked."""
+        self.topic_attributes = {}
+        """Of topics; a broker without any is one of RocketMQ 4, which has none."""
+        self.tells_attributes = True
 
     def answers(self):
         return {
@@ -198,6 +203,7 @@ class FakeBroker(Fake):
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
             RequestCode.RECALL_MESSAGE: self.recall,
             RequestCode.QUERY_CONSUME_QUEUE: self.query_queue,
+            RequestCode.GET_TOPIC_CONFIG: self.topic_config,
             RequestCode.UPDATE_AND_CREATE_TOPIC: lambda *_: Response(),
             RequestCode.HEART_BEAT: lambda *_: Response(),
             RequestCode.UNREGISTER_CLIENT: lambda *_: Response(),
@@ -232,6 +238,25 @@ class FakeBroker(Fake):
         self.records.append(records.decode(encoded))
         self.queues[topic, queue_id].append(self.records[-1])
         return self.records[-1]
+
+    def store_batch(self, topic, members, *, unique_key="", queue_id=0):
+        """Store messages, each with the given body and keys, as one record."""
+        encoded = [
+            batch_body.BatchMember(0, body, props.format_properties({props.KEYS: keys}).encode())
+            for body, keys in members
+        ]
+        flags = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
+        more = {props.INNER_NUM: str(len(encoded))}
+        record = self.store(
+            topic,
+            batch_body.encode(encoded),
+            unique_key=unique_key,
+            queue_id=queue_id,
+            sys_flag=flags,
+            more=more,
+        )
+        self.queues[topic, queue_id] += [record] * (len(encoded) - 1)
+        return record
 
     def queue(self, topic, queue_id):
         end = self.dispatched[-1].physical_offset if self.dispatched else -1
@@ -355,7 +380,17 @@ class FakeBroker(Fake):
             "maxOffset": str(len(queue)),
         }
         code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
-        return Response(code, fields, b"".join(map(self.bytes_of, given)))
+        return Response(code, fields, b"".join(map(self.bytes_of, dict.fromkeys(given))))
+
+    def topic_config(self, header, _):
+        if not self.tells_attributes:
+            return Response(ResponseCode.NO_PERMISSION, remark="no")
+        if not self.topic_attributes:
+            return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not supported")
+        attributes = self.topic_attributes.get(header.topic, {})
+        return Response(
+            body=write_body(TopicConfig(topic_name=header.topic, attributes=attributes))
+        )
 
     def search_offset(self, header, _):
         queue = self.queue(header.topic, header.queue_id)

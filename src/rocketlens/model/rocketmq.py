@@ -121,6 +121,10 @@ SYS_FLAG_NEED_UNWRAP: Final = 0x40
 SYS_FLAG_INNER_BATCH: Final = 0x80
 """A record that is a batch of messages, which clients take apart: so is the flag before."""
 
+QUEUE_TYPE: Final = "queue.type"
+BATCH_QUEUE: Final = "BatchCQ"
+"""An attribute of a topic, and its value for one whose batches are such records."""
+
 CRC_MASK: Final = 0x7FFFFFFF
 """RocketMQ keeps 31 bits of each CRC-32."""
 

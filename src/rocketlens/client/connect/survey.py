@@ -34,7 +34,7 @@ from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.rocketmq import LMQ_PREFIX, PERM_WRITE
+from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -42,6 +42,7 @@ from rocketlens.wire.bodies.route import (
     TopicList,
     TopicRouteData,
 )
+from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.namesrv import (
@@ -50,6 +51,7 @@ from rocketlens.wire.commands.namesrv import (
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
+from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -59,6 +61,11 @@ A = TypeVar("A")
 
 _NO_BROKER: Final = Coverage(
     "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
+)
+
+
+_NO_BATCHES: Final = frozenset(
+    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
 )
 
 
@@ -80,6 +87,8 @@ class Survey:
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, SurveyResult[Route]]] = {}
         self._brokers: tuple[float, SurveyResult[dict[str, Broker]]] | None = None
+        self._batch_topics: dict[tuple[str, str], tuple[float, bool]] = {}
+        """By topic and address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
 
@@ -146,6 +155,35 @@ class Survey:
         self._listed_s = self._clock()
         listed = {topic for body in answers for topic in body.topic_list}
         return SurveyResult(sorted(listed), failed)
+
+    async def has_batches(self, topic: str, address: str) -> bool:
+        """Return whether a broker can have batches of a topic that are one record each.
+
+        Its index has the ids of these, and no key of a message in them. At most 30 s old.
+
+        :raises BrokerError: if the broker does not tell.
+        :raises RemotingError: if there is no response.
+        """
+        known = self._batch_topics.get((topic, address))
+        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
+            if len(self._batch_topics) > limits.MAX_SURVEYED_ROUTES:
+                self._batch_topics.clear()
+            known = self._clock(), await self._ask_for_batches(topic, address)
+            self._batch_topics[topic, address] = known
+        return known[1]
+
+    async def _ask_for_batches(self, topic: str, address: str) -> bool:
+        def read(config: TopicConfig) -> bool:
+            return (config.attributes or {}).get(QUEUE_TYPE) == BATCH_QUEUE
+
+        header = GetTopicConfigRequest(topic=topic)
+        try:
+            return await self._cluster.ask_for(read, TopicConfig, address, GET_TOPIC_CONFIG, header)
+        except BrokerError as error:
+            # RocketMQ 4 does not know the request, and has no such batches.
+            if error.code in _NO_BATCHES:
+                return False
+            raise
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
         """Return the brokers that were registered before and are not now."""

@@ -156,10 +156,15 @@ class ClusterSource:
             behind = await dispatch.wait(address)
             own = queues[broker.name]
             search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
+            damage = [] if behind is None else [behind]
+            try:
+                search.has_batches = await self.survey.has_batches(route.topic, address)
+            except BrokerError as error:
+                damage.append(f"keys of messages in batches are not searched: {error}")
+            if search.has_batches:
+                damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
             searched = await search.run()
-            if behind is None:
-                return searched
-            return replace(searched, damage=(*searched.damage, behind))
+            return replace(searched, damage=(*searched.damage, *damage))
 
         coverage: list[Coverage] = []
         for broker, searched, covered in await self.cluster.ask_brokers(brokers, ask):

@@ -9,6 +9,9 @@
 3. More messages of one key within a second than a broker returns at once cannot be told apart by
    time: that second is read from the topic's queues.
 
+4. The index of a broker has no key of a message that is in a batch which is one record. Queues of a
+   topic that can have such batches are read.
+
 Steps 2 and 3 rely on the key's store times rising, for a broker keeps only the times of an index
 file's first and last message. If they go back in what it returns, the answer is incomplete;
 otherwise ``relies_on`` says so. An exhaustive search reads the topic's queues whole instead.
@@ -25,7 +28,7 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of
 from rocketlens.client.connect.pull import add_damage
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_read import read_queue
+from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
 from rocketlens.client.search.records import Page, take_page_in_turn
 from rocketlens.errors import ConnectionLost
 from rocketlens.model.text.sentences import Sentence
@@ -67,6 +70,7 @@ class KeySearch:
     findings: Findings
     queues: Sequence[MessageQueue]
     exhaustive: bool = False
+    has_batches: bool = False
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.MAX_QUERY_MESSAGES
     _largest_page: int = 0
@@ -82,8 +86,8 @@ class KeySearch:
         :raises RemotingError: if there is no response.
         """
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
+        begin, end = self.message_filter.begin or 0, self.message_filter.end
         if self._may_be_cut(page):
-            begin, end = self.message_filter.begin or 0, self.message_filter.end
             if self.exhaustive:
                 await self._read_queues(begin, end)
             else:
@@ -98,6 +102,8 @@ class KeySearch:
                     self._doubt(
                         f"go back by {self._set_back_ms} ms, as of a clock that was set back"
                     )
+        if self.has_batches and await self._read_queues(begin, end):
+            self._relies_on = RISING_TIMES
         damage = tuple(dict.fromkeys(self._damage))
         return SearchedIndex(damage, self._indexed_to_ms, self._relies_on)
 
@@ -188,9 +194,11 @@ class KeySearch:
         smallest = min(limits.MIN_QUERY_CAP, self._page_messages)
         return smallest <= page.records == self._largest_page
 
-    async def _read_queues(self, begin: int, end: int) -> None:
+    async def _read_queues(self, begin: int, end: int) -> bool:
+        """Read queues; return whether what was found relies on `RISING_TIMES`."""
+        relies_on_order = False
         for queue in self.queues:
-            await read_queue(
+            relies_on_order |= await read_queue(
                 self.cluster,
                 self.address,
                 queue,
@@ -202,6 +210,7 @@ class KeySearch:
                 queue_count=len(self.queues),
                 exhaustive=self.exhaustive,
             )
+        return relies_on_order
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
+from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import FAILURES, ask, bodies, fail
 from tests.support.patience import SILENCE_S
 
@@ -87,5 +88,62 @@ def test_messages_that_brokers_let_nobody_pull_make_an_answer_incomplete(changes
         assert (await admin.find("T/3/0", kind="queue-offset")).complete
         # The index of a broker answers all the same.
         assert bodies(await admin.query_message("T", "k")) == [b"a"]
+
+    ask(scenario)
+
+
+IN_BATCHES = {"T": {"queue.type": "BatchCQ"}}
+
+
+def test_a_message_in_a_batch_is_found_by_its_key_and_the_batch_by_its_id():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.topic_attributes = IN_BATCHES
+        broker.store("T", b"alone", keys="k")
+        batch = [(b"first", "k"), (b"second", "k2"), (b"third", "k k3")]
+        broker.store_batch("T", batch, unique_key="U")
+        broker.store_batch("T", [(b"other", "k4")], queue_id=3)
+        for exhaustive in (False, True):
+            for topic in ("T", None):
+                answer = await admin.find("k", topic, exhaustive=exhaustive)
+                assert answer.complete
+                assert bodies(answer) == [b"alone", b"first", b"third"]
+                assert [each.queue_offset for each in answer] == [0, 1, 3]
+        assert bodies(await admin.query_message("T", "k2")) == [b"second"]
+        assert bodies(await admin.query_message("T", "k4")) == [b"other"]
+        answer = await admin.query_message_by_unique_key("T", "U")
+        assert [each.physical_offset for each in answer] == [batch_offset(broker)]
+        assert (await admin.query_message("T", "k5")).complete
+        # Whether a topic has batches is asked for once.
+        assert broker.codes().count(RequestCode.GET_TOPIC_CONFIG) == 1
+
+    def batch_offset(broker):
+        return broker.records[1].physical_offset
+
+    ask(scenario)
+
+
+def test_keys_of_messages_in_batches_are_missing_if_a_broker_does_not_tell_whether_it_has_any():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"alone", keys="k")
+        broker.tells_attributes = False
+        answer = await admin.query_message("T", "k")
+        assert bodies(answer) == [b"alone"]
+        assert not answer.complete
+        assert "keys of messages in batches are not searched" in answer.failures[0].error
+
+    ask(scenario)
+
+
+def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.topic_attributes = IN_BATCHES
+        broker.store_batch("T", [(b"a", "k")], queue_id=2)
+        cluster.name_servers[0].queue_data["T"] = {"perm": 2}
+        answer = await admin.query_message("T", "k")
+        assert not answer.complete
+        assert "T/2: 1 message cannot be read" in answer.failures[0].error
 
     ask(scenario)
