@@ -133,10 +133,18 @@ def run(arguments: Namespace) -> ExitCode:
         raise BadInput("--since is after --until")
     from rocketlens.query.request import FindRequest
 
-    options = {"kind": arguments.kind, "begin": begin, "end": end, "max_num": arguments.max}
-    options |= {"exhaustive": arguments.exhaustive, "all_topics": arguments.all, **content}
-    # A filter can name a key, which is looked up.
-    request = FindRequest.parse(text, topic or None, **options)
+    request = FindRequest.parse(
+        text,
+        topic or None,
+        kind=arguments.kind,
+        begin=begin,
+        end=end,
+        max_num=arguments.max,
+        exhaustive=arguments.exhaustive,
+        all_topics=arguments.all,
+        **content,
+    )
+    # A filter can name a key, which is looked up: then the request has a text.
     output = MessageOutput(arguments, searched=request.text)
     source = choose_source(arguments)
     is_object = arguments.output == "json"
@@ -147,16 +155,15 @@ def run(arguments: Namespace) -> ExitCode:
     progress = SearchProgress()
     if source is None and request.text is None:
         with progress:
-            answer = find_in(source, arguments, text, on_progress=progress.report, **options)
+            answer = find_in(source, arguments, request, on_progress=progress.report)
     else:
         try:
             answer = find_in(
                 source,
                 arguments,
-                text,
+                request,
                 on_interrupted=progress.interrupt,
                 on_read=progress.report,
-                **options,
             )
         finally:
             progress.end()
@@ -170,7 +177,7 @@ def run(arguments: Namespace) -> ExitCode:
         store = store_directory(arguments) if source is None else None
         for line in hints(text, store, arguments.kind):
             note(line)
-        for line in other_cases(text, source, arguments, options) if answer.complete else ():
+        for line in other_cases(text, source, arguments, request) if answer.complete else ():
             note(line)
     return _code(progress, answer)
 

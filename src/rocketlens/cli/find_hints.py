@@ -3,11 +3,12 @@
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.cli.source import find_keys
+from rocketlens.cli.source import find_each
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.model.text.counted import counted
@@ -15,6 +16,7 @@ from rocketlens.terminal.cluster_access import ClusterAccess
 
 if TYPE_CHECKING:
     from rocketlens.model.answer import Answer
+    from rocketlens.query.request import FindRequest
 
 _MAX_SHOWN: Final = 5
 _MAX_COUNTED: Final = 100
@@ -48,26 +50,27 @@ def _mistake(nearly: NearlyMessageId) -> str:
 
 
 def other_cases(
-    text: str, source: ClusterAccess | None, arguments: Namespace, options: dict[str, Any]
+    text: str, source: ClusterAccess | None, arguments: Namespace, request: "FindRequest"
 ) -> Iterator[str]:
-    """Return a line for each key that is the text in capital or small letters and has messages.
+    """Return a line for each key that the text is in another case, and that has messages.
 
-    ``source`` and ``options`` are as `find_in` has them. An index has only hashes of keys, so
-    a text in another case can be looked up, but keys that differ in case cannot be listed.
+    ``source`` and ``request`` are as `find_in` has them. An index has only hashes of keys, so
+    a text in capital or small letters can be looked up, but keys that differ in case cannot be
+    listed.
     """
-    is_key = options["kind"] in {"auto", "key", "unique-key"} and len(text.split()) == 1
+    is_key = request.is_key and len(text.split()) == 1
     keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
-    options = {**options, "max_num": _MAX_COUNTED, "exhaustive": False}
+    requests = [replace(request, text=key, max_num=_MAX_COUNTED, exhaustive=False) for key in keys]
     answers: list[Answer] = []
-    if keys:
-        # The answer to what was asked stands: this is only more.
+    if requests:
+        # The answer to the question stands: this is only more.
         with suppress(RocketLensError, OSError):
-            answers = find_keys(source, arguments, keys, **options)
+            answers = find_each(source, arguments, requests)
     for key, answer in zip(keys, answers, strict=False):
         if answer:
             more = " or more" if answer.truncated else ""
-            found = counted(len(answer), "message")
-            yield f"nothing has the key {text}; {key} has {found}{more}: case matters in keys"
+            number = counted(len(answer), "message")
+            yield f"nothing has the key {text}; {key} has {number}{more}: case matters in keys"
 
 
 def _topics_of(store: Path) -> set[str]:

@@ -3,14 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rocketlens.cli.options import (
-    NO_CONTENT,
-    ContentOptions,
-    add_content,
-    add_source,
-    content_of,
-    store_directory,
-)
+from rocketlens.cli.options import add_content, add_source, content_of, store_directory
 from rocketlens.errors import BadInput
 from rocketlens.terminal.times import parse_time
 
@@ -22,6 +15,7 @@ if TYPE_CHECKING:
     from rocketlens.model.message import MessageExt
     from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store
+    from rocketlens.query.options import ContentOptions
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess
 
@@ -35,7 +29,7 @@ class MessageSelection(NamedTuple):
     begin: int | None = None
     end: int | None = None
     key: str | None = None
-    content: ContentOptions = NO_CONTENT
+    content: "ContentOptions" = {}  # noqa: RUF012 - it is never changed
     exhaustive: bool = False
 
     def request(self) -> "FindRequest":
@@ -118,15 +112,15 @@ def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespa
     request = selection.request()
     source = choose_source(arguments)
     if request.text is not None:
-        return _found(sink, selection, arguments, source)
+        return _find(sink, request, arguments, source)
     if source is None:
         return _read_store(sink, request, arguments)
     return _read_cluster(sink, request, selection, source)
 
 
-def _found(
+def _find(
     sink: MessageSink,
-    selection: MessageSelection,
+    request: "FindRequest",
     arguments: Namespace,
     source: "ClusterAccess | None",
 ) -> "Answer":
@@ -134,17 +128,7 @@ def _found(
 
     from rocketlens.cli.source import find_in
 
-    arguments.topic = list(selection.topics)
-    answer = find_in(
-        source,
-        arguments,
-        selection.key,
-        kind="auto" if selection.key is None else "key",
-        begin=selection.begin,
-        end=selection.end,
-        all_topics=True,
-        **selection.content,
-    )
+    answer = find_in(source, arguments, request)
     for message in answer:
         sink.add(message)
     return replace(answer, messages=())

@@ -2,14 +2,16 @@
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
+
+if TYPE_CHECKING:
+    from rocketlens.query.options import ContentOptions
 
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -247,19 +249,7 @@ def add_body_rules(parser: ArgumentParser) -> None:
     )
 
 
-class ContentOptions(TypedDict, total=False):
-    """Keyword arguments of ``Store.find`` and others that choose messages by their content."""
-
-    where: str | None
-    grep: str | None
-    grep_in: Sequence[str]
-    body_rules: str | None
-
-
-NO_CONTENT: Final[ContentOptions] = {}
-
-
-def content_of(arguments: Namespace) -> ContentOptions:
+def content_of(arguments: Namespace) -> "ContentOptions":
     """Return the keyword arguments that the options of `add_content` stand for; none for none.
 
     :raises BadInput: when ``--grep-in`` has nothing to search for.
@@ -267,7 +257,7 @@ def content_of(arguments: Namespace) -> ContentOptions:
     if arguments.grep_in is not None and arguments.grep is None:
         raise BadInput("--grep-in says where --grep searches: give --grep, too")
     if arguments.where is None and arguments.grep is None:
-        return NO_CONTENT
+        return {}
     parts = [each.strip() for each in (arguments.grep_in or "body").split(",")]
     return {
         "where": arguments.where,

@@ -82,6 +82,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Show one message in full, and name the others that match."""
     from rocketlens.cli.source import choose_source, find_in
     from rocketlens.model.due import due_text
+    from rocketlens.query.request import FindRequest
     from rocketlens.terminal.notes import body_note, print_notes
 
     choose_colour(arguments.color)
@@ -91,7 +92,8 @@ def run(arguments: Namespace) -> ExitCode:
             "-o json: bodies are text, json, base64 or decoded, and groups are in `story -o json`"
         )
     source = choose_source(arguments)
-    answer = find_in(source, arguments, arguments.text, all_topics=arguments.all)
+    request = FindRequest.parse(arguments.text, arguments.topic or None, all_topics=arguments.all)
+    answer = find_in(source, arguments, request)
     if is_object:
         arguments.fields = arguments.format = None
         arguments.no_header = False

@@ -1,7 +1,7 @@
 """Where ``find`` and ``show`` look: in a store directory, or in a running cluster."""
 
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketlens.cli.options import store_directory
 from rocketlens.errors import BadInput
@@ -18,10 +18,13 @@ from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import Unpack
 
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.offline import Store
+    from rocketlens.query.options import StoryOptions
+    from rocketlens.query.request import FindRequest
     from rocketlens.query.store_reader import OnProgress
     from rocketlens.query.story.story import Story
 
@@ -69,57 +72,57 @@ def ask_source(
 def find_in(
     source: ClusterAccess | None,
     arguments: Namespace,
-    text: str | None,
+    request: "FindRequest",
     *,
     on_progress: "OnProgress | None" = None,
     on_interrupted: "Callable[[], None] | None" = None,
     on_read: "OnRead | None" = None,
-    **options: Any,
 ) -> Answer:
-    """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them.
+    """Find in what `choose_source` returned.
 
     ``on_progress`` is for a store, as ``open_store`` has it. ``on_interrupted`` is for a cluster:
     the first Ctrl-C calls it, and ends the search with what was found. So is ``on_read``, which is
     called while queues are read.
     """
-    topic = arguments.topic or None
     if source is not None:
         from rocketlens.query.find import find
-        from rocketlens.query.request import FindRequest
 
-        request = FindRequest.parse(text, topic, **options)
         return ask_cluster(
             source,
             lambda admin: find(request, admin.source, on_cancelled=on_interrupted, on_read=on_read),
         )
     with _store_of(arguments, on_progress) as store:
-        return store.find(text, topic, **options)
+        return store.find_for(request)
 
 
-def find_keys(
-    source: ClusterAccess | None, arguments: Namespace, keys: "Sequence[str]", **options: Any
+def find_each(
+    source: ClusterAccess | None, arguments: Namespace, requests: "Sequence[FindRequest]"
 ) -> list[Answer]:
-    """Find several keys in what `choose_source` gave; ``options`` as ``Store.find`` has them.
+    """Find several requests in what `choose_source` returned.
 
     No log of a store is read only for topics that were deleted.
     """
-    topic = arguments.topic or None
     if source is not None:
 
-        async def find_each(admin: "MQAdmin") -> list[Answer]:
-            return [await admin.find(key, topic, **options) for key in keys]
+        async def ask(admin: "MQAdmin") -> list[Answer]:
+            from rocketlens.query.find import find
 
-        return ask_cluster(source, find_each)
+            return [await find(each, admin.source) for each in requests]
+
+        return ask_cluster(source, ask)
     from rocketlens.query.offline import open_store
 
     with open_store(store_directory(arguments), max_topic_scan_bytes=0) as store:
-        return [store.find(key, topic, **options) for key in keys]
+        return [store.find_for(each) for each in requests]
 
 
 def story_in(
-    source: ClusterAccess | None, arguments: Namespace, text: str, **options: Any
+    source: ClusterAccess | None,
+    arguments: Namespace,
+    text: str,
+    **options: "Unpack[StoryOptions]",
 ) -> "Story":
-    """Return the story of a message; ``options`` as ``Store.story`` has them."""
+    """Return the story of a message."""
     topic = arguments.topic or None
     if source is None:
         with _store_of(arguments) as store:

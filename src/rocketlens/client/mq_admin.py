@@ -7,7 +7,7 @@ broker that fails makes an answer incomplete and is named in its coverage.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
@@ -38,15 +38,15 @@ from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.channel import Handler
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.filters.tail_filter import tail_filter
 from rocketlens.query.find import find
 from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.options import FindOptions, StoryOptions, TailOptions, takes
 from rocketlens.query.request import (
     FindRequest,
-    Kind,
+    StoryRequest,
     check_key,
     check_max_num,
-    content_filter,
+    tail_filter,
     time_range,
 )
 from rocketlens.query.topic_choice import asked_topics
@@ -67,10 +67,10 @@ from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicR
 if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
+    from typing import Unpack
 
     from rocketlens.client.send.producer import Producer
     from rocketlens.client.send.trace import TraceWriter
-    from rocketlens.decode.rules import BodyRules
     from rocketlens.query.story.story import Story
 
 Q = TypeVar("Q")
@@ -150,24 +150,16 @@ class ClusterClient:
         topic = self._full_topic(check_text(first, "topic"))
         return await self.source.view_in_topic(topic, check_text(second, "msg_id"))
 
+    @takes(FindOptions, FindRequest.parse)
     async def find(
         self,
         text: str | None = None,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
-        max_num: int | None = None,
-        exhaustive: bool = False,
-        all_topics: bool = False,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        **options: "Unpack[FindOptions]",
     ) -> Answer:
         """Find messages by id, key, queue offset, time or content, as `Store.find` does.
 
+        The keywords are those of `rocketlens.query.options.FindOptions`.
         Without a topic every topic that the name servers know is searched, of the namespace if
         there is one, but RocketMQ's own only with ``all_topics``. Messages are in the order of
         their store times, with their topics' full names.
@@ -177,37 +169,22 @@ class ClusterClient:
 
         :raises RemotingError: if no name server answers.
         """
-        request = FindRequest.parse(
-            text,
-            topic,
-            kind=kind,
-            begin=begin,
-            end=end,
-            max_num=max_num,
-            exhaustive=exhaustive,
-            all_topics=all_topics,
-            where=where,
-            grep=grep,
-            grep_in=grep_in,
-            body_rules=body_rules,
-        )
+        request = FindRequest.parse(text, topic, **options)
         return await find(request, self.source)
 
+    @takes(StoryOptions, StoryRequest.parse)
     async def story(
         self,
         text: str,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        trace_topic: str | None = None,
-        group: str | None = None,
+        **options: "Unpack[StoryOptions]",
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, what each group did with it.
 
         ``text`` is an id, a key or ``TOPIC/QUEUE/OFFSET``, and found as `find` does; ``message`` of
-        the story is None if there is no such message. ``trace_topic`` is where clients write their
-        traces, if it is not RocketMQ's own. ``group``: tell of this consumer group alone. All
-        topics are searched for copies: O(topics) requests.
+        the story is None if there is no such message. The keywords are those of
+        `rocketlens.query.options.StoryOptions`. All topics are searched for copies: O(topics)
+        requests.
 
         :raises BadInput: if the text cannot be what ``kind`` says.
         :raises TopicNotFound: if nothing is found, and there is no such topic.
@@ -216,11 +193,8 @@ class ClusterClient:
         from rocketlens.client.search.cluster_story import ClusterStorySource
         from rocketlens.query.story.story_search import find_story
 
-        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
-        source = ClusterStorySource(self.source)
-        traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
-        only = None if group is None else check_text(group, "group")
-        return await find_story(request, [source], trace_topic=traces, group=only)
+        request = StoryRequest.parse(text, topic, **options)
+        return await find_story(request, [ClusterStorySource(self.source)])
 
     async def query_message(
         self,
@@ -538,50 +512,33 @@ class MQAdmin(ClusterClient, GroupAdmin, ScanAdmin):
         """
         return await find_status(self._cluster, self.source.survey)
 
+    @takes(TailOptions, tail_filter)
     def tail(
         self,
         topic: str,
         newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
         *,
         follow: bool = False,
-        begin: "int | datetime | str | None" = None,
-        tags: str | None = None,
-        sql: str | None = None,
-        key: str | None = None,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
         on_event: Callable[[str], None] | None = None,
+        **options: "Unpack[TailOptions]",
     ) -> TopicTail:
         """Return an async iterator over the newest messages of a topic, oldest of them first.
 
         With ``follow`` it goes on with the messages that arrive, and ends only when it is closed:
         use it as an async context manager. It needs no group, and leaves nothing at the brokers.
 
-        ``newest`` None is all messages, in the order of each queue. ``begin``, a store time in
-        epoch milliseconds, a datetime or words such as ``2h``, leaves out older ones. All
-        conditions given must hold:
-        ``tags`` such as ``"TagA || TagB"``, an SQL92 expression over properties, which need not be
-        one that the broker allows, a ``key`` or unique key, and ``where``, ``grep``, ``grep_in``
-        and ``body_rules`` as `find` has them. ``on_event`` is called with a line for
-        each broker that fails or is back, and for messages that were deleted before they were
-        read; without it they are logged. ``complete`` and ``coverage`` of the result say what could
-        be read.
+        ``newest`` None is all messages, in the order of each queue. The other keywords are those of
+        `rocketlens.query.options.TailOptions`: all conditions given must hold. ``on_event`` is
+        called with a line for each broker that fails or is back, and for messages that were deleted
+        before they were read; without it they are logged. ``complete`` and ``coverage`` of the
+        result say what could be read.
 
         The iteration raises TopicNotFound if no broker has the topic, and RemotingError if no name
         server answers.
 
         :raises BadInput: if a condition is not well-formed, or a number is negative.
         """
-        message_filter = tail_filter(
-            self._full_topic(check_text(topic, "topic")),
-            tags=tags,
-            sql=sql,
-            key=key,
-            begin=time_range(begin, None)[0],
-            content=content_filter(where, grep, grep_in, body_rules),
-        )
+        message_filter = tail_filter(self._full_topic(check_text(topic, "topic")), **options)
         request = TailRequest(
             message_filter=message_filter, newest=check_max_num(newest), follow=follow
         )

@@ -1,6 +1,6 @@
 """A store directory, open for queries: the result of :func:`rocketlens.open_store`."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, overload
@@ -21,14 +21,21 @@ from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.log_part import WHOLE_LOG, part_in_time
 from rocketlens.query.lookup.newest import find_newest
 from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.options import (
+    ContentOptions,
+    FindOptions,
+    StoryOptions,
+    TailOptions,
+    takes,
+)
 from rocketlens.query.request import (
     FindRequest,
-    Kind,
     QueuePosition,
+    StoryRequest,
     check_key,
     check_max_num,
     check_queue_position,
-    content_filter,
+    tail_filter,
     time_range,
 )
 from rocketlens.query.store_reader import OnProgress, StoreReader
@@ -38,8 +45,8 @@ from rocketlens.query.topic_choice import asked_topics
 if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
+    from typing import Unpack
 
-    from rocketlens.decode.rules import BodyRules
     from rocketlens.model.group import GroupsAnswer
     from rocketlens.model.status import StoreStatus
     from rocketlens.model.topic import TopicsAnswer
@@ -207,6 +214,7 @@ class Store:
         find_by_queue_offset(reader, position, MessageFilter(), findings)
         return _one_message(findings.answer(str(position)))
 
+    @takes(ContentOptions, FindRequest.parse)
     def scan(
         self,
         topic: str | Iterable[str] | None = None,
@@ -214,20 +222,16 @@ class Store:
         end: "int | datetime | str | None" = None,
         tag: str | None = None,
         *,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
         exhaustive: bool = False,
         all_topics: bool = False,
+        **content: "Unpack[ContentOptions]",
     ) -> Scan:
         """Read the log for messages of a topic or several, a time range, a tag, with some content.
 
-        ``topic``, ``where``, ``grep``, ``grep_in`` and ``body_rules`` are as `find` has them.
-        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all. Of a long log
-        only the files that can have messages of the time range are read, which relies on rising
-        store times, unless the scan is ``exhaustive``. Without a topic RocketMQ's own topics are
-        left out, unless ``all_topics`` is true.
+        ``topic`` is as `find` has it, the others are those of
+        `rocketlens.query.options.ScanOptions`. Of a long log only the files that can have messages
+        of the time range are read, which relies on rising store times, unless the scan is
+        ``exhaustive``.
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
@@ -235,20 +239,16 @@ class Store:
         :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
             Of a name that only the log can have, the log is read for it first.
         """
-        request = FindRequest.parse(
-            topic=topic,
+        request = FindRequest.parse_scan(
+            topic,
             begin=begin,
             end=end,
             tag=tag,
-            # A key that the filter names is not looked up.
-            exhaustive=True,
+            exhaustive=exhaustive,
             all_topics=all_topics,
-            where=where,
-            grep=grep,
-            grep_in=grep_in,
-            body_rules=body_rules,
+            **content,
         )
-        return self.scan_for(replace(request, exhaustive=exhaustive))
+        return self.scan_for(request)
 
     def scan_for(self, request: FindRequest, *, checks_topics: bool = True) -> Scan:
         """Read the log for a request that has no text; as `scan`.
@@ -266,37 +266,22 @@ class Store:
         part = None if request.exhaustive else part_in_time(reader, message_filter)
         return (part or WHOLE_LOG).scan(reader, message_filter)
 
+    @takes(TailOptions, tail_filter)
     def tail(
         self,
         topic: str,
         newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
-        *,
-        begin: "int | datetime | str | None" = None,
-        tags: str | None = None,
-        sql: str | None = None,
-        key: str | None = None,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        **options: "Unpack[TailOptions]",
     ) -> Answer:
         """Return the newest messages of a topic that match, as `MQAdmin.tail` does.
 
-        They are found as `find` finds the newest.
+        They are found as `find` finds the newest. The keywords are those of
+        `rocketlens.query.options.TailOptions`.
 
         :raises BadInput: if a condition is not well-formed, or a number is negative.
         :raises TopicNotFound: if the store has no such topic.
         """
-        from rocketlens.query.filters.tail_filter import tail_filter
-
-        conditions = tail_filter(
-            check_text(topic, "topic"),
-            tags=tags,
-            sql=sql,
-            key=key,
-            begin=time_range(begin, None)[0],
-            content=content_filter(where, grep, grep_in, body_rules),
-        )
+        conditions = tail_filter(check_text(topic, "topic"), **options)
         findings = _findings(check_max_num(newest))
         reader = self._reader
         reader.refresh()
@@ -346,44 +331,23 @@ class Store:
 
         return status_of_store(self._reader, Disk(), with_groups=with_groups)
 
+    @takes(FindOptions, FindRequest.parse)
     def find(
         self,
         text: str | None = None,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
-        max_num: int | None = None,
-        exhaustive: bool = False,
-        all_topics: bool = False,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        **options: "Unpack[FindOptions]",
     ) -> Answer:
         """Find messages by id, key, queue offset, time or content.
 
         ``text`` is a key, a unique key, an offset message id, or a queue position
-        ``TOPIC/QUEUE/OFFSET``; ``kind`` says which, ``auto`` tries all that it can be. Without
-        ``text`` the topic and the times alone decide. All messages that match are returned, or
-        the newest ``max_num``. The newest of a topic are found from the ends of its consume queues;
-        of a topic whose newest messages are far from the end of the log, the answer relies on those
-        queues and says so (``relies_on``), unless it is ``exhaustive``.
-
+        ``TOPIC/QUEUE/OFFSET``. Without it the topic, the times and the content alone decide.
         ``topic`` is one topic, or several as an iterable or with commas between them; ``*``,
-        ``?`` and ``[ab]`` in a name make it a pattern. Without one, messages of RocketMQ's own
-        topics, traces above all, are left out and counted in the coverage, unless ``all_topics`` is
-        true; ids and positions find them in any case. ``begin`` and ``end`` are epoch
-        milliseconds, datetimes (local time without a zone), or words of the commands: ``2h``,
-        ``yesterday``, ``2026-11-20``.
-
-        ``where`` is a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the
-        decoded body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).
-        ``grep`` is a text or a regular expression (RE2) that the decoded text of the body has, or
-        what ``grep_in`` names: ``body``, ``keys``, ``properties``. ``body_rules`` say how bodies
-        are decoded: the path of a TOML file, or `BodyRules`. Messages whose bodies could not be
-        looked at make the answer incomplete, and its coverage says how many they are.
+        ``?`` and ``[ab]`` in a name make it a pattern. The keywords are those of
+        `rocketlens.query.options.FindOptions`. All messages that match are returned, or the newest
+        ``max_num``. The newest of a topic are found from the ends of its consume queues; of a topic
+        whose newest messages are far from the end of the log, the answer relies on those queues and
+        says so (``relies_on``), unless it is ``exhaustive``.
 
         :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
             filter, a pattern or the rules are not well-formed.
@@ -392,30 +356,18 @@ class Store:
         :raises TopicNotFound: if nothing is found and the store has no such topic; of several,
             if it has no topic of one name.
         """
-        request = FindRequest.parse(
-            text,
-            topic,
-            kind=kind,
-            begin=begin,
-            end=end,
-            max_num=max_num,
-            exhaustive=exhaustive,
-            all_topics=all_topics,
-            where=where,
-            grep=grep,
-            grep_in=grep_in,
-            body_rules=body_rules,
-        )
+        return self.find_for(FindRequest.parse(text, topic, **options))
+
+    def find_for(self, request: FindRequest) -> Answer:
+        """Find messages for a request; otherwise as `find`."""
         return run_without_waiting(find(request, self.source))
 
+    @takes(StoryOptions, StoryRequest.parse)
     def story(
         self,
         text: str,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        trace_topic: str | None = None,
-        group: str | None = None,
+        **options: "Unpack[StoryOptions]",
     ) -> "Story":
         """Return the story of one message: sent, stored, each copy, what each group did with it.
 
@@ -424,12 +376,8 @@ class Store:
         """
         from rocketlens.query.story.story_search import find_story
 
-        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
-        source = self.story_source
-        traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
-        only = None if group is None else check_text(group, "group")
-        work = find_story(request, [source], trace_topic=traces, group=only)
-        return run_without_waiting(work)
+        request = StoryRequest.parse(text, topic, **options)
+        return run_without_waiting(find_story(request, [self.story_source]))
 
     @property
     def story_source(self) -> "StoreStorySource":

@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -28,18 +28,19 @@ from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.text.time_words import parse_time
 from rocketlens.query.left_out import LeftOutMessages, names_topics
 from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
+    from typing import Unpack
 
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.answer import Coverage
     from rocketlens.query.filters.content_filter import ContentFilter
+    from rocketlens.query.options import ScanOptions
 
-Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("key", "key"))
 """Fields of a filter that an index is for, and the kind of text that they are."""
 _NO_KEY: Final = frozenset(" \x01\x02")
@@ -106,11 +107,13 @@ class FindRequest:
         grep_in: Collection[str] = ("body",),
         body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Self:
-        """Return the request for what a caller passed; arguments as `rocketlens.Store.find`.
+        """Return the request for what a caller passed; keywords as `FindOptions` describes them.
 
-        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all. What ``where``
-        implies of topics, times and keys narrows what is searched: without a text, messages with
-        one key are looked up, unless the search is ``exhaustive``.
+        ``topic`` is one topic, or several as an iterable or with commas between them; ``*``, ``?``
+        and ``[ab]`` in a name make it a pattern. ``tag`` is as `ScanOptions` has it; ``oldest``
+        returns the oldest messages, not the newest. What ``where`` implies of topics, times and
+        keys narrows what is searched: without a text, messages with one key are looked up, unless
+        the search is ``exhaustive``.
 
         :raises WrongType: if an argument is of a type that cannot be used.
         :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
@@ -135,6 +138,21 @@ class FindRequest:
         )
         request._check_text()
         return request._narrowed()
+
+    @classmethod
+    def parse_scan(
+        cls,
+        topic: str | Iterable[str] | None = None,
+        *,
+        exhaustive: bool = False,
+        **options: "Unpack[ScanOptions]",
+    ) -> Self:
+        """Return the request for all messages of topics; a key in its filter is not looked up.
+
+        Errors as `parse`.
+        """
+        request = cls.parse(topic=topic, exhaustive=True, **options)
+        return replace(request, exhaustive=exhaustive)
 
     def _narrowed(self) -> Self:
         """Return the request with what its filter implies."""
@@ -252,15 +270,41 @@ class FindRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoryRequest:
+    """The message whose story is told; keywords as `rocketlens.query.options.StoryOptions`."""
+
+    message: FindRequest
+    trace_topic: str | None = None
+    group: str | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        trace_topic: str | None = None,
+        group: str | None = None,
+    ) -> Self:
+        """Return the request for what a caller passed; errors as `FindRequest.parse`."""
+        return cls(
+            FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True),
+            None if trace_topic is None else check_text(trace_topic, "trace_topic"),
+            None if group is None else check_text(group, "group"),
+        )
+
+
 def content_filter(
-    where: str | None,
-    grep: str | None,
+    where: str | None = None,
+    grep: str | None = None,
     grep_in: Collection[str] = ("body",),
     body_rules: "BodyRules | PathLike[str] | str | None" = None,
 ) -> "ContentFilter | None":
     """Return the filter on the content of messages; None without ``where`` and ``grep``.
 
-    Arguments and errors as `FindRequest.parse`.
+    Keywords as `rocketlens.query.options.ContentOptions`, errors as `FindRequest.parse`.
     """
     if where is None and grep is None:
         return None
@@ -275,6 +319,47 @@ def content_filter(
         check_grep_in(grep_in),
         rules_of(body_rules),
     )
+
+
+@takes(ContentOptions, content_filter)
+def tail_filter(
+    topic: str,
+    *,
+    begin: "int | datetime | str | None" = None,
+    tags: str | None = None,
+    sql: str | None = None,
+    key: str | None = None,
+    **content: "Unpack[ContentOptions]",
+) -> MessageFilter:
+    """Return the filter of one topic; keywords as `rocketlens.query.options.TailOptions`.
+
+    :raises BadInput: if the tags name no tag, the expression is not well-formed (InvalidSql92), the
+        key is empty or too long, or the content cannot be what `FindRequest.parse` takes.
+    """
+    expression = None
+    if sql is not None:
+        # Late: few commands need it.
+        from rocketlens.model.sql.sql92 import parse_sql92
+
+        expression = parse_sql92(check_text(sql, "sql"))
+    if key is not None:
+        check_key(check_text(key, "key"))
+    return MessageFilter(
+        topic=topic,
+        tags=None if tags is None else _some_tags(check_text(tags, "tags")),
+        expression=expression,
+        key=key,
+        unique_key=key,
+        begin=time_range(begin, None)[0],
+        content=content_filter(**content),
+    )
+
+
+def _some_tags(text: str) -> frozenset[str] | None:
+    tags = parse_tags(text)
+    if tags is None or tags - {""}:
+        return tags and tags - {""}
+    raise BadInput(f"{text[:80]!r} names no tag: give tags such as 'TagA || TagB'")
 
 
 def time_range(

@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
-from rocketlens.query.request import KINDS, FindRequest, QueuePosition
+from rocketlens.errors import BadInput, WrongType
+from rocketlens.model.sql.sql92 import parse_sql92
+from rocketlens.query.options import KINDS
+from rocketlens.query.request import FindRequest, QueuePosition, tail_filter
 
 OFFSET_ID = "0A0000010000157C0000000000000007"
 
@@ -92,3 +94,21 @@ def test_times_are_also_words_and_a_day_as_the_end_is_its_last_millisecond(monke
     assert day.end - day.begin == 86_400_000 - 1
     with pytest.raises(BadInput, match="begin 'soon' is not a time"):
         FindRequest.parse(topic="T", begin="soon")
+
+
+def test_conditions_of_tail_are_read():
+    asked = tail_filter("T", tags="A || B ||", sql="a > 1", key="k", begin=5)
+    assert (asked.topic, asked.tags, asked.begin) == ("T", {"A", "B"}, 5)
+    assert (asked.expression, asked.key, asked.unique_key) == (parse_sql92("a > 1"), "k", "k")
+    assert not tail_filter("T", tags=" * ").reads_records
+
+
+@pytest.mark.parametrize("given", [{"tags": ""}, {"tags": "||"}, {"sql": ""}, {"key": ""}])
+def test_conditions_of_tail_that_name_nothing_are_refused(given):
+    with pytest.raises(BadInput):
+        tail_filter("T", **given)
+
+
+def test_conditions_of_tail_of_a_wrong_type_are_refused():
+    with pytest.raises(WrongType, match="tags"):
+        tail_filter("T", tags=1)

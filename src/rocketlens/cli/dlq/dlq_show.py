@@ -46,11 +46,12 @@ def run(arguments: Namespace) -> ExitCode:
     """
     from rocketlens.cli.find import exit_code, print_answer
     from rocketlens.cli.source import choose_source, find_in
+    from rocketlens.query.request import FindRequest
 
-    arguments.topic = [DEAD_LETTER_PREFIX + arguments.group]
+    request = FindRequest.parse(topic=DEAD_LETTER_PREFIX + arguments.group, max_num=arguments.max)
     output = MessageOutput(arguments)
     try:
-        answer = find_in(choose_source(arguments), arguments, None, max_num=arguments.max)
+        answer = find_in(choose_source(arguments), arguments, request)
     except TopicNotFound as error:
         raise MessageNotFound(f"group {arguments.group[:100]} has no dead letters") from error
     print_answer(answer, output, is_object=arguments.output == "json")

@@ -5,8 +5,7 @@ docstrings say what they mean.
 """
 
 import ssl
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Required, TypedDict
@@ -17,8 +16,8 @@ from rocketlens.client.consume.base import Begin
 from rocketlens.client.send.producer import SendHook
 from rocketlens.client.send.send_request import Compression
 from rocketlens.client.send.transaction import Check
-from rocketlens.decode.rules import BodyRules
 from rocketlens.net.channel import Handler
+from rocketlens.query.options import ScanOptions, TailOptions
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -127,30 +126,14 @@ class DeleteGroupOptions(GroupBrokersOptions, total=False):
     clean_offset: bool
 
 
-class ScanOptions(TypedDict, total=False):
+class ReadOptions(ScanOptions, total=False):
     """Of `rocketlens.MQAdmin.scan`."""
 
-    begin: int | datetime | str | None
-    end: int | datetime | str | None
-    tag: str | None
-    where: str | None
-    grep: str | None
-    grep_in: Collection[str]
-    body_rules: BodyRules | PathLike[str] | str | None
-    all_topics: bool
     on_event: Callable[[str], None] | None
 
 
-class TailOptions(TypedDict, total=False):
+class FollowOptions(TailOptions, total=False):
     """Of `rocketlens.MQAdmin.tail`."""
 
     follow: bool
-    begin: int | datetime | str | None
-    tags: str | None
-    sql: str | None
-    key: str | None
-    where: str | None
-    grep: str | None
-    grep_in: Collection[str]
-    body_rules: BodyRules | PathLike[str] | str | None
     on_event: Callable[[str], None] | None

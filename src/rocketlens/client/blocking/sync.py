@@ -6,7 +6,7 @@ Each has a thread with an event loop of its own, in which the async one does the
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
@@ -32,7 +32,7 @@ from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.request import FindRequest
 from rocketlens.query.story.story import Story
 from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.consumer import (
@@ -45,20 +45,19 @@ from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from os import PathLike
     from typing import Unpack
 
     from rocketlens.client.blocking.options import (
         AdminOptions,
         CreateTopicOptions,
         DeleteGroupOptions,
+        FollowOptions,
         GroupBrokersOptions,
         ProducerOptions,
-        ScanOptions,
-        TailOptions,
+        ReadOptions,
         TransactionProducerOptions,
     )
-    from rocketlens.decode.rules import BodyRules
+    from rocketlens.query.options import FindOptions, StoryOptions
 
 C = TypeVar("C", bound=ClusterClient)
 T = TypeVar("T")
@@ -129,53 +128,25 @@ class SyncClient(Generic[C]):
             return self._thread.run(self._client.view_message(first))
         return self._thread.run(self._client.view_message(first, second))
 
+    @takes_arguments_of(ClusterClient.find)
     def find(
         self,
         text: str | None = None,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
-        max_num: int | None = None,
-        exhaustive: bool = False,
-        all_topics: bool = False,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        **options: "Unpack[FindOptions]",
     ) -> Answer:
         """Find messages by id, key, queue offset, time, content: see `MQAdmin.find`."""
-        return self._thread.run(
-            self._client.find(
-                text,
-                topic,
-                kind=kind,
-                begin=begin,
-                end=end,
-                max_num=max_num,
-                exhaustive=exhaustive,
-                all_topics=all_topics,
-                where=where,
-                grep=grep,
-                grep_in=grep_in,
-                body_rules=body_rules,
-            )
-        )
+        return self._thread.run(self._client.find(text, topic, **options))
 
+    @takes_arguments_of(ClusterClient.story)
     def story(
         self,
         text: str,
         topic: str | Iterable[str] | None = None,
-        *,
-        kind: Kind = "auto",
-        trace_topic: str | None = None,
-        group: str | None = None,
+        **options: "Unpack[StoryOptions]",
     ) -> Story:
         """Return the story of one message; arguments as in `MQAdmin.story`."""
-        return self._thread.run(
-            self._client.story(text, topic, kind=kind, trace_topic=trace_topic, group=group)
-        )
+        return self._thread.run(self._client.story(text, topic, **options))
 
     def query_message(
         self,
@@ -389,7 +360,7 @@ class SyncMQAdmin(SyncClient[mq_admin.MQAdmin]):
 
     @takes_arguments_of(mq_admin.MQAdmin.tail)
     def tail(
-        self, topic: str, newest: int | None = 10, **options: "Unpack[TailOptions]"
+        self, topic: str, newest: int | None = 10, **options: "Unpack[FollowOptions]"
     ) -> "SyncTopicTail":
         """Return an iterator over the newest messages of a topic; ``options`` as in `MQAdmin.tail`.
 
@@ -400,7 +371,7 @@ class SyncMQAdmin(SyncClient[mq_admin.MQAdmin]):
 
     @takes_arguments_of(mq_admin.MQAdmin.scan)
     def scan(
-        self, topic: str | Iterable[str] | None = None, **options: "Unpack[ScanOptions]"
+        self, topic: str | Iterable[str] | None = None, **options: "Unpack[ReadOptions]"
     ) -> "SyncClusterMessages":
         """Return an iterator over the messages of topics; ``options`` as in `MQAdmin.scan`.
 

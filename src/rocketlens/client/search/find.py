@@ -11,7 +11,7 @@ part of it. A source that cannot be opened or asked makes the answer incomplete.
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
@@ -28,13 +28,12 @@ from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.find import find_in_all, run_without_waiting
 from rocketlens.query.offline import Store
-from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.options import FindOptions, takes
+from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from rocketlens.decode.rules import BodyRules
+    from typing import Unpack
 
 T = TypeVar("T")
 AnySource = str | PathLike[str] | Store | ClusterClient | SyncMQAdmin | Source
@@ -42,26 +41,19 @@ _ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]
 """A comma-free list of name servers; any other str is a path."""
 
 
+@takes(FindOptions, FindRequest.parse)
 def find(
     text: str | None = None,
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    kind: Kind = "auto",
-    begin: "int | datetime | str | None" = None,
-    end: "int | datetime | str | None" = None,
-    max_num: int | None = None,
-    exhaustive: bool = False,
-    all_topics: bool = False,
-    where: str | None = None,
-    grep: str | None = None,
-    grep_in: Collection[str] = ("body",),
-    body_rules: "BodyRules | PathLike[str] | str | None" = None,
+    **options: "Unpack[FindOptions]",
 ) -> Answer:
     """Find messages in several sources at once; for programs without an event loop.
 
     ``sources`` are store directories, addresses of name servers, and what is open: `Store` and
-    `SyncMQAdmin`. The other arguments are as `Store.find` has them. Messages are in the order of
+    `SyncMQAdmin`. The other arguments are as `Store.find` has them, the keywords those of
+    `rocketlens.query.options.FindOptions`. Messages are in the order of
     their store times, each once, whichever sources have it. With ``max_num`` each source is asked
     for its newest, and the newest of these are returned. ``exhaustive`` is as `MQAdmin.find` has
     it; a store directory is read whole in any case.
@@ -73,59 +65,24 @@ def find(
         has a topic of one name.
     :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
     """
-    work = find_async(
-        text,
-        topic,
-        sources=sources,
-        kind=kind,
-        begin=begin,
-        end=end,
-        max_num=max_num,
-        exhaustive=exhaustive,
-        all_topics=all_topics,
-        where=where,
-        grep=grep,
-        grep_in=grep_in,
-        body_rules=body_rules,
-    )
+    work = find_async(text, topic, sources=sources, **options)
     with LoopThread() as thread:
         return thread.run(work)
 
 
+@takes(FindOptions, FindRequest.parse)
 async def find_async(
     text: str | None = None,
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    kind: Kind = "auto",
-    begin: "int | datetime | str | None" = None,
-    end: "int | datetime | str | None" = None,
-    max_num: int | None = None,
-    exhaustive: bool = False,
-    all_topics: bool = False,
-    where: str | None = None,
-    grep: str | None = None,
-    grep_in: Collection[str] = ("body",),
-    body_rules: "BodyRules | PathLike[str] | str | None" = None,
+    **options: "Unpack[FindOptions]",
 ) -> Answer:
     """Find messages in several sources at once, in an event loop; otherwise as `find`.
 
     An `MQAdmin` of this event loop is a source, too. Store directories are read in threads.
     """
-    request = FindRequest.parse(
-        text,
-        topic,
-        kind=kind,
-        begin=begin,
-        end=end,
-        max_num=max_num,
-        exhaustive=exhaustive,
-        all_topics=all_topics,
-        where=where,
-        grep=grep,
-        grep_in=grep_in,
-        body_rules=body_rules,
-    )
+    request = FindRequest.parse(text, topic, **options)
     given = check_sources(sources)
     async with AsyncExitStack() as opened:
         return await find_in_all(request, [await open_source(each, opened) for each in given])

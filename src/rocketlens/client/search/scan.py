@@ -6,7 +6,7 @@ left at the brokers. A topic that cannot be read in full makes the scan incomple
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.search.cluster_source import ClusterSource
@@ -18,15 +18,13 @@ from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
 from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.options import ScanOptions, takes
 from rocketlens.query.request import FindRequest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from os import PathLike
+    from typing import Unpack
 
     import pyarrow as pa
-
-    from rocketlens.decode.rules import BodyRules
 
 
 class ClusterMessages:
@@ -126,26 +124,21 @@ class ScanAdmin(ABC):
     def _source(self) -> ClusterSource:
         """The cluster that is asked."""
 
+    @takes(ScanOptions, FindRequest.parse)
     def scan(
         self,
         topic: str | Iterable[str] | None = None,
         *,
-        begin: "int | datetime | str | None" = None,
-        end: "int | datetime | str | None" = None,
-        tag: str | None = None,
-        where: str | None = None,
-        grep: str | None = None,
-        grep_in: Collection[str] = ("body",),
-        body_rules: "BodyRules | PathLike[str] | str | None" = None,
-        all_topics: bool = False,
         on_event: Callable[[str], None] | None = None,
+        **options: "Unpack[ScanOptions]",
     ) -> ClusterMessages:
         """Return an async iterator over the messages of a topic or several, or of all.
 
-        Arguments are as `rocketlens.Store.scan` has them. Any number of messages is read in bounded
-        memory, where `find` keeps an answer in it. ``record_batches()`` of the result yields them
-        as Arrow record batches, and ``to_arrow()`` returns a table; ``complete`` and ``coverage``
-        say what could be read. Messages are in the order of each queue. ``on_event`` is called with
+        The keywords are those of `rocketlens.query.options.ScanOptions`. Any number of messages is
+        read in bounded memory, where `find` keeps an answer in it. ``record_batches()`` of the
+        result yields them as Arrow record batches, and ``to_arrow()`` returns a table;
+        ``complete`` and ``coverage`` say what could be read. Messages are in the order of each
+        queue. ``on_event`` is called with
         a line for what is not a message, as in `tail`.
 
         The iteration raises TopicNotFound if the cluster has no topic of a name or none matches a
@@ -154,17 +147,5 @@ class ScanAdmin(ABC):
         :raises BadInput: if a condition is not well-formed, or a time is negative.
         :raises WrongType: if an argument is of a type that cannot be used.
         """
-        request = FindRequest.parse(
-            topic=topic,
-            begin=begin,
-            end=end,
-            tag=tag,
-            # A key that the filter names is not looked up.
-            exhaustive=True,
-            all_topics=all_topics,
-            where=where,
-            grep=grep,
-            grep_in=grep_in,
-            body_rules=body_rules,
-        )
+        request = FindRequest.parse_scan(topic, exhaustive=True, **options)
         return ClusterMessages(self._source, request, on_event)

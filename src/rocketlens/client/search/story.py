@@ -10,31 +10,33 @@ of a group that both know, the cluster's word counts.
 
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.blocking.sync import SourceInLoop
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.cluster_story import ClusterStorySource
 from rocketlens.client.search.find import AnySource, StoreInThread, check_sources, open_source
-from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.find import run_without_waiting
-from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.options import StoryOptions, takes
+from rocketlens.query.request import StoryRequest
 from rocketlens.query.source import Source
 from rocketlens.query.story.story import Story
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, find_story
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
+
+@takes(StoryOptions, StoryRequest.parse)
 def story(
     text: str,
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    kind: Kind = "auto",
-    trace_topic: str | None = None,
-    group: str | None = None,
+    **options: "Unpack[StoryOptions]",
 ) -> Story:
     """Return the story of one message, from several sources; for programs without an event loop.
 
@@ -46,28 +48,25 @@ def story(
     :raises TopicNotFound: if nothing is found and no source has such a topic.
     :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
     """
-    work = story_async(
-        text, topic, sources=sources, kind=kind, trace_topic=trace_topic, group=group
-    )
+    work = story_async(text, topic, sources=sources, **options)
     with LoopThread() as thread:
         return thread.run(work)
 
 
+@takes(StoryOptions, StoryRequest.parse)
 async def story_async(
     text: str,
     topic: str | Iterable[str] | None = None,
     *,
     sources: Iterable[AnySource],
-    kind: Kind = "auto",
-    trace_topic: str | None = None,
-    group: str | None = None,
+    **options: "Unpack[StoryOptions]",
 ) -> Story:
     """Return the story of one message, in an event loop; otherwise as `story`."""
-    request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
+    request = StoryRequest.parse(text, topic, **options)
     given = check_sources(sources)
     async with AsyncExitStack() as opened:
         asked = [_story_source(await open_source(each, opened)) for each in given]
-        return await find_story(request, asked, trace_topic=trace_topic, group=group)
+        return await find_story(request, asked)
 
 
 def _story_source(source: Source) -> StorySource:

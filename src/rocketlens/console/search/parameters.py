@@ -10,7 +10,7 @@ from rocketlens.console.preferences import Preferences
 from rocketlens.console.search.question import Question
 from rocketlens.console.zones import is_zone
 from rocketlens.errors import BadInput
-from rocketlens.query.request import Kind
+from rocketlens.query.options import Kind
 
 _Text = Annotated[str, Query(max_length=limits.MAX_CONSOLE_TEXT)]
 _Part = Annotated[str, Path(max_length=limits.MAX_TOPIC_CHARACTERS)]

@@ -34,7 +34,8 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
-from rocketlens.query.request import KINDS, FindRequest, Kind
+from rocketlens.query.options import KINDS, Kind
+from rocketlens.query.request import FindRequest
 
 _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
 NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"

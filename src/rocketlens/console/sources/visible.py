@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from rocketlens.console.sources.sources import ConsoleSource
     from rocketlens.formats.commitlog_record import RecordView
     from rocketlens.model.message import MessageExt
-    from rocketlens.query.request import FindRequest, Kind
+    from rocketlens.query.options import Kind
+    from rocketlens.query.request import FindRequest
     from rocketlens.query.source import Source
     from rocketlens.query.story.story import Story
 

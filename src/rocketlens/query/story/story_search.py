@@ -21,7 +21,7 @@ from rocketlens.model.rocketmq import TRACE_TOPIC, is_system_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.find import find, find_in_all
-from rocketlens.query.request import FindRequest
+from rocketlens.query.request import FindRequest, StoryRequest
 from rocketlens.query.source import Source
 from rocketlens.query.story.story import (
     Story,
@@ -99,31 +99,21 @@ class _Gathered:
     has_trace_topic: bool = False
 
 
-async def find_story(
-    request: FindRequest,
-    sources: Sequence[StorySource],
-    *,
-    trace_topic: str | None = None,
-    group: str | None = None,
-) -> Story:
+async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
     """Return the story of the message that a request finds; without one, `message` is None.
 
     Of several messages that match, it is about the first that is not a copy; the others are named.
-    ``group``: tell of this consumer group alone.
 
-    :raises BadInput: if the request has no text.
     :raises TopicNotFound: if nothing is found and there is no such topic.
     :raises RocketLensError: if the only source cannot be searched.
     """
-    if request.text is None:
-        raise BadInput("a story needs a message: give an id, a key or TOPIC/QUEUE/OFFSET")
-    request = replace(request, max_num=limits.MAX_STORY_RECORDS)
+    request = replace(question.message, max_num=limits.MAX_STORY_RECORDS)
     several = len(sources) > 1
     if several:
         answer = await find_in_all(request, [each.source for each in sources])
     else:
         answer = await find(request, sources[0].source)
-    traces_in = trace_topic or TRACE_TOPIC
+    traces_in = question.trace_topic or TRACE_TOPIC
     # A trace has the ids of the messages that it is about among its keys.
     matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
     chosen = choose_message(matches)
@@ -143,7 +133,7 @@ async def find_story(
     message = choose_message(copies) or chosen
     for each in sources:
         await _find_traces(each, message, copies, traces_in, gathered)
-    facts = await _ask_about_groups(sources, message, gathered, group)
+    facts = await _ask_about_groups(sources, message, gathered, question.group)
     others = [each for each in matches if not is_same_message(each, message)]
     evidence = StoryEvidence(
         message,

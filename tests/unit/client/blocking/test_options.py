@@ -17,8 +17,8 @@ METHODS = {
     rocketlens.MQAdmin.create_topic: options.CreateTopicOptions,
     rocketlens.MQAdmin.create_and_update_subscription_group: options.GroupBrokersOptions,
     rocketlens.MQAdmin.delete_subscription_group: options.DeleteGroupOptions,
-    rocketlens.MQAdmin.scan: options.ScanOptions,
-    rocketlens.MQAdmin.tail: options.TailOptions,
+    rocketlens.MQAdmin.scan: options.ReadOptions,
+    rocketlens.MQAdmin.tail: options.FollowOptions,
 }
 
 
@@ -52,8 +52,8 @@ SYNC = {
     rocketlens.SyncMQAdmin.create_topic: options.CreateTopicOptions,
     rocketlens.SyncMQAdmin.create_and_update_subscription_group: options.GroupBrokersOptions,
     rocketlens.SyncMQAdmin.delete_subscription_group: options.DeleteGroupOptions,
-    rocketlens.SyncMQAdmin.scan: options.ScanOptions,
-    rocketlens.SyncMQAdmin.tail: options.TailOptions,
+    rocketlens.SyncMQAdmin.scan: options.ReadOptions,
+    rocketlens.SyncMQAdmin.tail: options.FollowOptions,
 }
 
 

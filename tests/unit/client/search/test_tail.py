@@ -14,7 +14,7 @@ from rocketlens.errors import BadAnswer, BadInput, RemotingError, TopicNotFound
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.net.server import RemotingServer
-from rocketlens.query.filters.tail_filter import tail_filter
+from rocketlens.query.request import tail_filter
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand

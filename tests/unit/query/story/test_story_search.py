@@ -8,7 +8,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, TopicNotFound
-from rocketlens.query.request import FindRequest
+from rocketlens.query.request import FindRequest, StoryRequest
 from rocketlens.query.story.story_search import find_story
 from tests.support.story_world import KEY
 from tests.unit.conftest import NOON_MS
@@ -112,7 +112,7 @@ def is_trace(request):
 def test_what_fails_is_named_and_makes_the_story_incomplete(store, fails, what):
     with rocketlens.open_store(store) as opened:
         asked = [Failing(opened, fails)]
-        story = asyncio.run(find_story(FindRequest("T/0/0"), asked))
+        story = asyncio.run(find_story(StoryRequest(FindRequest("T/0/0")), asked))
     assert story.message is not None
     assert not story.complete
     [failed] = [each for each in story.unlearnt if each.is_failure]

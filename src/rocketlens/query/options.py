@@ -1,0 +1,159 @@
+"""The keywords of `find`, `scan`, `tail` and `story`: each with its meaning, once.
+
+Every function that takes them, of a store, a cluster, several sources or a blocking client,
+declares ``**options: Unpack[FindOptions]`` and passes them on to what reads them, which has the
+defaults and the checks:
+
+==================  ===========================================================================
+keywords            read by
+==================  ===========================================================================
+`FindOptions`       `rocketlens.query.request.FindRequest.parse`
+`ScanOptions`       `rocketlens.query.request.FindRequest.parse_scan`
+`TailOptions`       `rocketlens.query.request.tail_filter`
+`StoryOptions`      `rocketlens.query.request.StoryRequest.parse`
+==================  ===========================================================================
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, get_args
+
+from rocketlens.query.topic_choice import suggestion
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from os import PathLike
+
+    from rocketlens.decode.rules import BodyRules
+
+T = TypeVar("T")
+Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
+
+
+class ContentOptions(TypedDict, total=False):
+    """Which messages, by what they contain.
+
+    ``where``: a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the decoded
+    body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).
+    ``grep``: a text or a regular expression (RE2) that the decoded text of the body has, or what
+    ``grep_in`` names: ``body``, ``keys``, ``properties``.
+    ``body_rules``: how bodies are decoded: the path of a TOML file, or `BodyRules`. Messages whose
+    bodies could not be looked at make the answer incomplete, and its coverage says how many.
+    """
+
+    where: str | None
+    grep: str | None
+    grep_in: Collection[str]
+    body_rules: "BodyRules | PathLike[str] | str | None"
+
+
+class RangeOptions(ContentOptions, total=False):
+    """Which messages, by store time, content, and whether they are RocketMQ's own.
+
+    ``begin``, ``end``: store times, both included, as epoch milliseconds, datetimes (local time
+    without a zone), or words of the commands: ``2h``, ``yesterday``, ``2026-11-20``.
+    ``all_topics``: without a topic, look in RocketMQ's own topics, too, traces above all; otherwise
+    their messages are left out and counted in the coverage. Ids and positions find them in any
+    case.
+    """
+
+    begin: "int | datetime | str | None"
+    end: "int | datetime | str | None"
+    all_topics: bool
+
+
+class FindOptions(RangeOptions, total=False):
+    """What ``find`` takes beside a text and topics.
+
+    ``kind``: what the text is: ``key``, ``unique-key``, ``offset-id``, ``queue-offset``, or
+    ``auto``, which tries all that it can be.
+    ``max_num``: return the newest messages, so many; None is all.
+    ``exhaustive``: read all that could hold a message, instead of relying on the order of store
+    times, or on consume queues that lack nothing.
+    """
+
+    kind: Kind
+    max_num: int | None
+    exhaustive: bool
+
+
+class ScanOptions(RangeOptions, total=False):
+    """What ``scan`` takes beside topics.
+
+    ``tag``: a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
+    """
+
+    tag: str | None
+
+
+class TailOptions(ContentOptions, total=False):
+    """What ``tail`` takes beside a topic and a number; all conditions given must hold.
+
+    ``begin``: a store time as `RangeOptions` has it; older messages are left out.
+    ``tags``: one tag or several, such as ``"TagA || TagB"``, ``"*"`` for all.
+    ``sql``: an SQL92 expression over properties, which need not be one that the broker allows.
+    ``key``: one of the message's keys, or its unique key.
+    """
+
+    begin: "int | datetime | str | None"
+    tags: str | None
+    sql: str | None
+    key: str | None
+
+
+class StoryOptions(TypedDict, total=False):
+    """What ``story`` takes beside a text and topics.
+
+    ``kind``: what the text is, as `FindOptions` has it.
+    ``trace_topic``: where clients write their traces, if it is not RocketMQ's own topic.
+    ``group``: tell of this consumer group alone.
+    """
+
+    kind: Kind
+    trace_topic: str | None
+    group: str | None
+
+
+def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
+    """Return a decorator for a function that passes its ``**options`` on to ``reader``.
+
+    ``help()`` shows each keyword of ``options``, one of the classes above, with the default that
+    ``reader`` has. Another keyword is refused, with the name that was probably meant.
+    """
+    read = inspect.signature(reader).parameters
+    keywords = [read[name].replace(kind=_KEYWORD) for name in options.__annotations__]
+
+    def decorate(function: T) -> T:
+        own: Any = function
+        signature = inspect.signature(own)
+        given = [
+            each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD
+        ]
+        parameters = [*given, *sorted(keywords, key=lambda each: list(read).index(each.name))]
+        names = frozenset(each.name for each in parameters)
+
+        def check(passed: Iterable[str]) -> None:
+            for name in passed:
+                if name not in names:
+                    error = f"{own.__qualname__}() has no argument {name!r}"
+                    raise TypeError(error + suggestion(name, names))
+
+        @functools.wraps(own)
+        def checked(*arguments: Any, **passed: Any) -> Any:
+            check(passed)
+            return own(*arguments, **passed)
+
+        @functools.wraps(own)
+        async def checked_async(*arguments: Any, **passed: Any) -> Any:
+            check(passed)
+            return await own(*arguments, **passed)
+
+        result: Any = checked_async if inspect.iscoroutinefunction(own) else checked
+        result.__signature__ = signature.replace(parameters=parameters)
+        typed: T = result
+        return typed
+
+    return decorate
