@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -54,7 +55,9 @@ _CRC: Final = "it does not have its checksum"
 _DELETED: Final = "the broker deleted this segment while it was read"
 
 
-def read_batches(store: str | Path, **options: str | int | bool) -> "Iterator[pa.RecordBatch]":
+def read_batches(
+    store: str | PathLike[str], **options: str | int | bool
+) -> "Iterator[pa.RecordBatch]":
     """Return the messages of a store as Arrow record batches, without Spark.
 
     The columns, the options and what is left out are those of ``spark.read.format("rocketmq")``:

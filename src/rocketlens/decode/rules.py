@@ -27,6 +27,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,12 +102,13 @@ class BodyRules:
         return bool(self._rules)
 
     @classmethod
-    def from_file(cls, path: Path) -> "BodyRules":
+    def from_file(cls, path: str | PathLike[str]) -> "BodyRules":
         """Return the rules of a file.
 
         :raises BadInput: when it or a file that it names cannot be read, or a rule is wrong; the
             text says which.
         """
+        path = Path(path)
         try:
             declared = tomllib.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:

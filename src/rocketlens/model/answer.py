@@ -19,10 +19,11 @@ broker that answered. Index files, queues and the memory only lead to records of
 only to brokers, so they prove nothing by themselves.
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
 
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
@@ -31,6 +32,7 @@ from rocketlens.model.text.counted import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T_co = TypeVar("T_co", covariant=True)
 _SHOWN_QUERY: Final = 100
 """Characters of a text in a ``repr``."""
 _SHOWN_MESSAGES: Final = 20
@@ -109,8 +111,76 @@ class Coverage:
         )
 
 
+class ListAnswer(ABC, Generic[T_co]):
+    """A result that is a list, such as messages or topics, and how far it can be relied on.
+
+    It has a length, can be iterated over, and gives a part or a slice by its index.
+    """
+
+    __slots__ = ()
+    coverage: tuple[Coverage, ...]
+    """Where was looked."""
+
+    @property
+    @abstractmethod
+    def _parts(self) -> tuple[T_co, ...]:
+        """What is listed."""
+
+    @property
+    @abstractmethod
+    def _noun(self) -> str:
+        """What one of them is called."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that can have a part of it was searched."""
+        return is_complete(self.coverage)
+
+    @property
+    def failures(self) -> tuple[Coverage, ...]:
+        """The sources that could not be searched, or not to their end."""
+        return tuple(each for each in self.coverage if each.is_failure)
+
+    @property
+    def first(self) -> T_co | None:
+        """The first one, or None if there is none."""
+        return next(iter(self._parts), None)
+
+    def __iter__(self) -> Iterator[T_co]:
+        """Yield them one by one."""
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
+    def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
+        """Return one of them, or those of a slice.
+
+        :raises IndexError: when there are not so many.
+        """
+        return self._parts[index]
+
+    def __repr__(self) -> str:
+        """Return how many there are, and what that is worth."""
+        return f"{type(self).__name__}({self._summary()})"
+
+    def _summary(self) -> str:
+        worth = "complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed"
+        return f"{counted(len(self), self._noun)}, {worth}"
+
+
+def is_complete(coverage: Sequence[Coverage]) -> bool:
+    """Return whether an answer of this coverage is complete: see the table above."""
+    return any(each.is_proof for each in coverage) and not any(each.is_failure for each in coverage)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer(ArrowMessages):
+class Answer(ListAnswer[MessageExt], ArrowMessages):
     """The result of a query: messages in ascending order of physical offset, without repeats.
 
     Those of several brokers are in the order of their store times, then broker by broker.
@@ -127,40 +197,17 @@ class Answer(ArrowMessages):
     index_last_update_timestamp_ms: int = 0
 
     @property
-    def complete(self) -> bool:
-        """Whether everything that can have a matching message was searched."""
-        return not self.failures and any(each.is_proof for each in self.coverage)
+    def _parts(self) -> tuple[MessageExt, ...]:
+        return self.messages
 
-    def __iter__(self) -> Iterator[MessageExt]:
-        """Yield the messages."""
-        return iter(self.messages)
-
-    def __len__(self) -> int:
-        """Count the messages."""
-        return len(self.messages)
-
-    @overload
-    def __getitem__(self, index: int) -> MessageExt: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[MessageExt, ...]: ...
-    def __getitem__(self, index: int | slice) -> MessageExt | tuple[MessageExt, ...]:
-        """Return one message, or those of a slice.
-
-        :raises IndexError: when there are not so many.
-        """
-        return self.messages[index]
+    @property
+    def _noun(self) -> str:
+        return "message"
 
     def __repr__(self) -> str:
         """Return what was asked, how many messages there are, and what that is worth."""
-        return f"Answer({self.query[:_SHOWN_QUERY]!r}, {self._summary()})"
-
-    def _summary(self) -> str:
-        count = len(self.messages)
-        words = [counted(count, "message")]
-        words.append("complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed")
-        if self.truncated:
-            words.append("truncated")
-        return ", ".join(words)
+        cut = ", truncated" if self.truncated else ""
+        return f"Answer({self.query[:_SHOWN_QUERY]!r}, {self._summary()}{cut})"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the first messages, and what the answer is worth."""
@@ -205,8 +252,3 @@ class Answer(ArrowMessages):
     def relies_on(self) -> tuple[str, ...]:
         """What must hold for the answer to be right, and could be looked at only in part."""
         return tuple(dict.fromkeys(each.relies_on for each in self.coverage if each.relies_on))
-
-    @property
-    def failures(self) -> tuple[Coverage, ...]:
-        """The sources that could not be searched, or not to their end."""
-        return tuple(each for each in self.coverage if each.is_failure)

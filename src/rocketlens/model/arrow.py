@@ -14,6 +14,8 @@ from rocketlens.model.integers import I32, I64
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
@@ -124,7 +126,8 @@ class ArrowMessages(ABC):
     """Messages that can be had as Arrow, and by way of it as tables of other libraries.
 
     The columns are the fields of `MessageExt`, and the timestamps ``store_time`` and ``born_time``.
-    Polars, DuckDB, pandas and pyarrow take such an object as it is (``__arrow_c_stream__``).
+    Polars, DuckDB and pyarrow take such an object as it is (``__arrow_c_stream__``). pandas does
+    not know Arrow's interface: it takes `to_pandas`.
     """
 
     __slots__ = ()
@@ -149,23 +152,25 @@ class ArrowMessages(ABC):
         package("pyarrow", "arrow", "to_arrow")
         return self.to_reader().read_all()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pd.DataFrame":
         """Return all messages as a pandas DataFrame.
 
         :raises PackageMissing: without pyarrow or pandas.
         """
         package("pandas", "pandas", "to_pandas")
         package("pyarrow", "pandas", "to_pandas")
-        return self.to_reader().read_pandas()
+        frame: pd.DataFrame = self.to_reader().read_pandas()
+        return frame
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> "pl.DataFrame":
         """Return all messages as a Polars DataFrame; a map is a list of structs there.
 
         :raises PackageMissing: without pyarrow or polars.
         """
-        polars = package("polars", "polars", "to_polars")
+        library = package("polars", "polars", "to_polars")
         package("pyarrow", "polars", "to_polars")
-        return polars.from_arrow(self.to_arrow())
+        frame: pl.DataFrame = library.from_arrow(self.to_arrow())
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the messages as a stream of Arrow's C interface, in a PyCapsule."""

@@ -1,11 +1,9 @@
 """Consumer groups as they are found: in a cluster, or in the files of a store."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rocketlens.model.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +88,20 @@ class FoundGroup:
         return sum(each.lag for each in self.queues if (each.topic == retry_topic) is is_retry)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupsAnswer(ListAnswer[FoundGroup]):
     """Groups in the order of their names, and where they were looked for."""
 
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
 
     @property
-    def complete(self) -> bool:
-        """Whether everything could be asked or read."""
-        return Answer("", (), self.coverage).complete
+    def _parts(self) -> tuple[FoundGroup, ...]:
+        return self.groups
 
-    def __iter__(self) -> Iterator[FoundGroup]:
-        """Return the groups one by one."""
-        return iter(self.groups)
-
-    def __repr__(self) -> str:
-        """Return how many there are, and what that is worth."""
-        failures = len(Answer("", (), self.coverage).failures)
-        worth = "complete" if self.complete else f"INCOMPLETE: {failures} failed"
-        return f"GroupsAnswer({counted(len(self.groups), 'group')}, {worth})"
+    @property
+    def _noun(self) -> str:
+        return "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +112,20 @@ class ProducerGroup:
     members: tuple[GroupClient, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducersAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class ProducersAnswer(ListAnswer[ProducerGroup]):
     """Groups of producers in the order of their names, and which brokers were asked."""
 
     groups: tuple[ProducerGroup, ...]
     coverage: tuple[Coverage, ...]
 
     @property
-    def complete(self) -> bool:
-        """Whether every master answered."""
-        return Answer("", (), self.coverage).complete
+    def _parts(self) -> tuple[ProducerGroup, ...]:
+        return self.groups
+
+    @property
+    def _noun(self) -> str:
+        return "group"
 
 
 def group_of_topic(topic: str) -> str | None:

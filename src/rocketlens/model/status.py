@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Coverage, ListAnswer, is_complete
 from rocketlens.model.group import FoundGroup
 
 
@@ -84,7 +84,7 @@ class StoreStatus:
     @property
     def complete(self) -> bool:
         """Whether everything could be read."""
-        return Answer("", (), self.coverage).complete
+        return is_complete(self.coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +153,20 @@ class BrokerStatus:
         return max(known, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class BrokersAnswer(ListAnswer[BrokerStatus]):
     """The brokers of a cluster, by cluster, name and broker id, and which of them answered."""
 
     brokers: tuple[BrokerStatus, ...]
     coverage: tuple[Coverage, ...]
 
     @property
-    def complete(self) -> bool:
-        """Whether every broker answered, and every name server that is needed."""
-        return Answer("", (), self.coverage).complete
+    def _parts(self) -> tuple[BrokerStatus, ...]:
+        return self.brokers
+
+    @property
+    def _noun(self) -> str:
+        return "broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,7 @@ class ClusterStatus:
     @property
     def complete(self) -> bool:
         """Whether every broker and name server that is needed answered."""
-        return Answer("", (), self.coverage).complete
+        return is_complete(self.coverage)
 
     @property
     def producers(self) -> int | None:

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.answer import Coverage, ListAnswer
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
-from rocketlens.model.text.counted import counted
 
 
 class TopicKind(StrEnum):
@@ -94,27 +93,20 @@ class FoundTopic:
         return max(_known(queue.newest_ms for queue in self.queues or ()), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsAnswer:
+@dataclass(frozen=True, slots=True, repr=False)
+class TopicsAnswer(ListAnswer[FoundTopic]):
     """Topics in the order of their names, and where they were looked for."""
 
     topics: tuple[FoundTopic, ...]
     coverage: tuple[Coverage, ...]
 
     @property
-    def complete(self) -> bool:
-        """Whether everything could be asked or read."""
-        return Answer("", (), self.coverage).complete
+    def _parts(self) -> tuple[FoundTopic, ...]:
+        return self.topics
 
-    def __iter__(self) -> Iterator[FoundTopic]:
-        """Return the topics one by one."""
-        return iter(self.topics)
-
-    def __repr__(self) -> str:
-        """Return how many there are, and what that is worth."""
-        failures = len(Answer("", (), self.coverage).failures)
-        worth = "complete" if self.complete else f"INCOMPLETE: {failures} failed"
-        return f"TopicsAnswer({counted(len(self.topics), 'topic')}, {worth})"
+    @property
+    def _noun(self) -> str:
+        return "topic"
 
 
 @dataclass(frozen=True, slots=True)

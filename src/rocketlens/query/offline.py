@@ -81,12 +81,15 @@ def open_store(
     returns False, reading ends there, and the answer is incomplete.
 
     :raises NotAStore: when it is no directory, or holds no commit log.
-    :raises BadInput: unless one of both is given.
+    :raises BadInput: unless one of both is given, or when that is empty.
     """
-    if (path is None) == (broker_conf is None):
+    named = broker_conf if path is None else path
+    if named is None or (path is not None and broker_conf is not None):
         raise BadInput("which store? Give its directory, or the broker_conf that names it")
+    if not str(named):
+        raise BadInput("the path is empty: give the directory that holds commitlog/")
     return Store(
-        Path(path or broker_conf or ""),
+        named,
         max_topic_scan_bytes=max_topic_scan_bytes,
         before_long_scan=before_long_scan,
         on_progress=on_progress,
@@ -102,7 +105,7 @@ class Store:
 
     def __init__(
         self,
-        path: Path,
+        path: "str | PathLike[str]",
         *,
         max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
@@ -110,7 +113,9 @@ class Store:
     ) -> None:
         """Open the store: see :func:`open_store`."""
         self._opened: Final = StoreReader(
-            path, max_topic_scan_bytes=max_topic_scan_bytes, before_long_scan=before_long_scan
+            Path(path),
+            max_topic_scan_bytes=max_topic_scan_bytes,
+            before_long_scan=before_long_scan,
         )
         self._opened.on_progress = on_progress
         self.source: Final = StoreSource(self._opened)

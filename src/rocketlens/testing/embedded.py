@@ -64,9 +64,7 @@ def cluster(
     strange = [key for key in settings.unknown if key not in ROCKETMQ_KEYS]
     if strange:
         raise BadInput(f"cluster(): {', '.join(strange)}: not keys of RocketMQ")
-    return Cluster(
-        settings, None if directory is None else Path(directory), build_index=build_index
-    )
+    return Cluster(settings, directory, build_index=build_index)
 
 
 @dataclass(slots=True)
@@ -85,10 +83,14 @@ class Cluster:
     """A name server and a broker; what `cluster` gives. Started once."""
 
     def __init__(
-        self, settings: BrokerSettings, directory: Path | None, *, build_index: bool
+        self,
+        settings: BrokerSettings,
+        directory: "str | PathLike[str] | None",
+        *,
+        build_index: bool,
     ) -> None:
         self._settings: Final = settings
-        self._directory: Final = directory
+        self._directory: Final = None if directory is None else Path(directory)
         self._build_index: Final = build_index
         self._running: _Running | None = None
 

@@ -1,8 +1,14 @@
 """An answer is complete by what its coverage proves, and by nothing else."""
 
+import re
+
 import pytest
 
+import rocketlens
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.group import FoundGroup, GroupsAnswer, ProducerGroup, ProducersAnswer
+from rocketlens.model.status import BrokersAnswer, BrokerStatus
+from rocketlens.model.topic import FoundTopic, TopicsAnswer
 
 SEARCHED, DAMAGED, FAILED = SourceState.SEARCHED, SourceState.DAMAGED, SourceState.FAILED
 INDEX = Coverage("index/1", SourceKind.INDEX_FILE, SEARCHED, 5, None, 0, 100)
@@ -62,3 +68,36 @@ def test_nobody_can_state_that_an_answer_is_complete():
         Answer("q", (), (), complete=True)
     with pytest.raises(TypeError):
         Answer("q", ())
+
+
+def topic(name):
+    return FoundTopic(name, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        (TopicsAnswer, topic),
+        (GroupsAnswer, lambda name: FoundGroup(name, (), None, None, (), None)),
+        (ProducersAnswer, lambda name: ProducerGroup(name, ())),
+        (BrokersAnswer, lambda name: BrokerStatus("c", name, 0, "a:1")),
+    ],
+)
+def test_what_is_listed_is_a_list_with_a_first_one(kind, part):
+    parts = tuple(map(part, "abc"))
+    answer = kind(parts, (BROKER,))
+    first, _, last = parts
+    assert (answer.first, answer[0], answer[-1], answer[1:]) == (first, first, last, parts[1:])
+    assert (len(answer), list(answer)) == (3, list(parts))
+    assert re.fullmatch(rf"{kind.__name__}\(3 \w+s, complete\)", repr(answer))
+    with pytest.raises(IndexError):
+        answer[3]
+    nothing = kind((), ())
+    assert (nothing.first, len(nothing), nothing.complete) == (None, 0, False)
+
+
+def test_an_answer_has_a_first_message(write_store):
+    with rocketlens.open_store(write_store({"properties": {"KEYS": "k"}})) as store:
+        answer = store.find("k")
+    assert answer.first is answer[0]
+    assert Answer("x", (), ()).first is None

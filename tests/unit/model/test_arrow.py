@@ -88,6 +88,10 @@ def test_other_libraries_take_it_as_it_is(store):
     assert pa.table(answer).equals(answer.to_arrow())
     pandas_frame = store.scan("PayTopic").to_pandas()
     assert len(pandas_frame) == len(list(store.scan("PayTopic")))
+    columns = answer.to_arrow().column_names
+    assert "store_time" in columns
+    assert list(frame.columns) == list(pandas_frame.columns) == columns
+    assert pa.table(answer).column_names == columns
     assert str(pandas_frame["store_time"].dt.tz) == "UTC"
 
 

@@ -94,3 +94,11 @@ def test_a_negative_number_of_messages_is_refused_whatever_is_looked_for(made):
         for question in ({"topic": "Topic0"}, {"text": "order-7"}, {"text": "Topic0/0/0"}):
             with pytest.raises(BadInput):
                 store.find(**question, max_num=-1)
+
+
+def test_an_empty_path_is_named():
+    for options in ({"path": ""}, {"broker_conf": ""}):
+        with pytest.raises(BadInput, match="the path is empty"):
+            rocketlens.open_store(**options)
+    with pytest.raises(BadInput, match="which store"):
+        rocketlens.open_store()

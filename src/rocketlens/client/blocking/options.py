@@ -7,7 +7,6 @@ docstrings say what they mean.
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Required, TypedDict
 
 from rocketlens.client.connect.cluster import Credentials
@@ -84,7 +83,7 @@ class ConsumerOptions(ConnectionOptions, total=False):
     max_cached_bytes: int
     allocate: AllocateStrategy | None
     instance_name: str | None
-    offsets_directory: Path | None
+    offsets_directory: str | PathLike[str] | None
     trace: bool | str
 
 

@@ -19,7 +19,7 @@ _AT_ONCE: Final = 256
 class SyncClusterMessages(ArrowMessages):
     """`rocketlens.client.search.scan.ClusterMessages` with blocking calls; also a table of Arrow.
 
-    Polars, DuckDB, pandas and pyarrow take it as it is. It is read once.
+    Polars, DuckDB and pyarrow take it as it is, pandas by `to_pandas`. It is read once.
     """
 
     def __init__(self, thread: LoopThread, scan: ClusterMessages) -> None:

@@ -8,7 +8,7 @@ import ssl
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any, Final, Literal
 
 from rocketlens import limits
@@ -85,7 +85,7 @@ class ConsumerClient(ClusterClient):
         allocate: AllocateStrategy | None,
         commits: bool,
         instance_name: str | None,
-        offsets_directory: Path | None,
+        offsets_directory: str | PathLike[str] | None,
         trace: bool | str,
         credentials: Credentials | None,
         tls: ssl.SSLContext | None,
@@ -280,7 +280,7 @@ class ConsumerClient(ClusterClient):
 
     # How it is done.
 
-    def _offset_store(self, directory: Path | None) -> OffsetStore:
+    def _offset_store(self, directory: str | PathLike[str] | None) -> OffsetStore:
         if self._is_broadcasting:
             return LocalOffsetFile(self.client_id, self.group, directory)
         return RemoteOffsets(self._cluster, self.group)

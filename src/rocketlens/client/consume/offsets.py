@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -155,10 +156,10 @@ class LocalOffsetFile:
         self,
         client_id: str,
         group: str,
-        directory: Path | None = None,
+        directory: str | PathLike[str] | None = None,
         disk: Disk | None = None,
     ) -> None:
-        root = directory or Path.home() / LOCAL_DIRECTORY
+        root = Path.home() / LOCAL_DIRECTORY if directory is None else Path(directory)
         self.path: Final = root / client_id / group / _FILE
         self._backup: Final = self.path.with_name(_FILE + ".bak")
         self._disk: Final = disk or Disk()

@@ -7,7 +7,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from pathlib import Path
+from os import PathLike
 from typing import Any, Final
 
 from rocketlens import limits
@@ -83,7 +83,7 @@ class PushConsumer(ConsumerClient):
         max_cached_bytes: int = limits.MAX_CACHED_BYTES,
         allocate: AllocateStrategy | None = None,
         instance_name: str | None = None,
-        offsets_directory: Path | None = None,
+        offsets_directory: str | PathLike[str] | None = None,
         trace: bool | str = False,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
