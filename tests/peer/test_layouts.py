@@ -121,3 +121,11 @@ def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
         answer = admin.find(topic="Orders", where="body.$.n >= 60")
         assert answer.complete, answer.failures
         assert len(answer.messages) == 40
+        for tags, count in ((None, 80), ("TagB", 20)):
+            tailed = admin.tail("Orders", 100, tags=tags)
+            assert len(list(tailed)) == count
+            assert tailed.complete
+        for where, count in ((None, 80), ("body.$.n >= 60", 40)):
+            scan = admin.scan("Orders", where=where)
+            assert len(list(scan)) == count
+            assert scan.complete

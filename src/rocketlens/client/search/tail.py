@@ -40,11 +40,11 @@ from rocketlens.client.search.queue_offsets import (
     offset_at_time,
     unreadable_messages,
 )
-from rocketlens.errors import BadAnswer, RocketLensError
+from rocketlens.errors import BadAnswer, BrokerError, RocketLensError
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE, TAG_TYPE
+from rocketlens.model.rocketmq import ALL_TAGS, LMQ_PREFIX, SQL92_TYPE, TAG_TYPE
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.verify import MessageFilter
@@ -106,6 +106,8 @@ class TopicTail:
         self._tells_content: Final = tells_content
         self._puller: Final = QueuePuller(cluster)
         self._subscription: Final = _subscription_of(request.message_filter)
+        self._is_light: Final = self._topic.startswith(LMQ_PREFIX)
+        """Whether its records are other topics', with queue offsets there."""
         self._damage: Final[list[str]] = []
         """What could not be read, one line each; a bounded number of lines."""
         self._brokers: dict[str, Broker] = {}
@@ -279,7 +281,7 @@ class TopicTail:
             max_num = min(top - offset, limits.MAX_PULL_MESSAGES)
             async with self._turns:
                 pulled, records = await self._pull(address, queue, offset, max_num)
-                records = [each for each in records if each.queue_offset < top]
+                records = [each for each in records if self._is_light or each.queue_offset < top]
                 for record in records:
                     self._findings.take(record)
             count += len(records)
@@ -295,8 +297,9 @@ class TopicTail:
 
         :raises BadAnswer: if the broker moves the offset nowhere: the read would never end.
         """
+        subscription = await self._subscription_at(address)
         pulled = await self._puller.pull(
-            address, queue, offset, count=count, subscription=self._subscription, hold_s=hold_s
+            address, queue, offset, count=count, subscription=subscription, hold_s=hold_s
         )
         if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset == offset:
             reason = f"moves from queue offset {offset} to {offset}"
@@ -305,13 +308,26 @@ class TopicTail:
 
         def matching() -> list[Record]:
             return [
-                record
+                each
                 for record in pulled.records(self._damage)
-                if record.queue_offset >= offset and message_filter.matches(record)
+                if message_filter.matches(record)
+                for each in message_filter.matching_in(record)
+                if self._is_light or offset <= each.queue_offset < pulled.next_offset
             ]
 
         # Decoding a body can take seconds.
         return pulled, await in_thread(matching) if message_filter.reads_body else matching()
+
+    async def _subscription_at(self, address: str) -> SubscriptionData:
+        """Return what a broker compares; nothing if it would compare batches as a whole."""
+        if self._subscription.sub_string != ALL_TAGS:
+            try:
+                if not await self._survey.has_batches(self._topic, address):
+                    return self._subscription
+            except BrokerError:
+                # It does not tell.
+                pass
+        return SubscriptionData(topic=self._topic, sub_string=ALL_TAGS, expression_type=TAG_TYPE)
 
     async def _read_on(
         self, address: str, broker: Broker, reading: _Queue, begin: int | None

@@ -208,6 +208,7 @@ def test_pulls_are_of_the_tools_group_and_nothing_else_is_asked():
             RequestCode.GET_MAX_OFFSET,
             RequestCode.GET_MIN_OFFSET,
             RequestCode.QUERY_CONSUME_QUEUE,
+            RequestCode.GET_TOPIC_CONFIG,
         }
         pulls = [header for code, header in asked if code == RequestCode.PULL_MESSAGE]
         assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
@@ -264,9 +265,14 @@ class MovingBroker:
         return RemotingCommand(int(ResponseCode.PULL_OFFSET_MOVED), 1, ext_fields=fields)
 
 
+class NoBatches:
+    async def has_batches(self, *_):
+        return False
+
+
 def pull_of_tail(broker, **conditions):
     request = TailRequest(message_filter=tail_filter("T", **conditions), newest=1, follow=False)
-    reader = TopicTail(broker, None, request)
+    reader = TopicTail(broker, NoBatches(), request)
     return asyncio.run(reader._pull("a:1", MessageQueue("T", "broker-a", 0), 7, 32))
 
 
@@ -289,3 +295,49 @@ def test_a_broker_compares_what_it_can(conditions, form):
     broker = MovingBroker(9)
     pull_of_tail(broker, **conditions)
     assert [(each.expression_type, each.subscription) for each in broker.headers] == [form]
+
+
+IN_BATCHES = {"T": {"queue.type": "BatchCQ"}}
+
+
+@pytest.mark.parametrize("newest", [*range(1, 12), 100, None])
+def test_messages_in_batches_are_shown_one_by_one(newest):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.topic_attributes = IN_BATCHES
+        count = 0
+        for size in (3, 1, 40, 5):
+            bodies = [b'{"n": %d}' % (count + number) for number in range(size)]
+            broker.store_batch("T", [(body, f"k{count}") for body in bodies])
+            broker.store("T", b'{"n": %d}' % (count + size))
+            count += size + 1
+        expected = [b'{"n": %d}' % number for number in range(count)]
+        tailed = admin.tail("T", newest)
+        assert await all_of(tailed) == expected[-(newest or count) :]
+        assert tailed.complete
+        scan = admin.scan("T", where="body.$.n >= 2")
+        assert [message.body async for message in scan] == expected[2:]
+        # A broker would compare the tags of a batch as a whole, which has none.
+        tailed = admin.tail("T", newest, tags="A")
+        assert await all_of(tailed) == []
+        asked = {
+            each.subscription for code, each in broker.asked if code == RequestCode.PULL_MESSAGE
+        }
+        assert asked == {"*"}
+
+    ask(scenario)
+
+
+def test_a_light_topic_is_shown_whatever_offsets_its_messages_have_in_their_own_queues():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        for number in range(9):
+            broker.store(
+                "T", b"%d" % number, more={props.MULTI_DISPATCH: "%LMQ%x"}, queue_id=number % 4
+            )
+            broker.queues["%LMQ%x", 0].append(broker.records[-1])
+        assert await all_of(admin.tail("%LMQ%x", 4)) == numbers(5, 9)
+        assert await all_of(admin.tail("%LMQ%x", None)) == numbers(9)
+        assert [message.body async for message in admin.scan("%LMQ%x")] == numbers(9)
+
+    ask(scenario)
