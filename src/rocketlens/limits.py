@@ -756,9 +756,19 @@ MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
 MAX_EXPORT_PIECE_BYTES: Final = 256 << 10
 """Of a file that the console sends at once; the next piece is made when there is room for it."""
 MAX_EXPORTS: Final = 16
-"""Files that the console makes at once; more are refused, with a status that says so."""
+"""Files that the console sends at once, exports and bodies; more are refused, with a status that
+says so.
+"""
 MAX_USER_EXPORTS: Final = 4
-"""Of these for one user."""
+"""Of these, and of bodies that are downloaded, for one user."""
+MAX_CONSOLE_LOOK_UPS: Final = 64
+"""Requests at once to the console for all but searches and files; more are refused, likewise."""
+MAX_USER_LOOK_UPS: Final = 16
+"""Of these for one user: a browser has six connections, a program asks one after another."""
+MAX_HELD_BYTES: Final = 512 << 20
+"""Of bodies, pages of files and answers that requests to the console keep until they were sent."""
+MAX_USER_HELD_BYTES: Final = 128 << 20
+"""Of these for one user: two bodies of the largest size."""
 MAX_TIME_BARS: Final = 60
 """Bars of the plot above the messages of a page."""
 MAX_FACET_VALUES: Final = 8
@@ -767,6 +777,8 @@ MAX_CONSOLE_SEARCHES: Final = 64
 """Searches of the console at once; more are refused, with a status that says so."""
 MAX_USER_SEARCHES: Final = 16
 """Of these for one user: a browser has a few, in several tabs."""
+MAX_CONSOLE_SEARCH_S: Final = 600.0
+"""Seconds after which a search of the console ends with what it found until then."""
 MAX_CONSOLE_TEXT: Final = 40_000
 """Characters of one value of a request to the console: a key can have 32,767 bytes."""
 MAX_CONSOLE_SKIPPED: Final = 100_000
@@ -893,6 +905,8 @@ MAX_CONSOLE_REASON: Final = 1_000
 """Characters of the reason for an act, which is kept with what was done."""
 MAX_CONSOLE_JOBS: Final = 4
 """Jobs of one console that run at once; more wait to be resumed."""
+MAX_USER_JOBS: Final = 2
+"""Of these for one user."""
 MAX_CONSOLE_JOB_FILES: Final = 200
 """Newest jobs and acts that one page lists: each file is read once, and again when it changed."""
 MAX_RESEND_RATE: Final = 1_000

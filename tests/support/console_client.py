@@ -21,7 +21,7 @@ from tests.support.console_users import PASSWORD
 _dependant = functools.cache(utils.get_dependant)
 
 
-def _known_dependant(*, own_oauth_scopes, parent_oauth_scopes, **of):
+def _known_dependant(*, own_oauth_scopes=None, parent_oauth_scopes=None, **of):
     assert not own_oauth_scopes
     assert not parent_oauth_scopes
     return _dependant(**of)

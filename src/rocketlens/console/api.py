@@ -31,7 +31,7 @@ MESSAGE: Final = "/{source}/{topic}/{broker}/{queue_id}/{queue_offset}"
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorAnswer, "description": "a value that cannot be used"},
     404: {"model": ErrorAnswer, "description": "everything was searched, and it is not there"},
-    429: {"model": ErrorAnswer, "description": "too many searches run: try again"},
+    429: {"model": ErrorAnswer, "description": "too much is asked at once: try again"},
     502: {"model": ErrorAnswer, "description": "not everything could be searched"},
 }
 _EXPORTED: Final[dict[int | str, dict[str, Any]]] = {
@@ -75,7 +75,7 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
         """Send ``found`` events as messages come, then ``answer``, or ``error``."""
         _check_asked(question)
         # An answer that has begun has its status already.
-        searches.check_begin(question)
+        searches.check(question)
         return event_stream(_events(searches, question))
 
     @routes.get("/export", response_class=StreamingResponse, responses=_EXPORTED)

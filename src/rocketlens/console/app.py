@@ -6,7 +6,7 @@ from http.client import NOT_FOUND
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
@@ -32,6 +32,7 @@ from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.preferences import Preferences
+from rocketlens.console.room import InPieces, Room, room_for
 from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
@@ -82,6 +83,7 @@ class Console:
             docs_url=None,
             redoc_url=None,
             openapi_url="/api/openapi.json",
+            dependencies=[Depends(room_for(Room()))],
         )
         log = audit or AuditLog()
         self.api.state.audit = log
@@ -91,7 +93,8 @@ class Console:
         look_up = LookUps(searches)
         saved = SavedSearches(searches)
         pages = Pages(searches, look_up, saved)
-        access = Access(self.api, logins, log, pages.old_form)
+        in_pieces = InPieces(self.api, lambda *failed: _answer_to(pages, *failed))
+        access = Access(in_pieces, logins, log, pages.old_form)
         self._requests: Final = CountedRequests(access)
         public = None if users is None or users.oidc is None else users.oidc.public_host
         self._guarded: Final[ASGIApp] = Guard(
@@ -226,29 +229,36 @@ class _Api(FastAPI):
         return described
 
 
-def _add_failures(api: FastAPI, pages: Pages) -> None:
-    def answer(request: Request, failure: Failure) -> Response:
-        if request.url.path.startswith("/api/"):
-            return JSONResponse(failure.answer.model_dump(), failure.status)
-        return pages.failure(request, Preferences.of(request), failure)
+def _answer_to(pages: Pages, request: Request, error: Exception) -> Response:
+    """Return an error as an answer, of the API or as a page; one of the program as a bug."""
+    # The server logs the traceback of what is no failure of ours; an answer may not quote it.
+    bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
+    return _answer(pages, request, failure_of(error) or bug)
 
+
+def _answer(pages: Pages, request: Request, failure: Failure) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse(failure.answer.model_dump(), failure.status)
+    return pages.failure(request, Preferences.of(request), failure)
+
+
+def _add_failures(api: FastAPI, pages: Pages) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
         texts = [
             f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}"
             for each in error.errors()[:_EXPLAINED]
         ]
-        return answer(request, Failure(400, error_answer("bad_input", "; ".join(texts))))
+        return _answer(pages, request, Failure(400, error_answer("bad_input", "; ".join(texts))))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
         code = "no_page" if error.status_code == NOT_FOUND else "refused"
-        return answer(request, Failure(error.status_code, error_answer(code, str(error.detail))))
+        failure = Failure(error.status_code, error_answer(code, str(error.detail)))
+        return _answer(pages, request, failure)
 
     async def failed(request: Request, error: Exception) -> Response:
-        # The server logs the traceback of what is no failure of ours; an answer may not quote it.
-        bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
-        return answer(request, failure_of(error) or bug)
+        return _answer_to(pages, request, error)
 
     api.add_exception_handler(RequestValidationError, invalid)
     api.add_exception_handler(HTTPException, refused)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.resend_plan import PlanChanged
-from rocketlens.console.search.search import ConsoleBusy
+from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.values import ErrorAnswer, error_answer
 from rocketlens.errors import (
     AnswerIncomplete,

@@ -95,9 +95,12 @@ class AnswerMessages:
 
     def in_order(self) -> tuple[MessageExt, ...]:
         """Return the messages in order."""
+        with self._lock:
+            # A source whose time is over can still add.
+            messages = dict(self._messages)
         if self._sign > 0:
-            return tuple(self._messages[rank] for rank in sorted(self._messages))
-        return tuple(sorted(self._messages.values(), key=lambda each: self._order(each, 1)))
+            return tuple(messages[rank] for rank in sorted(messages))
+        return tuple(sorted(messages.values(), key=lambda each: self._order(each, 1)))
 
     def _would_keep(self, rank: _Rank) -> bool:
         if self._left_out is not None and rank < self._left_out:

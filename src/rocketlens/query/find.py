@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
@@ -99,16 +100,19 @@ async def find_in_all(
     *,
     watch: FindWatch | None = None,
     max_bytes: int | None = None,
+    max_s: float | None = None,
 ) -> Answer:
     """Ask several sources at once.
 
     ``watch`` is told what is found before all is. ``max_bytes`` bounds the memory that the messages
     take (None: `rocketlens.limits.MAX_ANSWER_BYTES`); what does not fit makes the answer truncated.
+    A source that takes longer than ``max_s`` seconds is ended: the answer has what it found until
+    then, and is incomplete.
 
     :raises TopicNotFound: if no source has a topic of that name and nothing was found.
     """
     # Imported late: reading only a store needs no event loop, and a command need not load one.
-    from asyncio import gather
+    from asyncio import gather, timeout
 
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
     found = [
@@ -118,9 +122,20 @@ async def find_in_all(
         for source in sources
     ]
 
+    async def find_in_time(source: Source, own: FindRequest, findings: Findings) -> None:
+        end = timeout(max_s)
+        try:
+            async with end:
+                await source.find(own, findings)
+        except TimeoutError:
+            if not end.expired():
+                raise
+            error = Sentence("search_too_long", seconds=max_s or 0)
+            findings.cover((_failure(source, error),))
+
     async def ask(source: Source, findings: Findings) -> None:
         own = request.for_one_source()
-        await _ask(source, findings, source.find(own, findings))
+        await _ask(source, findings, find_in_time(source, own, findings))
         findings.cover(own.filter_coverage)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
             error = "it did not show that anything was searched"

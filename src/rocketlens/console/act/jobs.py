@@ -8,7 +8,7 @@ line.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -27,8 +27,9 @@ from rocketlens.client.resend.resend_journal import (
 from rocketlens.client.send.producer import Producer
 from rocketlens.console.act.forms import is_name
 from rocketlens.console.act.resend_plan import FILE_THREADS, ResendPlan, message_of_plan
+from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.look_up import LookUps
-from rocketlens.console.search.search import ConsoleBusy
+from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
@@ -52,6 +53,8 @@ class _Running:
     ending: str = ""
     """Why it ends after the message that is being sent: ``paused by ...``, ``stopped by ...``."""
     task: "asyncio.Task[None] | None" = None
+    user: str = field(default_factory=lambda: current_viewer().name)
+    """The one who started or resumed it."""
 
     @property
     def word(self) -> str:
@@ -281,6 +284,10 @@ class Jobs:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _check_room(self) -> None:
+        user = current_viewer().name
+        own = sum(each.user == user for each in self._running.values())
+        if own >= limits.MAX_USER_JOBS:
+            raise ConsoleBusy(f"{own} of your jobs run already: pause one, or wait for it")
         if len(self._running) >= limits.MAX_CONSOLE_JOBS:
             raise ConsoleBusy(f"{len(self._running)} jobs run already: pause one, or wait for it")
 

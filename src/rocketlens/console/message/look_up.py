@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from rocketlens import limits
 from rocketlens.console.message.message_view import BodyForm, detail_of
+from rocketlens.console.room import hold
 from rocketlens.console.search.search import ROW_THREADS, Searches
 from rocketlens.console.sources.sources import ConsoleSource, Sources
 from rocketlens.console.values import (
@@ -88,6 +89,7 @@ class LookUps:
         :raises MessageNotFound: if there is none, and everything was searched.
         :raises AnswerIncomplete: if none was found, and something failed.
         :raises AuditFailed: if the view cannot be written down.
+        :raises ConsoleBusy: if too much is kept for the user, or for all.
         """
         return await self._message(address, is_original=False)
 
@@ -124,6 +126,7 @@ class LookUps:
         for message in answer.messages:
             brokers = (await source.broker_of(message), str(message.store_host), "-")
             if address.broker in brokers:
+                hold(len(message.body))
                 self._audit.record("view", **address._asdict())
                 return message if is_original else await self._searches.masked(source, message)
         if not answer.complete:

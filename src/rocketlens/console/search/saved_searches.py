@@ -29,8 +29,9 @@ from rocketlens.console.act.forms import new_name
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.resend_plan import FILE_THREADS
 from rocketlens.console.login.viewer import LOCAL, current_viewer
+from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import NOTHING_ASKED, Question
-from rocketlens.console.search.search import ConsoleBusy, Searches
+from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import ConsoleSource
 from rocketlens.console.sources.visible import namespace_of, narrowed_topics
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked

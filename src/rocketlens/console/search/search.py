@@ -6,7 +6,7 @@ for newer ones, and the answer in the end has them all.
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -18,6 +18,7 @@ from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import Viewer, current_viewer
 from rocketlens.console.message.message_view import row_of
+from rocketlens.console.room import hold
 from rocketlens.console.search.facets import facets_of, time_counts
 from rocketlens.console.search.question import Cursor, Question
 from rocketlens.console.sources.masks import Masks
@@ -25,10 +26,9 @@ from rocketlens.console.sources.sources import ConsoleSource, Sources
 from rocketlens.console.sources.visible import namespace_of
 from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
 from rocketlens.decode.rules import BodyRules
-from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
-from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.find import find_in_all
@@ -42,12 +42,6 @@ ROW_THREADS: Final = WorkThreads(2, "console-rows")
 """Decode bodies for rows and pages."""
 _PROGRESS_S: Final = 1.0
 """Seconds after which a search that found nothing new reports that it goes on."""
-
-
-class ConsoleBusy(RocketLensError):
-    """More searches run than a console runs at once."""
-
-    retriable = True
 
 
 class ReadSoFar(NamedTuple):
@@ -144,7 +138,7 @@ class _Watch:
 
 
 class Searches:
-    """Searches the sources of a console, a bounded number at once."""
+    """Searches the sources of a console."""
 
     def __init__(
         self,
@@ -161,10 +155,6 @@ class Searches:
         self._clock: Final = clock
         self.running = 0
         """Searches that run now."""
-        self._running_of: Final[Counter[str]] = Counter()
-        """The same by user."""
-        self._exports_of: Final[Counter[str]] = Counter()
-        """Of these, those whose answer is a file."""
         self.counts: Final = {"complete": 0, "incomplete": 0, "failed": 0, "left": 0}
         """Searches that ended, by how."""
         self.seconds = 0.0
@@ -175,7 +165,6 @@ class Searches:
 
         :raises BadInput: if a source or a text cannot be used.
         :raises TopicNotFound: if nothing is found, and no source has the topic.
-        :raises ConsoleBusy: if too many searches run, of this user or of all.
         """
         with self._counted() as since:
             request, chosen = self.check(question)
@@ -226,9 +215,9 @@ class Searches:
         `search`. ``form`` is that of the file, for the audit log.
 
         :raises BadInput: if more messages are of one millisecond than a cursor can pass.
-        :raises ConsoleBusy: if too many files are made, too.
         """
-        with self._counted_export(), self._counted():
+        with self._counted():
+            hold(limits.MAX_EXPORT_PAGE_BYTES + limits.MAX_EXPORT_PIECE_BYTES)
             asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
             self.check(asked)
             parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
@@ -288,24 +277,9 @@ class Searches:
         # Rows have the beginnings of bodies.
         self.audit.record("search", asked=dict(question.parameters()))
 
-    def check_begin(self, question: Question) -> None:
-        """Check that a search may begin now; errors as `search`, but for what it finds."""
-        self.check(question)
-        self._check_room()
-
-    def _check_room(self) -> None:
-        own = self._running_of[current_viewer().name]
-        if own >= limits.MAX_USER_SEARCHES:
-            raise ConsoleBusy(Sentence("user_searches_busy", count=own))
-        if self.running >= limits.MAX_CONSOLE_SEARCHES:
-            raise ConsoleBusy(Sentence("searches_busy", count=self.running))
-
     @contextmanager
     def _counted(self) -> "Iterator[float]":
-        self._check_room()
-        user = current_viewer().name
         self.running += 1
-        self._running_of[user] += 1
         since = self._clock()
         try:
             yield since
@@ -317,22 +291,7 @@ class Searches:
             raise
         finally:
             self.running -= 1
-            _release(self._running_of, user)
             self.seconds += self._clock() - since
-
-    @contextmanager
-    def _counted_export(self) -> "Iterator[None]":
-        user = current_viewer().name
-        if self._exports_of[user] >= limits.MAX_USER_EXPORTS:
-            raise ConsoleBusy(Sentence("user_exports_busy", count=self._exports_of[user]))
-        running = self._exports_of.total()
-        if running >= limits.MAX_EXPORTS:
-            raise ConsoleBusy(Sentence("exports_busy", count=running))
-        self._exports_of[user] += 1
-        try:
-            yield
-        finally:
-            _release(self._exports_of, user)
 
     def _since(self, since: float) -> int:
         return round((self._clock() - since) * 1000)
@@ -448,12 +407,6 @@ def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bo
     return page, answer.truncated or len(messages) > len(page)
 
 
-def _release(running: Counter[str], user: str) -> None:
-    running[user] -= 1
-    if not running[user]:
-        del running[user]
-
-
 async def _find(
     request: FindRequest,
     chosen: Sequence[ConsoleSource],
@@ -462,4 +415,5 @@ async def _find(
 ) -> Answer:
     bound = limits.MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
     asked = [each.source for each in chosen]
-    return await find_in_all(request, asked, watch=watch, max_bytes=bound)
+    most_s = limits.MAX_CONSOLE_SEARCH_S
+    return await find_in_all(request, asked, watch=watch, max_bytes=bound, max_s=most_s)

@@ -227,6 +227,12 @@ SENTENCES: Final[Mapping[str, str]] = {
     "user_searches_busy": "{count} of your searches run already: try again when one has ended",
     "exports_busy": "{count} files are being downloaded already: try again when one is complete",
     "user_exports_busy": "you download {count} files already: try again when one is complete",
+    "look_ups_busy": "{count} requests are answered already: try again in a moment",
+    "user_look_ups_busy": "{count} of your requests are answered already: try again in a moment",
+    "held_busy": "too much is being sent already: try again in a moment",
+    "user_held_busy": "too much is being sent to you already: try again when some of it has come",
+    "search_too_long": "the search ended after {seconds} s: not everything was read; ask for a "
+    "topic, a shorter time or a key",
 }
 """Every sentence by its name, with its values in braces."""
 

@@ -17,8 +17,10 @@ from rocketlens.client.send.message import Message
 from rocketlens.console.act.forms import new_name
 from rocketlens.console.act.jobs import Jobs
 from rocketlens.console.act.resend_plan import ResendPlan
+from rocketlens.console.login.viewer import LOCAL, Viewer, seen_by
 from rocketlens.console.message.look_up import LookUps
-from rocketlens.console.search.search import ConsoleBusy, Searches
+from rocketlens.console.room import ConsoleBusy
+from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import Sources, open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput, MessageNotFound, StoreLocked
@@ -174,13 +176,18 @@ def test_a_form_that_is_sent_twice_starts_one_job(rocketmq, topic, tmp_path):
     assert copies(rocketmq, topic) == ALL
 
 
-def test_no_more_jobs_run_than_are_allowed(rocketmq, topic, tmp_path):
+def test_no_more_jobs_run_than_are_allowed_of_one_user_and_in_total(rocketmq, topic, tmp_path):
     async def scenario():
         gate = Gate()
         async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
-            for _ in range(limits.MAX_CONSOLE_JOBS):
-                await start(jobs, live, topic)
-            with pytest.raises(ConsoleBusy):
+            for name in ("li", "wu"):
+                with seen_by(Viewer(name, LOCAL.grants)):
+                    for _ in range(limits.MAX_USER_JOBS):
+                        await start(jobs, live, topic)
+                    with pytest.raises(ConsoleBusy, match=f"{limits.MAX_USER_JOBS} of your jobs"):
+                        await start(jobs, live, topic)
+            assert 2 * limits.MAX_USER_JOBS == limits.MAX_CONSOLE_JOBS
+            with pytest.raises(ConsoleBusy, match=f"^{limits.MAX_CONSOLE_JOBS} jobs run already"):
                 await start(jobs, live, topic)
             gate.through.set()
 

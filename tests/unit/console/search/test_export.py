@@ -14,10 +14,10 @@ from fastapi import Request
 import rocketlens
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
-from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
+from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.search.export import export
 from rocketlens.console.search.question import Question
-from rocketlens.console.search.search import ConsoleBusy, Searches
+from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.main import main
@@ -180,11 +180,6 @@ def test_a_stream_too_many_is_refused_with_429(orders, monkeypatch):
     assert "of your searches run already" in found.json()["error"]["message"]
 
 
-def test_an_export_is_one_of_the_searches_that_run_at_once(orders, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONSOLE_SEARCHES", 0)
-    assert answer("/api/export?q=all", orders).status_code == 429
-
-
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_file_is_sent_in_small_pieces_and_read_in_small_pages(tmp_path, monkeypatch, form):
     monkeypatch.setattr(limits, "MAX_EXPORT_PAGE_BYTES", 500_000)
@@ -213,38 +208,6 @@ def test_a_file_is_sent_in_small_pieces_and_read_in_small_pages(tmp_path, monkey
     whole = asyncio.run(run())
     assert whole == answer(f"/api/export?q=all&as={form}", store).content
     assert len(whole.splitlines()) == len(sent) + (form == "csv")
-
-
-def test_one_user_downloads_so_many_files_at_once_and_all_users_so_many(orders, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_EXPORT_ROWS", 7)
-    monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 2)
-    monkeypatch.setattr(limits, "MAX_EXPORTS", 3)
-
-    async def run():
-        async with AsyncExitStack() as opened:
-            searches = Searches(await open_sources([orders], opened), BodyRules())
-            begun = []
-
-            async def begin(name):
-                with seen_by(Viewer(name, LOCAL.grants)):
-                    pages = searches.pages(Question(text="all"), "csv")
-                    await anext(pages)
-                    begun.append(pages)
-
-            await begin("li")
-            await begin("li")
-            with pytest.raises(ConsoleBusy, match="you download 2 files already"):
-                await begin("li")
-            await begin("wu")
-            with pytest.raises(ConsoleBusy, match="3 files are being downloaded already"):
-                await begin("mo")
-            await begun[0].aclose()
-            await begin("mo")
-            for pages in begun:
-                await pages.aclose()
-            assert searches.running == 0
-
-    asyncio.run(run())
 
 
 def test_a_file_too_many_is_refused_with_429(orders, monkeypatch):

@@ -12,9 +12,10 @@ from rocketlens import limits
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import Grant, Role, Viewer, seen_by
+from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.saved_searches import SavedSearches
-from rocketlens.console.search.search import ConsoleBusy, Searches
+from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.masks import MaskRule, Masks
 from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
