@@ -80,8 +80,8 @@ def test_unread_exports_and_bodies_of_one_user_take_little_memory_and_no_turn_of
     console, record_property
 ):
     process, port = console
-    for path in ("/api/search?q=ORDER-1", "/api/export?q=ORDER-1", "/api/message/store/Orders/-/0/1"):
-        assert asked(port, "li", path)[0] == 200
+    for path in ("search?q=ORDER-1", "export?q=ORDER-1", "message/store/Orders/-/0/1"):
+        assert asked(port, "li", f"/api/{path}")[0] == 200
     before = anonymous_bytes(process)
     paths = ["/api/export?q=all"] * 30
     paths += [f"/api/message/store/Orders/-/0/{n}/body" for n in range(COUNT)] * 10

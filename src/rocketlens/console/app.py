@@ -32,7 +32,7 @@ from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.preferences import Preferences
-from rocketlens.console.room import InPieces, Room, room_for
+from rocketlens.console.room import InPieces, RequestRoom, room_for
 from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
@@ -83,7 +83,7 @@ class Console:
             docs_url=None,
             redoc_url=None,
             openapi_url="/api/openapi.json",
-            dependencies=[Depends(room_for(Room()))],
+            dependencies=[Depends(room_for(RequestRoom()))],
         )
         log = audit or AuditLog()
         self.api.state.audit = log

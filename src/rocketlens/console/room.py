@@ -27,7 +27,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from rocketlens import limits
-from rocketlens.console.login.peers import client_of
+from rocketlens.console.connections import client_of
 from rocketlens.console.login.viewer import current_address, current_viewer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.sentences import Sentence
@@ -78,10 +78,10 @@ FREE: Final = frozenset(
 """Routes that take no room, beside those that FastAPI and Starlette serve from memory and files."""
 
 
-class Share:
+class TakenRoom:
     """The room that one request has taken."""
 
-    def __init__(self, room: "Room", user: str) -> None:
+    def __init__(self, room: "RequestRoom", user: str) -> None:
         self._room: Final = room
         self.user: Final = user
         self.held_bytes = 0
@@ -94,7 +94,7 @@ class Share:
         self._room.hold(self, size)
 
 
-class Room:
+class RequestRoom:
     """Counts what requests do, and the bytes that they keep, by user and in total."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Room:
         self._bytes_of: Final[Counter[str]] = Counter()
 
     @contextmanager
-    def take(self, work: Work, user: str, address: str = "", size: int = 0) -> Iterator[Share]:
+    def take(self, work: Work, user: str, address: str = "", size: int = 0) -> Iterator[TakenRoom]:
         """Take room for a request that keeps ``size`` bytes; those without a user share by address.
 
         :raises ConsoleBusy: if there is none.
@@ -115,7 +115,7 @@ class Room:
             raise ConsoleBusy(Sentence(f"user_{_SENTENCES[work]}", count=count))
         if self._in_total[work] >= most:
             raise ConsoleBusy(Sentence(_SENTENCES[work], count=self._in_total[work]))
-        share = Share(self, name)
+        share = TakenRoom(self, name)
         share.hold(size)
         self._of_user[work, name] += 1
         self._in_total[work] += 1
@@ -126,8 +126,8 @@ class Room:
             _subtract(self._of_user, (work, name), 1)
             _subtract(self._bytes_of, name, share.held_bytes)
 
-    def hold(self, share: Share, size: int) -> None:
-        """Keep more bytes for a request; errors as `Share.hold`."""
+    def hold(self, share: TakenRoom, size: int) -> None:
+        """Keep more bytes for a request; errors as `TakenRoom.hold`."""
         more = size - share.held_bytes
         if more <= 0:
             return
@@ -160,11 +160,11 @@ def _subtract(counts: Counter[T], key: T, count: int) -> None:
         del counts[key]
 
 
-_SHARE: Final[ContextVar[Share | None]] = ContextVar("share", default=None)
+_SHARE: Final[ContextVar[TakenRoom | None]] = ContextVar("share", default=None)
 
 
 def hold(size: int) -> None:
-    """Keep so many bytes in memory for the request that is answered; errors as `Share.hold`.
+    """Keep so many bytes in memory for the request that is answered; errors as `TakenRoom.hold`.
 
     Outside of one nothing is counted.
     """
@@ -173,7 +173,7 @@ def hold(size: int) -> None:
         share.hold(size)
 
 
-def room_for(room: Room) -> Callable[[Request], AsyncIterator[None]]:
+def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
     """Return the dependency of all routes of an application, which takes room for a request."""
 
     async def take_room(request: Request) -> AsyncIterator[None]:

@@ -8,7 +8,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from rocketlens import limits
-from rocketlens.console.room import FREE, WORK_OF, ConsoleBusy, InPieces, Room, Work, hold, room_for
+from rocketlens.console.room import (
+    FREE,
+    WORK_OF,
+    ConsoleBusy,
+    InPieces,
+    RequestRoom,
+    Work,
+    hold,
+    room_for,
+)
 from tests.support.console_client import console_client, form_token_in, log_in, store_at
 from tests.support.console_users import users
 from tests.support.made_stores import Sent, make_store
@@ -73,7 +82,7 @@ def test_every_route_is_refused_where_there_is_no_room(store, monkeypatch, which
 def test_one_user_takes_so_much_room_and_leaves_the_rest_to_others(monkeypatch, work):
     monkeypatch.setattr(limits, BOUNDS[work][0], 3)
     monkeypatch.setattr(limits, BOUNDS[work][1], 2)
-    room = Room()
+    room = RequestRoom()
 
     def is_refused(name):
         try:
@@ -96,7 +105,7 @@ def test_one_user_takes_so_much_room_and_leaves_the_rest_to_others(monkeypatch, 
 
 def test_those_who_have_not_logged_in_share_by_address_and_not_with_a_user(monkeypatch):
     monkeypatch.setattr(limits, "MAX_USER_LOOK_UPS", 1)
-    room = Room()
+    room = RequestRoom()
     with room.take(Work.LOOK_UP, "", "2001:db8::1"):
         with pytest.raises(ConsoleBusy), room.take(Work.LOOK_UP, "", "2001:db8::2"):
             pass
@@ -107,7 +116,7 @@ def test_those_who_have_not_logged_in_share_by_address_and_not_with_a_user(monke
 def test_bytes_are_counted_by_user_and_in_total_and_given_back(monkeypatch):
     monkeypatch.setattr(limits, "MAX_HELD_BYTES", 150)
     monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
-    room = Room()
+    room = RequestRoom()
     with room.take(Work.FILE, "li", size=60) as first:
         first.hold(50)
         first.hold(70)
@@ -126,7 +135,7 @@ def test_bytes_are_counted_by_user_and_in_total_and_given_back(monkeypatch):
 def test_room_that_is_refused_for_its_bytes_is_not_taken(monkeypatch):
     monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
     monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 1)
-    room = Room()
+    room = RequestRoom()
     with pytest.raises(ConsoleBusy), room.take(Work.FILE, "li", size=101):
         pass
     with room.take(Work.FILE, "li"):
@@ -203,7 +212,7 @@ def test_a_stream_is_sent_as_it_comes(monkeypatch):
 
 def test_an_answer_that_cannot_be_kept_is_refused_before_it_begins(monkeypatch):
     monkeypatch.setattr(limits, "MAX_USER_HELD_BYTES", 100)
-    take = room_for(Room())
+    take = room_for(RequestRoom())
 
     async def app(scope, receive, send):
         request = Request({**scope, "route": type("R", (), {"path": "/topics"})})
