@@ -169,6 +169,8 @@ class Findings:
         """Messages that this source added, kept or not."""
         self.unknown: dict[str, TopicNotFound] = {}
         self.indexed_to_ms = 0
+        self.is_left = False
+        """Whether nothing waits for what is still to be found: a source that reads much ends."""
         self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
         self._numbers: dict[tuple[str, SourceState, str | None], int] = {}
         """Where in the list each broker and each failure is."""
@@ -199,10 +201,11 @@ class Findings:
         self._read_count += count
         self.report_read(self._read_bytes, None, self._read_count)
 
-    def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> None:
-        """Report how much a source read so far, and of how much."""
+    def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
+        """Report how much a source read so far, and of how much; return whether to read on."""
         if self._on_read is not None:
             self._on_read(read_bytes, total_bytes, messages)
+        return not self.is_left
 
     def is_past(self, store_timestamp_ms: int) -> bool:
         """Return whether no message from that time or from before it would be kept any more."""

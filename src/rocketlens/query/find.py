@@ -17,10 +17,10 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 ======================================  =========================================================
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceState
@@ -28,9 +28,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import Source
-
-T = TypeVar("T")
+from rocketlens.query.source import LocalSource, Source
 
 
 class FindWatch(Protocol):
@@ -51,6 +49,18 @@ class FindWatch(Protocol):
         ...
 
 
+def find_local(request: FindRequest, source: LocalSource) -> Answer:
+    """Ask one source that never waits; errors as `find`."""
+    request = request.for_one_source()
+    findings = _findings(request, source)
+    source.find(request, findings)
+    findings.cover(request.filter_coverage)
+    if _asks_for_topics(request, [findings]):
+        source.check_topics(request.topics, findings)
+    _raise_unknown([findings])
+    return findings.answer(request.query)
+
+
 async def find(
     request: FindRequest,
     source: Source,
@@ -67,10 +77,8 @@ async def find(
     :raises TopicNotFound: if the source has no topic of that name and found nothing.
     :raises RocketLensError: if the source cannot be searched.
     """
-    in_log_order = source.is_one_log
-    messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
-    findings = Findings(messages, on_read=on_read)
     request = request.for_one_source()
+    findings = _findings(request, source, on_read)
     try:
         await source.find(request, findings)
     except BaseException as error:
@@ -80,11 +88,27 @@ async def find(
         findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
         return findings.answer(request.query)
     findings.cover(request.filter_coverage)
-    is_empty = not messages and findings.is_complete
-    if len(request.topics) > 1 or (request.topics and is_empty):
+    if _asks_for_topics(request, [findings]):
         await source.check_topics(request.topics, findings)
     _raise_unknown([findings])
     return findings.answer(request.query)
+
+
+def _findings(
+    request: FindRequest, source: LocalSource | Source, on_read: OnRead | None = None
+) -> Findings:
+    in_log_order = source.is_one_log
+    messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
+    return Findings(messages, on_read=on_read)
+
+
+def _asks_for_topics(request: FindRequest, results: Sequence[Findings]) -> bool:
+    """Return whether sources are asked which of the request's topics they do not have.
+
+    Of a single topic only if nothing was found, and all of the sources are sure.
+    """
+    is_empty = not results[0].messages and all(each.is_complete for each in results)
+    return len(request.topics) > 1 or bool(request.topics and is_empty)
 
 
 def _is_cancelled(error: BaseException) -> bool:
@@ -147,8 +171,7 @@ async def find_in_all(
         await _ask(source, findings, source.check_topics(request.topics, findings))
 
     await gather(*map(ask, sources, found))
-    is_empty = not messages and all(each.is_complete for each in found)
-    if len(request.topics) > 1 or (request.topics and is_empty):
+    if found and _asks_for_topics(request, found):
         await gather(*map(check, sources, found))
     _raise_unknown(found, [each.name for each in sources])
     return Answer(
@@ -172,20 +195,6 @@ async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> Non
         raise
     except (RocketLensError, OSError) as error:
         findings.cover((_failure(source, str(error)),))
-
-
-def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits, at the price of a function call.
-
-    Reading a store directory waits for nothing, so it needs no event loop.
-    """
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise WrongUse("this source waits for others: ask it in an event loop")
 
 
 def _raise_unknown(found: Sequence[Findings], sources: Sequence[str] = ()) -> None:

@@ -13,7 +13,7 @@ from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.find import find, run_without_waiting
+from rocketlens.query.find import find_local
 from rocketlens.query.lookup.by_id import record_of_offset_id
 from rocketlens.query.lookup.by_key import find_by_key
 from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from rocketlens.model.group import GroupsAnswer
     from rocketlens.model.status import StoreStatus
     from rocketlens.model.topic import TopicsAnswer
-    from rocketlens.query.story.store_story import StoreStorySource
     from rocketlens.query.story.story import Story
 
 
@@ -365,7 +364,7 @@ class Store:
 
     def find_for(self, request: FindRequest) -> Answer:
         """Find messages for a request; otherwise as `find`."""
-        return run_without_waiting(find(request, self.source))
+        return find_local(request, self.source)
 
     @takes(StoryOptions, StoryRequest.parse)
     def story(
@@ -379,17 +378,11 @@ class Store:
         Arguments and errors as `MQAdmin.story`. What groups did follows from offsets that the
         broker wrote last, and from the copies and traces in the log.
         """
-        from rocketlens.query.story.story_search import find_story
+        from rocketlens.query.story.store_story import find_story_in_store
 
         request = StoryRequest.parse(text, topic, **options)
-        return run_without_waiting(find_story(request, [self.story_source]))
-
-    @property
-    def story_source(self) -> "StoreStorySource":
-        """The source for `rocketlens.story`."""
-        from rocketlens.query.story.store_story import StoreStorySource
-
-        return StoreStorySource(self._reader)
+        self._opened.check_open()
+        return find_story_in_store(request, self.source)
 
     def _by_offset_id(self, topic: str | None, msg_id: str) -> Record | None:
         """Return the record with this offset message id, if it is one and there is a record."""

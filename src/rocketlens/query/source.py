@@ -1,4 +1,7 @@
-"""The interface of every source of messages: a store directory, a cluster, and others.
+"""The interfaces of every source of messages: a store directory, a cluster, and others.
+
+A `LocalSource` never waits: its methods return when they are done. A `Source` is awaited. A cluster
+is one; `rocketlens.query.threaded_source` makes one of a local source.
 
 A source reads and verifies: it adds only messages that match the request, each compared with its
 record. It decides neither how many are returned nor in which order: `rocketlens.query.find` does.
@@ -12,9 +15,8 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import FindRequest
 
 
-@runtime_checkable
-class Source(Protocol):
-    """A source of messages."""
+class _NamedSource(Protocol):
+    """What is known of a source without asking it."""
 
     @property
     def name(self) -> str:
@@ -30,6 +32,23 @@ class Source(Protocol):
     def is_one_log(self) -> bool:
         """Whether all of its messages are of one commit log, whose order an answer then has."""
         ...
+
+
+class LocalSource(_NamedSource, Protocol):
+    """A source that never waits; its methods are those of `Source`."""
+
+    def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match, and the coverage of what was searched."""
+        ...
+
+    def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add to ``findings.unknown`` the topics that the source is sure not to have."""
+        ...
+
+
+@runtime_checkable
+class Source(_NamedSource, Protocol):
+    """A source of messages that is awaited."""
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match, as they come, and the coverage of what was searched.

@@ -23,21 +23,21 @@ class StoreSource:
     is_one_log: Final = True
 
     def __init__(self, reader: StoreReader) -> None:
-        self._reader: Final = reader
+        self.reader: Final = reader
 
     @property
     def path(self) -> Path:
         """The store directory."""
-        return self._reader.path
+        return self.reader.path
 
     @property
     def name(self) -> str:
         """The path of the store directory."""
         return str(self.path)
 
-    async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match: see `rocketlens.query.source.Source.find`."""
-        reader = self._reader
+    def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
+        reader = self.reader
         reader.check_open()
         reader.refresh()
         topics, unknown = reader.topics.choose(request.topics)
@@ -56,7 +56,7 @@ class StoreSource:
             findings.cover(tuple(reader.topics.coverage(is_found=bool(findings.count))))
 
     def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
-        reader = self._reader
+        reader = self.reader
         asked = request.offset_msg_id
         if asked is not None:
             message_filter = request.filter_of(topics, is_identified=True)
@@ -74,9 +74,9 @@ class StoreSource:
             key_filter = request.filter_of(topics, with_key=True)
             find_by_key(reader, key_filter, findings)
 
-    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the store does not have: see `rocketlens.query.source.Source`."""
-        unknown, told = self._reader.topics.check_known(names)
+    def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that the store does not have: see `LocalSource.check_topics`."""
+        unknown, told = self.reader.topics.check_known(names)
         findings.unknown.update(unknown)
         if told:
             findings.cover(told)

@@ -7,11 +7,12 @@ from rocketlens.model.answer import SourceKind
 from rocketlens.query.source import Source
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.store_source import StoreSource
+from rocketlens.query.threaded_source import ThreadedSource
 
 
 def test_a_store_and_a_cluster_are_sources(made):
     reader = StoreReader(made.path)
-    store, cluster = StoreSource(reader), MQAdmin("127.0.0.1:9876").source
+    store, cluster = ThreadedSource(StoreSource(reader)), MQAdmin("127.0.0.1:9876").source
     for source, kind, name in (
         (store, SourceKind.COMMIT_LOG, str(made.path)),
         (cluster, SourceKind.BROKER, "127.0.0.1:9876"),

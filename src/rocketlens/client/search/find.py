@@ -11,12 +11,11 @@ part of it. A source that cannot be opened or asked makes the answer incomplete.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.blocking.sync import SyncMQAdmin
 from rocketlens.client.mq_admin import ClusterClient, MQAdmin
@@ -26,17 +25,18 @@ from rocketlens.model.arguments import wrong_type
 from rocketlens.net.pace import in_thread
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.find import find_in_all, run_without_waiting
+from rocketlens.query.find import find_in_all
 from rocketlens.query.offline import Store
 from rocketlens.query.options import FindOptions, takes
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
+from rocketlens.query.store_source import StoreSource
+from rocketlens.query.threaded_source import ThreadedSource
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-T = TypeVar("T")
-AnySource = str | PathLike[str] | Store | ClusterClient | SyncMQAdmin | Source
+AnySource = str | PathLike[str] | Store | StoreSource | ClusterClient | SyncMQAdmin | Source
 _ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
 """A comma-free list of name servers; any other str is a path."""
 
@@ -105,7 +105,9 @@ def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
 async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     """Return a source; one that must be closed again is added to `opened`."""
     if isinstance(given, Store):
-        return StoreInThread(given)
+        return ThreadedSource(given.source)
+    if isinstance(given, StoreSource):
+        return ThreadedSource(given)
     if isinstance(given, ClusterClient | SyncMQAdmin):
         return given.source
     if isinstance(given, str) and _ADDRESSES.fullmatch(given.strip()):
@@ -113,48 +115,16 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     if isinstance(given, str | PathLike):
         path = Path(fspath(given))
         try:
-            store = StoreInThread(await in_thread(lambda: Store(path)))
+            store = await in_thread(lambda: Store(path))
         except (RocketLensError, OSError) as error:
             return _Unopened(str(path), error)
-        opened.push_async_callback(store.close)
-        return store
+        source = ThreadedSource(store.source)
+        # A search whose caller was cancelled may still read.
+        opened.push_async_callback(lambda: asyncio.shield(source.run(store.close)))
+        return source
     if isinstance(given, Source):
         return given
     raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
-
-
-class StoreInThread:
-    """A store as a source for an event loop: it is read in a thread, by one search at a time."""
-
-    def __init__(self, store: Store) -> None:
-        """Read nothing yet."""
-        self.store: Final = store
-        self._lock: Final = Lock()
-        self.name: Final = store.source.name
-        self.kind: Final = store.source.kind
-        self.is_one_log: Final = store.source.is_one_log
-
-    async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
-        await self.run(lambda: run_without_waiting(self.store.source.find(request, findings)))
-
-    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the store does not have."""
-        await self.run(lambda: run_without_waiting(self.store.source.check_topics(names, findings)))
-
-    async def close(self) -> None:
-        """Close the store."""
-        # A search whose caller was cancelled may still read.
-        await asyncio.shield(self.run(self.store.close))
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of work on the store, done in a thread when no other is."""
-
-        def alone() -> T:
-            with self._lock:
-                return work()
-
-        return await in_thread(alone)
 
 
 class _Unopened:

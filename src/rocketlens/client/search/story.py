@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.client.blocking.sync import SourceInLoop
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.cluster_story import ClusterStorySource
-from rocketlens.client.search.find import AnySource, StoreInThread, check_sources, open_source
+from rocketlens.client.search.find import AnySource, check_sources, open_source
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.sync import LoopThread
-from rocketlens.query.find import run_without_waiting
 from rocketlens.query.options import StoryOptions, takes
 from rocketlens.query.request import StoryRequest
 from rocketlens.query.source import Source
+from rocketlens.query.story.store_story import StoreStorySource
 from rocketlens.query.story.story import Story
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, find_story
+from rocketlens.query.threaded_source import ThreadedSource
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -70,36 +71,13 @@ async def story_async(
 
 
 def _story_source(source: Source) -> StorySource:
-    if isinstance(source, StoreInThread):
-        return _StoreInThread(source)
+    if isinstance(source, ThreadedSource):
+        return StoreStorySource(source, Sentence("by_log_of", source=source.name))
     if isinstance(source, ClusterSource):
         return ClusterStorySource(source)
     if isinstance(source, SourceInLoop):
         return _ClusterInLoop(source)
     return _MessagesOnly(source)
-
-
-class _StoreInThread:
-    """A store directory that is read in a thread."""
-
-    def __init__(self, source: StoreInThread) -> None:
-        self.source: Final = source
-
-    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
-        def read() -> SourceFacts:
-            knowing = self.source.store.story_source
-            return run_without_waiting(knowing.facts(message, groups, asked))
-
-        return await self.source.run(read)
-
-    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
-        def choose() -> CopyTopics:
-            return run_without_waiting(self.source.store.story_source.copy_topics(messages))
-
-        return await self.source.run(choose)
-
-    async def said_by(self, _message: MessageExt) -> str:
-        return Sentence("by_log_of", source=self.source.name)
 
 
 class _ClusterInLoop:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol
 from urllib.parse import quote
 
 from rocketlens import limits
@@ -19,7 +19,7 @@ from rocketlens.client.admin.topic_settings import find_topic_settings, stored_s
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.cluster_story import ClusterStorySource
-from rocketlens.client.search.find import AnySource, StoreInThread
+from rocketlens.client.search.find import AnySource
 from rocketlens.client.search.story import story_async
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.console.sources.visible import seen_source
@@ -28,20 +28,14 @@ from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
-from rocketlens.net.pace import WorkThreads
-from rocketlens.query.answer_builder import Findings
 from rocketlens.query.facts.topic_settings import settings_in_store, topics_in_file
-from rocketlens.query.find import run_without_waiting
 from rocketlens.query.offline import Store
-from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
 from rocketlens.query.story.story import Story
+from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
 
-T = TypeVar("T")
-
-_STORE_THREADS: Final = WorkThreads(4, "console-store")
 _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
 _SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
@@ -219,80 +213,6 @@ class ClusterOfConsole:
         await self.admin.close()
 
 
-class _Reading:
-    """One search of a store; ``is_left`` ends it."""
-
-    def __init__(self, findings: Findings | None = None) -> None:
-        self.findings: Final = findings
-        self.is_left = False
-
-
-class _StoreInTurn(StoreInThread):
-    """A store that is read by one search at a time, in a thread of those that all stores share."""
-
-    def __init__(self, path: Path) -> None:
-        self._progress: Final = _Progress()
-        super().__init__(Store(path, on_progress=self._progress.report))
-
-    async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
-        reading = _Reading(findings)
-
-        def search() -> None:
-            self._progress.reading = reading
-            try:
-                run_without_waiting(self.store.source.find(request, findings))
-            finally:
-                self._progress.reading = _Reading()
-
-        try:
-            await self.run(search)
-        except asyncio.CancelledError:
-            reading.is_left = True
-            raise
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of work on the store, done in a thread when no other is."""
-        return await asyncio.wrap_future(_STORE_THREADS.submit(work, self))
-
-
-class StoreOfConsole(_StoreInTurn):
-    """A store directory, opened twice: no search by key waits for one that reads much."""
-
-    def __init__(self, path: Path) -> None:
-        """Open the store.
-
-        :raises NotAStore: if it is none.
-        """
-        super().__init__(path)
-        self.scans: Final = _StoreInTurn(path)
-        """The store for what reads queues or the log: searches without a text, lists."""
-
-    async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
-        if request.text is None:
-            await self.scans.find(request, findings)
-        else:
-            await super().find(request, findings)
-
-    async def close(self) -> None:
-        """Close the store."""
-        await self.scans.close()
-        await super().close()
-
-
-class _Progress:
-    """Reports what the search that is under way has read, and ends it if nothing waits for it."""
-
-    def __init__(self) -> None:
-        self.reading = _Reading()
-
-    def report(self, read_bytes: int, total_bytes: int, messages: int) -> bool:
-        if self.reading.findings is not None:
-            self.reading.findings.report_read(read_bytes, total_bytes, messages)
-        return not self.reading.is_left
-
-
 class StoreDirectory:
     """A store directory as one of the sources."""
 
@@ -306,8 +226,13 @@ class StoreDirectory:
         self.name: Final = name
         self.title: Final = str(path)
         self.command_options: Final = ("--store", self.title)
-        self.source: Final = StoreOfConsole(path)
+        by_key, scanned = Store(path), Store(path)
+        self.scans: Final = ThreadedSource(scanned.source)
+        """The store for what reads queues or the log: searches without a text, lists."""
+        self.source: Final = ThreadedSource(by_key.source, scans=self.scans)
         self.opened: Final = self
+        self._by_key: Final = by_key
+        self._scanned: Final = scanned
 
     async def broker_of(self, message: MessageExt) -> str:
         """Return the address of the broker: no file of a store has its name."""
@@ -319,18 +244,18 @@ class StoreDirectory:
 
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
-        return await self.source.scans.run(lambda: self.source.scans.store.topics(asked))
+        return await self.scans.run(lambda: self._scanned.topics(asked))
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the file of topics has; all that is known of the store if it has none."""
-        path = self.source.scans.store.path
-        names = await self.source.scans.run(lambda: topics_in_file(path))
+        path = self._scanned.path
+        names = await self.scans.run(lambda: topics_in_file(path))
         return names or [each.name for each in (await self.topics()).topics]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return what the file of topics says of one."""
-        path = self.source.scans.store.path
-        found = await self.source.scans.run(lambda: settings_in_store(path, topic))
+        path = self._scanned.path
+        found = await self.scans.run(lambda: settings_in_store(path, topic))
         return [] if found is None else [found]
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
@@ -338,19 +263,20 @@ class StoreDirectory:
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""
-        return await self.source.scans.run(lambda: self.source.scans.store.groups(asked))
+        return await self.scans.run(lambda: self._scanned.groups(asked))
 
     async def producers(self) -> None:
         """Return nothing: no file names them."""
 
     async def status(self) -> StoreStatus:
         """Return what the files say of the store, but for groups."""
-        store = self.source.scans.store
-        return await self.source.scans.run(lambda: store.status(with_groups=False))
+        return await self.scans.run(lambda: self._scanned.status(with_groups=False))
 
     async def close(self) -> None:
         """Close the store."""
-        await self.source.close()
+        # A search whose caller was cancelled may still read.
+        await asyncio.shield(self.scans.run(self._scanned.close))
+        await asyncio.shield(self.source.run(self._by_key.close))
 
 
 class Sources:

@@ -5,7 +5,7 @@ breaks that order, so time never cuts a scan short, but where its caller says wh
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
@@ -60,6 +60,8 @@ class Scan(ArrowMessages):
         """
         reader.refresh()
         self._reader = reader
+        self.on_read: Callable[[int, int, int], bool] | None = None
+        """Is called as the reader's ``on_progress`` is, for the search that this is part of."""
         self._log = reader.log
         self._message_filter = message_filter
         self._position = position
@@ -293,8 +295,8 @@ class Scan(ArrowMessages):
 
     def _goes_on(self, messages: int) -> bool:
         """Report the progress; return False if the caller wants no more."""
-        report = self._reader.on_progress
-        if report is None:
+        reports = [each for each in (self._reader.on_progress, self.on_read) if each is not None]
+        if not reports:
             return True
         if self._expected_end is None:
             # Files are made in their full size. What queues lead to is written.
@@ -302,7 +304,8 @@ class Scan(ArrowMessages):
         position, stop = self.end_offset, self._walk.stop
         end = self._expected_end if self._expected_end >= position else stop
         start = max(self._begin_offset, self._log.min_offset)
-        return report(position - start, end - start, messages)
+        progress = (position - start, end - start, messages)
+        return False not in [report(*progress) for report in reports]
 
     def _is_there(self, record: Record) -> bool:
         position = self._position
@@ -394,6 +397,7 @@ def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:
     most = most if max_num is None else min(max_num, most)
     kept: deque[int] = deque(maxlen=most)
     count = 0
+    scan.on_read = findings.report_read
     for physical_offset in scan.offsets():
         count += 1
         if count <= most or not oldest:

@@ -17,25 +17,45 @@ from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.facts.groups import StoreGroupFiles
-from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.request import StoryRequest
 from rocketlens.query.store_source import StoreSource
-from rocketlens.query.story.story import Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts
+from rocketlens.query.story.story import Story, Unlearnt
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts, find_story
+from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
+_BY_LOG: Final = Sentence("by_log")
 _NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_files"))
 
 
-class StoreStorySource:
-    """A store directory, asked for the story of a message. Its methods never wait."""
+def find_story_in_store(request: StoryRequest, store: StoreSource) -> Story:
+    """Return the story of a message, from one store that is read where this is called."""
+    work = find_story(request, [StoreStorySource(ThreadedSource(store, in_thread=False))])
+    # What asks several sources is awaited, and this one never waits.
+    try:
+        work.send(None)
+    except StopIteration as done:
+        story: Story = done.value
+        return story
+    raise AssertionError("a store waits for nothing")
 
-    def __init__(self, reader: StoreReader) -> None:
-        self._reader: Final = reader
-        self.source: Final = StoreSource(reader)
+
+class StoreStorySource:
+    """A store directory, asked for the story of a message."""
+
+    def __init__(self, source: ThreadedSource, said_by: str = _BY_LOG) -> None:
+        """Ask a source that reads a `StoreSource`; ``said_by``: what has its records."""
+        self.source: Final = source
+        self._said_by: Final = said_by
 
     async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
         """Return what the files say: see `rocketlens.query.story.story_search.StorySource`."""
-        files = StoreGroupFiles(self._reader)
+        return await self.source.run(lambda: self._facts(message, groups, asked))
+
+    def _facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+        store = self.source.local
+        assert isinstance(store, StoreSource)  # noqa: S101 - see __init__
+        files = StoreGroupFiles(store.reader)
         offsets, configs = files.offsets(), files.configs()
         pull_offsets = files.offsets("pullOffsetTable")
         in_topic = {
@@ -74,7 +94,7 @@ class StoreStorySource:
 
     async def said_by(self, _message: MessageExt) -> str:
         """Return that the log has it."""
-        return Sentence("by_log")
+        return self._said_by
 
 
 def _retry_max_times(config: Any) -> int | None:

@@ -14,6 +14,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.query.find import find_in_all
+from rocketlens.query.threaded_source import ThreadedSource
 from tests.support.made_stores import Sent, make_store
 
 NUMBERS = st.integers(0, limits.MAX_LONG)
@@ -128,7 +129,7 @@ def test_pages_cut_at_one_millisecond_have_each_message_once(tmp_path):
     with rocketlens.open_store(made.path) as store:
         for _ in range(7):
             question = Question(text="k", kind="key", max_num=4, cursor=cursor)
-            found = asyncio.run(find_in_all(question.request(), [store.source]))
+            found = asyncio.run(find_in_all(question.request(), [ThreadedSource(store.source)]))
             page = [m for m in found.messages if cursor is None or cursor.is_before(m)][-4:]
             seen += [m.physical_offset for m in reversed(page)]
             cursor = Cursor.after(page, cursor)

@@ -95,7 +95,7 @@ def test_a_search_by_key_does_not_wait_for_one_that_reads_much(tmp_path):
         async with AsyncExitStack() as stack:
             (source,) = await open_sources([store_at(made.path)], stack)
             go_on = threading.Event()
-            reading = asyncio.create_task(source.source.scans.run(go_on.wait))
+            reading = asyncio.create_task(source.scans.run(go_on.wait))
             findings = Findings(AnswerMessages(None))
             try:
                 await source.source.find(FindRequest(text="k"), findings)

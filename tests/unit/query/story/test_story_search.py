@@ -9,7 +9,9 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, TopicNotFound
 from rocketlens.query.request import FindRequest, StoryRequest
+from rocketlens.query.story.store_story import StoreStorySource
 from rocketlens.query.story.story_search import find_story
+from rocketlens.query.threaded_source import ThreadedSource
 from tests.support.story_world import KEY
 from tests.unit.conftest import NOON_MS
 
@@ -69,8 +71,8 @@ class Failing:
     """The source of a store, of which some questions fail."""
 
     def __init__(self, store, fails):
-        self.inner, self.fails = store.source, fails
-        self.source, self.knowing = self, store.story_source
+        self.inner, self.fails = ThreadedSource(store.source), fails
+        self.source, self.knowing = self, StoreStorySource(self.inner)
         self.name, self.kind, self.is_one_log = "failing", store.source.kind, True
 
     async def find(self, request, findings):
