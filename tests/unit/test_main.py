@@ -138,6 +138,39 @@ def test_what_other_tools_call_a_command_is_none_here_and_stands_for_one_that_is
     assert commands >= set(program._SYNONYMS.values())
 
 
+@pytest.mark.parametrize(
+    ("command", "word", "meant"),
+    [
+        ("find", "--from", "--since"),
+        ("find", "--to", "--until"),
+        ("find", "--limit", "--max"),
+        ("find", "--query", "--where"),
+        ("tail -t T", "--count", "--max"),
+        ("resend", "--newest", "--max"),
+        ("console", "--listen", "--bind"),
+        ("topics", "--name-server", "--namesrv"),
+        ("send T", "--nameserver", "--namesrv"),
+    ],
+)
+def test_an_option_of_other_tools_stands_for_what_this_command_has(run, command, word, meant):
+    done = run(*command.split(), word, "7")
+    assert (done.code, done.out) == (2, "")
+    assert f"{word}" in done.err
+    assert f"; did you mean {meant}? (see" in done.err
+
+
+def test_an_option_stands_for_none_that_the_command_lacks(run):
+    assert "did you mean" not in run("topics", "--from", "7").err
+    assert "did you mean" not in run("context", "list", "--query", "x").err
+
+
+def test_whatever_prints_a_table_prints_csv():
+    for words, parser in leaf_commands().items():
+        for action in parser._actions:
+            choices = tuple(action.choices or ()) if not isinstance(action.choices, dict) else ()
+            assert "table" not in choices or "csv" in choices, words
+
+
 def leaf_commands():
     parsers = dict(commands_and_parsers(program.build_parser()))
     return {

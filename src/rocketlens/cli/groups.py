@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_source, add_table_or_json, positive_number
+from rocketlens.cli.options import add_list_output, add_source, positive_number
 from rocketlens.model.text.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -67,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Ctrl-C: exit code 130",
     )
     add_source(parser)
-    add_table_or_json(parser, with_csv=True)
+    add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:

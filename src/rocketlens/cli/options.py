@@ -11,6 +11,8 @@ from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
 
 if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
     from rocketlens.query.options import ContentOptions
 
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
@@ -24,16 +26,13 @@ _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VAR
 _BROKER_CONF_HELP: Final = "the broker.conf that says where a store and its log are"
 
 
-def add_table_or_json(parser: ArgumentParser, *, with_csv: bool = False) -> None:
+def add_list_output(
+    container: "ArgumentParser | _ArgumentGroup",
+    help_text: str = "table (default; tab-separated when piped), CSV, or one JSON object",
+) -> None:
     """Add ``-o``, for commands whose answer is a list of things."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "csv", "json") if with_csv else ("table", "json"),
-        default="table",
-        help="table (default; tab-separated when piped), "
-        + ("CSV, " if with_csv else "")
-        + "or one JSON object",
+    container.add_argument(
+        "-o", "--output", choices=("table", "csv", "json"), default="table", help=help_text
     )
 
 

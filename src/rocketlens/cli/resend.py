@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_cluster, positive_number
+from rocketlens.cli.options import add_cluster, add_list_output, positive_number
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
@@ -103,13 +103,7 @@ def add_job_options(parser: ArgumentParser) -> None:
         action="store_true",
         help="send also what may be stored already if that cannot be looked up",
     )
-    group.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="table, or one JSON line per message",
-    )
+    add_list_output(group, "table (default), CSV, or one JSON line per message")
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -328,8 +322,9 @@ def _header(
 async def _show(
     arguments: Namespace, messages: Any, states: dict[int, str], admin: "MQAdmin"
 ) -> None:
-    """Print a dry run: all messages as JSON; the first of them as a table, with what is in them."""
-    if arguments.output == "json":
+    """Print a dry run: the first messages as a table, with what is in them; all in other forms."""
+    if arguments.output != "table":
+        _print_titles(arguments)
         for number, message in enumerate(messages, 1):
             _print_row(arguments, number, message, states[number], "")
         sys.stdout.flush()
@@ -342,7 +337,7 @@ async def _show(
     ]
     print_rows(_PREVIEW_COLUMNS, rows)
     if len(messages) > _SHOWN_ROWS:
-        print(f"... and {len(messages) - _SHOWN_ROWS} more (-o json shows all)")
+        print(f"... and {len(messages) - _SHOWN_ROWS} more (-o csv and -o json show all)")
     sys.stdout.flush()
 
 
@@ -368,6 +363,10 @@ def _where(planned: "PlannedMessage") -> tuple[str, str, str]:
 def _print_titles(arguments: Namespace) -> None:
     if arguments.output == "table":
         print("\t".join(_COLUMNS))
+    elif arguments.output == "csv":
+        from rocketlens.terminal.message_values import csv_row
+
+        sys.stdout.write(csv_row(_COLUMNS))
 
 
 def _print_row(
@@ -380,6 +379,12 @@ def _print_row(
         from rocketlens.terminal.as_json import json_line
 
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
+        return
+    if arguments.output == "csv":
+        from rocketlens.terminal.message_values import csv_row, defused
+
+        cells = [str(number), *map(defused, (state, *_where(planned), detail))]
+        sys.stdout.write(csv_row(cells))
         return
     row = (str(number), state, *_where(planned), detail)
     print("\t".join(map(printable, row)))

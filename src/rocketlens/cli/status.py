@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.cli.options import add_list_output, add_source
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "`rocketlens doctor`\nchecks a store."
     )
     add_source(parser)
-    add_table_or_json(parser)
+    add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -56,6 +56,8 @@ def run(arguments: Namespace) -> ExitCode:
     found = ask_source(arguments, lambda store: store.status(), lambda admin: admin.status())
     if arguments.output == "json":
         _print_json(found)
+    elif arguments.output == "csv":
+        _print_csv(found)
     elif isinstance(found, StoreStatus):
         _print_store(found)
     else:
@@ -86,10 +88,8 @@ def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
     yield "store", status.path
     yield "written by", status.written_by
     yield "closed", closed[status.closing]
-    yield (
-        "messages",
-        f"{_count(status.messages)} in {counted(status.topics, 'topic')}, {_times(status)}",
-    )
+    topics = _topics(status, "the broker's")
+    yield "messages", f"{_count(status.messages)} in {topics}, {_times(status)}"
     offsets = f"physical offsets {status.min_offset} to {status.end_offset}"
     yield "log", f"{size_text(status.log_bytes)} in {_files(status.log_files)}, {offsets}"
     yield "queues", size_text(status.queue_bytes)
@@ -133,6 +133,11 @@ def _count(number: int | None) -> str:
     return NOT_KNOWN if number is None else f"{number:,}"
 
 
+def _topics(status: "StoreStatus | ClusterStatus", whose: str) -> str:
+    count = counted(status.topics, "topic")
+    return f"{count}, {status.broker_topics} of them {whose} own" if status.broker_topics else count
+
+
 def _times(status: "StoreStatus") -> str:
     from rocketlens.terminal.times import iso_text
 
@@ -147,7 +152,7 @@ def _print_cluster(status: "ClusterStatus") -> None:
     clusters = sorted({each.cluster_name for each in status.brokers if each.cluster_name})
     _print_line("cluster", ", ".join(clusters) or "?")
     _print_line("nameserver", "; ".join(status.name_servers))
-    _print_line("topics", f"{status.topics:,}")
+    _print_line("topics", _topics(status, "the brokers'"))
     _print_line(
         "clients", f"{_count(status.producers)} producers, {_count(status.consumers)} consumers"
     )
@@ -211,6 +216,18 @@ def _print_line(label: str, text: str) -> None:
     ) or [""]:
         print(f"{coloured(label.ljust(_LABEL_WIDTH), BOLD, sys.stdout)} {line}")
         label = ""
+
+
+def _print_csv(found: "StoreStatus | ClusterStatus") -> None:
+    """Print the brokers of a cluster, or one row of what is known of a store."""
+    from rocketlens.cli.table import print_csv
+    from rocketlens.model.status import StoreStatus
+
+    if not isinstance(found, StoreStatus):
+        print_csv(_BROKER_TITLES, map(_broker_row, found.brokers))
+        return
+    values = dict(store_lines(found))
+    print_csv(list(values), [list(values.values())])
 
 
 def _print_json(found: "StoreStatus | ClusterStatus") -> None:

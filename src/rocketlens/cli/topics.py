@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.cli.options import add_list_output, add_source
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -51,7 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with RocketMQ's own topics, and those of groups: retries, dead letters",
     )
     add_source(parser)
-    add_table_or_json(parser, with_csv=True)
+    add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:

@@ -72,6 +72,8 @@ class StoreStatus:
     """Bytes that can still be written to its disk."""
     topics: int
     """Topics but for those of RocketMQ itself and of groups."""
+    broker_topics: int
+    """Those of them that a broker created by itself, under its own name or its cluster's."""
     messages: int | None
     """Messages in these topics; None if those of a topic are not known."""
     oldest_ms: int | None
@@ -179,6 +181,8 @@ class ClusterStatus:
     """By cluster, name and broker id."""
     topics: int
     """Topics but for those of RocketMQ itself and of groups."""
+    broker_topics: int
+    """Those of them that a broker created by itself, under its own name or its cluster's."""
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
 

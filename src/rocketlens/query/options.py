@@ -16,7 +16,7 @@ keywords            read by
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, get_args
 
 from rocketlens.query.topic_choice import suggestion
@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "count": ("max_num", "newest"),
+    "filter": ("where",),
+    "from_": ("begin",),
+    "limit": ("max_num", "newest"),
+    "max": ("max_num", "newest"),
+    "newest": ("max_num",),
+    "query": ("where",),
+    "since": ("begin",),
+    "start": ("begin",),
+    "stop": ("end",),
+    "to": ("end",),
+    "topics": ("topic",),
+    "until": ("end",),
+}
+"""What the command line, and other libraries, call a keyword; the first that a function has."""
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -117,6 +133,14 @@ class StoryOptions(TypedDict, total=False):
     group: str | None
 
 
+def meant_keyword(name: str, known: Collection[str]) -> str:
+    """Return "; did you mean A?" with the known keyword that one stands for or resembles."""
+    for meant in _SYNONYMS.get(name, ()):
+        if meant in known:
+            return f"; did you mean {meant}?"
+    return suggestion(name, known)
+
+
 def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
     """Return a decorator for a function that passes its ``**options`` on to ``reader``.
 
@@ -139,7 +163,7 @@ def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:
             for name in passed:
                 if name not in names:
                     error = f"{own.__qualname__}() has no argument {name!r}"
-                    raise TypeError(error + suggestion(name, names))
+                    raise TypeError(error + meant_keyword(name, names))
 
         @functools.wraps(own)
         def checked(*arguments: Any, **passed: Any) -> Any:

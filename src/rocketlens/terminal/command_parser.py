@@ -2,7 +2,7 @@
 
 import re
 from argparse import Action, ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
@@ -17,6 +17,28 @@ As in Python 3.14; before, only whole numbers and fractions were.
 """
 _MAX_MESSAGE: Final = 300
 """Characters of a complaint: arguments can be of any length."""
+
+
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "after": ("since",),
+    "before": ("until",),
+    "begin": ("since",),
+    "bootstrap-server": ("namesrv",),
+    "brokers": ("namesrv",),
+    "count": ("max", "newest"),
+    "end": ("until",),
+    "filter": ("where",),
+    "from": ("since",),
+    "limit": ("max", "newest"),
+    "listen": ("bind",),
+    "max": ("newest",),
+    "name-server": ("namesrv",),
+    "nameserver": ("namesrv",),
+    "newest": ("max",),
+    "query": ("where",),
+    "to": ("until",),
+}
+"""What other tools call an option; it means the first of those that the command has."""
 
 
 class CommandParser(ArgumentParser):
@@ -72,7 +94,7 @@ class CommandParser(ArgumentParser):
     def refuse_arguments(self, unknown: Sequence[str]) -> NoReturn:
         """Refuse arguments that the command does not have."""
         options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        meant = did_you_mean(options[0], self._option_string_actions) if options else ""
+        meant = _meant_option(options[0], self._option_string_actions) if options else ""
         self.error(f"unrecognized arguments: {' '.join(unknown)[:_MAX_MESSAGE]}{meant}")
 
     def refuse_command(
@@ -80,6 +102,14 @@ class CommandParser(ArgumentParser):
     ) -> NoReturn:
         """Refuse a command that the program does not have; other tools have it as a synonym."""
         self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands, synonyms)}")
+
+
+def _meant_option(option: str, known: Collection[str]) -> str:
+    """Return "; did you mean A?" with the known option that one stands for, or resembles."""
+    for meant in _SYNONYMS.get(option.removeprefix("--"), ()):
+        if f"--{meant}" in known:
+            return f"; did you mean --{meant}?"
+    return did_you_mean(option, known)
 
 
 def did_you_mean(

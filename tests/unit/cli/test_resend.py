@@ -1,5 +1,6 @@
 """``rocketlens resend``: shows first, sends when told to, and never twice."""
 
+import csv
 import json
 import os
 import signal
@@ -56,6 +57,12 @@ def test_a_dry_run_sends_nothing_and_makes_no_file(run, rocketmq, sent, tmp_path
     assert [row[1:3] for row in rows(done)] == [["would send", each.msg_id] for each in results[:3]]
     assert all(row[5].startswith("20") and row[7] for row in rows(done))
     assert "dry run: 3 messages" in done.err
+    done = run("resend", *ids, "--namesrv", rocketmq.name_server, "-o", "csv")
+    titles, *shown = csv.reader(done.out.splitlines())
+    assert titles == ["n", "state", "id", "from", "to", "detail"]
+    assert [row[:3] for row in shown] == [
+        [str(n), "would send", each.msg_id] for n, each in enumerate(results[:3], 1)
+    ]
     assert not list(tmp_path.iterdir())
     assert len(found(rocketmq, topic)[0]) == 5
 

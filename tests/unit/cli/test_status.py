@@ -1,5 +1,6 @@
 """``rocketlens status`` over a store and over a cluster."""
 
+import csv
 import json
 import os
 
@@ -28,7 +29,8 @@ def test_a_store_has_its_state_on_one_screen(run, golden):
     assert lines["written by"] == "RocketMQ 5.5"
     assert lines["closed"] == "cleanly"
     assert lines["messages"] == (
-        "1,703 in 6 topics, 2026-11-21T02:40:33.352+00:00 to 2026-11-21T02:40:44.893+00:00"
+        "1,703 in 6 topics, 3 of them the broker's own, "
+        "2026-11-21T02:40:33.352+00:00 to 2026-11-21T02:40:44.893+00:00"
     )
     assert lines["log"] == "1.0M in 4 files, physical offsets 0 to 889173"
     assert lines["index"].startswith("150.7K in 7 files, 6,783 entries, up to 2026-11-21T02:40:44")
@@ -62,7 +64,7 @@ def test_a_cluster_shows_brokers_with_version_rates_and_disk(run, rocketmq):
     head, brokers = done.out.split("\n\n")[:2]
     lines = lines_of(head)
     assert lines["nameserver"] == rocketmq.name_server
-    assert int(lines["topics"]) >= 1
+    assert lines["topics"] == "4 topics, 3 of them the brokers' own"
     assert lines["clients"].startswith("1 producers, 0 consumers")
     titles, row = (line.split("\t") for line in brokers.splitlines())
     broker = dict(zip(titles, row, strict=True))
@@ -76,6 +78,7 @@ def test_json_has_all_of_it(run, rocketmq, golden):
     found = json.loads(run("status", "--namesrv", rocketmq.name_server, "-o", "json").out)
     assert found["complete"]
     [broker] = found["brokers"]
+    assert (found["topics"], found["broker_topics"]) == (4, 3)
     assert (broker["broker_id"], broker["version"], broker["producers"]) == (0, "V5_5_0", 1)
     assert broker["end_offset"] > broker["min_offset"] == 0
     found = json.loads(run("status", "--store", golden("5.5.0").store, "-o", "json").out)
@@ -111,3 +114,12 @@ def test_long_lines_are_wrapped_on_a_terminal(run, golden, monkeypatch):
     assert lines[1] == "written by  RocketMQ 5.5"
     assert all(len(line) <= 60 for line in lines if not line.startswith("store"))
     assert " " * 12 in {line[:12] for line in lines}
+
+
+def test_csv_is_the_brokers_of_a_cluster_and_one_row_of_a_store(run, rocketmq, golden):
+    done = run("status", "--namesrv", rocketmq.name_server, "-o", "csv")
+    titles, row = csv.reader(done.out.splitlines())
+    assert (titles[0], row[0], row[2]) == ("broker", "broker-a", rocketmq.broker)
+    store = str(golden("5.5.0").store)
+    titles, row = csv.reader(run("status", "--store", store, "-o", "csv").out.splitlines())
+    assert dict(zip(titles, row, strict=True))["written by"] == "RocketMQ 5.5"

@@ -15,7 +15,7 @@ def group(name, *clients):
 
 
 def cluster(*brokers, groups=()):
-    return ClusterStatus(("127.0.0.1:9876",), brokers, 0, groups, ())
+    return ClusterStatus(("127.0.0.1:9876",), brokers, 0, 0, groups, ())
 
 
 def test_log_bytes_need_both_ends():

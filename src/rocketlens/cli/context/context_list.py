@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.cli.options import add_list_output
 from rocketlens.terminal.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -22,14 +23,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the file that ROCKETLENS_CONFIG names.\n"
         "exit codes: 0 there are some, 1 there are none, 2 an error."
     )
-    parser.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="default: table"
-    )
+    add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Print a row for each context."""
-    from rocketlens.cli.table import print_rows
+    from rocketlens.cli.table import print_csv, print_rows
     from rocketlens.terminal.contexts import all_contexts, config_path
     from rocketlens.terminal.output import note
 
@@ -45,7 +44,7 @@ def run(arguments: Namespace) -> ExitCode:
         ]
         print(safe_json(json.dumps({"file": str(config_path()), "contexts": rows}, indent=2)))
     elif contexts:
-        print_rows(
+        (print_csv if arguments.output == "csv" else print_rows)(
             ("", "NAME", "NAMES", "NOTES"),
             (
                 ("*" if name == default else "", name, *_words(_shown(context)))

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_cluster
+from rocketlens.cli.options import add_cluster, add_list_output
 from rocketlens.errors import RocketLensError
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
@@ -26,13 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = SEARCH_EXIT_CODES
     parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="table, or one JSON line per group",
-    )
+    add_list_output(parser, "table (default), CSV, or one JSON line per group")
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -103,7 +97,7 @@ def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
         for fields in found:
             print(json_line(fields))
         return
-    from rocketlens.cli.table import Moment, print_rows
+    from rocketlens.cli.table import Moment, print_csv, print_rows
 
     # Most lists have no error.
     titles = ["group", "messages", "newest"]
@@ -117,5 +111,7 @@ def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
         )[: len(titles)]
         for fields in found
     ]
-    if rows:
+    if arguments.output == "csv":
+        print_csv(titles, rows)
+    elif rows:
         print_rows(titles, rows)

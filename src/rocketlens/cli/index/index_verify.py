@@ -5,7 +5,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_dry_run, add_master, add_store, store_directory
+from rocketlens.cli.options import (
+    add_dry_run,
+    add_list_output,
+    add_master,
+    add_store,
+    store_directory,
+)
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
@@ -26,13 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = "exit codes: 0 they agree, 1 they differ, 2 wrong usage or an error."
     add_store(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json"),
-        default="table",
-        help="text for people (default), or one JSON object",
-    )
+    add_list_output(parser, "text for people (default), CSV of the findings, or one JSON object")
     add_dry_run(parser)
     add_master(parser)
 
@@ -61,6 +61,13 @@ def run(arguments: Namespace) -> ExitCode:
         from rocketlens.terminal.as_json import json_line
 
         print(json_line(report_fields(report)))
+    elif arguments.output == "csv":
+        from dataclasses import astuple, fields
+
+        from rocketlens.bulk.report import Finding
+        from rocketlens.cli.table import print_csv
+
+        print_csv([each.name for each in fields(Finding)], map(astuple, report.findings))
     else:
         for line in report_lines(report):
             print(line)

@@ -20,6 +20,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import as_it_is
 from rocketlens.client.admin.groups import find_groups
+from rocketlens.client.admin.topics import topics_of_brokers
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.survey import CoverageByReason, Survey
@@ -49,10 +50,13 @@ async def find_status(cluster: ClusterCalls, survey: Survey) -> ClusterStatus:
     groups = await find_groups(cluster, survey, None)
     for each in (*listed.coverage, *brokers.coverage, *groups.coverage):
         coverage.add(each)
+    known = (await survey.brokers()).value.values()
+    normal = {topic for topic in listed.value if TopicKind.of(topic) is TopicKind.NORMAL}
     return ClusterStatus(
         tuple(cluster.name_servers),
         brokers.brokers,
-        sum(TopicKind.of(topic) is TopicKind.NORMAL for topic in listed.value),
+        len(normal),
+        len(normal & topics_of_brokers(known)),
         groups.groups,
         coverage.all(),
     )

@@ -47,6 +47,12 @@ async def find_topics(
     return await _Topics(cluster, survey, namespace).find(asked)
 
 
+def topics_of_brokers(brokers: Collection[Broker]) -> set[str]:
+    """Return the topics that brokers create by themselves, under their and their cluster's name."""
+    clusters = {each.cluster_name for each in brokers}
+    return {*(each.name for each in brokers), *clusters, *map(reply_topic, clusters)}
+
+
 class _Topics:
     def __init__(self, cluster: ClusterCalls, survey: Survey, namespace: str) -> None:
         self._cluster: Final = cluster
@@ -66,8 +72,7 @@ class _Topics:
             if is_in_namespace(self._namespace, name)
         }
         names = self._choose(asked, full_names, listed.coverage)
-        clusters = {each.cluster_name for each in brokers.value.values()}
-        own = {*brokers.value, *clusters, *map(reply_topic, clusters)}
+        own = topics_of_brokers(brokers.value.values())
         found = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
         return TopicsAnswer(
             tuple(topic for topic in found if topic is not None), self._coverage.all()

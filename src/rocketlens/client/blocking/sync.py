@@ -32,9 +32,9 @@ from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.options import meant_keyword
 from rocketlens.query.request import FindRequest
 from rocketlens.query.story.story import Story
-from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.consumer import (
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -98,7 +98,7 @@ def _checked(function: Any) -> Any:
         for name in options:
             if name not in known:
                 said = f"{function.__qualname__}() has no argument {name!r}"
-                raise TypeError(said + suggestion(name, known))
+                raise TypeError(said + meant_keyword(name, known))
         return function(*arguments, **options)
 
     return checked

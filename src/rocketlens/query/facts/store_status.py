@@ -64,6 +64,7 @@ def status_of_store(reader: StoreReader, disk: Disk, *, with_groups: bool = True
         disk_total_bytes=space.total,
         disk_free_bytes=space.free,
         topics=len(normal),
+        broker_topics=sum(each.is_of_broker for each in normal),
         messages=None if None in counts else sum(count or 0 for count in counts),
         oldest_ms=min(known_ms, default=None),
         newest_ms=max(known_ms, default=None),

@@ -1,5 +1,6 @@
 """Named contexts are listed, and nothing secret with them."""
 
+import csv
 import json
 
 import pytest
@@ -81,3 +82,10 @@ def test_commands_for_stores_take_the_store_of_a_context(run, config, tmp_path, 
 def test_doctor_checks_the_store_of_a_context(run, config):
     config.write_text(CONFIG.replace('context = "prod"', 'context = "backup"'))
     assert "/backup/store" in run("doctor").out
+
+
+def test_csv_has_a_row_for_each_context(run, config):
+    assert config.exists()
+    rows = list(csv.reader(run("context", "list", "-o", "csv").out.splitlines()))
+    assert rows[0] == ["", "NAME", "NAMES", "NOTES"]
+    assert [row[:2] for row in rows[1:]] == [["*", "prod"], ["", "backup"]]

@@ -1,5 +1,6 @@
 """``rocketlens dlq list``: the groups that have dead letters."""
 
+import csv
 import json
 
 import pytest
@@ -68,3 +69,10 @@ def test_a_broker_that_fails_is_an_error_of_the_group(run, rocketmq):
     assert code == 3
     assert [each["group"] for each in groups] == ["billing", "empty", "ns%audit"]
     assert all(each["error"] for each in groups)
+
+
+def test_csv_has_a_row_for_each_group(run, rocketmq):
+    done = run("dlq", "list", "--namesrv", rocketmq.name_server, "-o", "csv")
+    rows = list(csv.reader(done.out.splitlines()))
+    assert rows[0][:2] == ["group", "messages"]
+    assert [row[:2] for row in rows[1:]] == [["billing", "3"], ["ns%audit", "1"]]

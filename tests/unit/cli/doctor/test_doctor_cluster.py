@@ -14,7 +14,7 @@ SOUND = BrokerStatus("c", "a", 0, "10.0.0.1:10911", version="V5_5_0", disk_ratio
 
 
 def checks(*brokers, groups=(), coverage=(), newest_ms=NOW_MS):
-    status = ClusterStatus(("10.0.0.9:9876",), brokers, 3, groups, coverage)
+    status = ClusterStatus(("10.0.0.9:9876",), brokers, 3, 0, groups, coverage)
     queue = TopicQueue("a", 0, 0, 5, newest_ms=newest_ms)
     topics = TopicsAnswer((FoundTopic("T", (queue,)),), ())
     return list(checks_of(status, topics, NOW_MS))

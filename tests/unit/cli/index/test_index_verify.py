@@ -1,5 +1,6 @@
 """``rocketlens index verify``: what it refuses, compares and prints."""
 
+import csv
 import json
 
 import pytest
@@ -27,6 +28,9 @@ def test_verify_names_what_differs_and_gives_code_1(run, copy, own_session):
     report = json.loads(run("index", "verify", "--store", copy, "-o", "json").out)
     assert report["agrees"] is False
     assert sum(report["counts"].values()) >= len(report["findings"]) > 0
+    shown = run("index", "verify", "--store", copy, "-o", "csv")
+    titles, *rows = csv.reader(shown.out.splitlines())
+    assert (shown.code, titles[:2], len(rows)) == (1, ["kind", "detail"], len(report["findings"]))
     assert {"kind", "detail", "file", "physical_offset"} <= set(report["findings"][0])
 
 
