@@ -323,6 +323,21 @@ def test_every_module_has_its_test_at_the_same_path_or_a_line_that_names_where()
     )
 
 
+@every_file
+def test_a_documentation_of_a_value_follows_the_value(path):
+    """A text on its own documents the assignment above it, or has lost what it documented."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    bodies = [node.body for node in nodes_of(path) if isinstance(node, ast.Module | ast.ClassDef)]
+    return [
+        text.lineno
+        for body in bodies
+        for before, text in itertools.pairwise(body)
+        if isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and not (isinstance(before, ast.Assign | ast.AnnAssign) and lines[text.lineno - 2].strip())
+    ]
+
+
 def test_the_map_of_architecture_has_a_row_for_each_module():
     text = ARCHITECTURE.read_text(encoding="utf-8")
     assert module_map.with_map(text) == text, "run: make map"

@@ -95,3 +95,28 @@ def test_helm_renders_a_name_server_and_a_store_for_each_broker(tmp_path):
         ports = {port["name"] for port in container["ports"]}
         probes = (container[f"{probe}Probe"] for probe in ("startup", "readiness", "liveness"))
         assert {probe["httpGet"]["port"] for probe in probes} <= ports
+
+
+def test_continuous_integration_tries_what_the_readme_names():
+    root = PACKAGING.parent
+    lowest = re.search(r"Python >= 3\.(\d+) on Linux or macOS", (root / "README.md").read_text())[1]
+    jobs = yaml.safe_load((root / ".github/workflows/ci.yml").read_text())["jobs"]
+    matrix = jobs["test"]["strategy"]["matrix"]
+    assert matrix["python"][0] == f"3.{lowest}"
+    machines = [*matrix["machine"], *(extra["machine"] for extra in matrix["include"])]
+    assert {machine.split("-")[0] for machine in machines} == {"ubuntu", "macos"}
+    assert any(machine.endswith("-arm") for machine in machines)
+    steps = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    ci = (root / ".ci/run").read_text()
+    for target in ("make check", "make test"):
+        assert any(step.startswith(target) for step in steps)
+        assert target in ci
+
+
+def test_hooks_before_a_commit_are_the_checks_of_make_check():
+    root = PACKAGING.parent
+    hooks = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    entries = " ".join(hook["entry"] for hook in hooks)
+    tools = re.search(r"for tool in (.*); do", (root / "Makefile").read_text())[1]
+    for tool in re.findall(r'"?([a-z-]+)[^"]*"?', tools.replace("$(mkdocs)", "mkdocs")):
+        assert tool in entries

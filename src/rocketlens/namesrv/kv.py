@@ -26,8 +26,6 @@ from rocketlens.store.fs import read_bytes
 
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
-"""The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""
-
 _DISK_THREAD: Final = WorkThreads(1, "kv")
 """Writes the file; a slow disk delays nothing else."""
 _FIXED_BYTES: Final = 64
