@@ -25,7 +25,8 @@
     │   ├── StoreChanged      it changed under an operation that needed it to stand still
     │   ├── StoreFull         no room for another record now; reads go on, and sends once there is
     │   ├── StoreBusy         a file cannot be opened now; reads go on, and sends once it can be
-    │   └── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
+    │   ├── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
+    │   └── CopyFailed        a broker's log cannot be copied, or not into this store
     ├── RemotingError         a call to another process that brought no answer (``address``)
     │   ├── ConnectFailed     connection refused; nothing was sent
     │   ├── ConnectionLost    the connection ended before the answer came
@@ -212,6 +213,10 @@ class StoreFailed(StoreError):
     """
 
     code = 14
+
+
+class CopyFailed(StoreError):
+    """A broker's log cannot be copied, or not into this store; the text says what to do."""
 
 
 class RemotingError(RocketLensError):

@@ -174,6 +174,11 @@ MAX_HA_FRAME_BYTES: Final = 64 * 1024 * 1024
 (``haTransferBatchSize``); its slaves read into a buffer of 4 MiB.
 """
 
+MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
+"""Largest record, or filler, of a log that is copied from a broker, in bytes: it is held in memory
+until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
+"""
+
 MAX_ANSWER_FRAME_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Records, or JSON, of one answer of a server, in bytes: header and body must fit a frame."""
 

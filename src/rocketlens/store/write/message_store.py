@@ -56,7 +56,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from rocketlens.errors import StoreError, StoreFailed
 from rocketlens.formats.commitlog_record import pack_host
@@ -77,6 +77,8 @@ from rocketlens.store.write.opening import Opening
 from rocketlens.store.write.queue.queue_view import QueueView
 
 _log: Final = logging.getLogger(__name__)
+
+_A = TypeVar("_A", bound=Appender)
 
 _CLOSE_SECONDS: Final = 2.0
 """Seconds for which closing a store continues its index: supervisors kill a broker after 5 s."""
@@ -187,8 +189,11 @@ class MessageStore:
         self._begin()
 
     def _new_appender(self) -> Appender:
+        return self._appender_of(Appender)
+
+    def _appender_of(self, kind: type[_A]) -> _A:
         config, host = self.config, self._options.store_host
-        return Appender(
+        return kind(
             self.layout,
             self._disk,
             clock=self._clock,

@@ -1,0 +1,1 @@
+"""A store whose log is a copy of another broker's."""

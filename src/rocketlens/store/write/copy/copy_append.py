@@ -1,0 +1,331 @@
+"""Appends log bytes of another broker: the same bytes at the same offsets, and queue entries.
+
+What arrives is cut anywhere. :meth:`CopyAppender.take` keeps bytes, and
+:meth:`CopyAppender.append_taken` writes what is whole:
+
+====================  ==========================================================================
+bytes                 what is done
+====================  ==========================================================================
+whole records         written, with their queue entries, as :mod:`rocketlens.store.write.append`
+                      does it: sizes and magics last, so that a killed process leaves whole
+                      records
+a filler              written when all of it has arrived; the next segment begins
+no record             damage of the other log: written as it is, without a queue entry, once a
+                      record follows it, or :data:`rocketlens.limits.MAX_COPIED_RECORD_BYTES` do
+the rest              kept in memory until more arrives
+====================  ==========================================================================
+
+So the copy is the other log byte for byte, and always ends with a record, a filler, or damage that
+a record follows. Records are found by the compiled kernels, some millions a second.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from rocketlens import limits
+from rocketlens.errors import CopyFailed
+from rocketlens.formats.commitlog_record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    SIZE_AND_MAGIC,
+    has_queue_entry,
+)
+from rocketlens.formats.compiled import kernels
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
+from rocketlens.store.read.former_topics import begins_again
+from rocketlens.store.read.log.scan import CHUNK_ROWS, Chunk
+from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender, refused
+from rocketlens.store.write.queue.queue_append import QueueWriter
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Rows = npt.NDArray[np.void]
+
+_HELD_BYTES: Final = 4 * 1024 * 1024
+"""Room for bytes that have arrived, at first."""
+_TAIL_BYTES: Final = 1024 * 1024
+"""Of damage without an end so much is kept back: a record may begin in it."""
+_FILLERS_AT_ONCE: Final = 50_000
+
+
+class _QueuePart(NamedTuple):
+    """Rows of one queue that have entries, in the order of the log."""
+
+    queue: QueueWriter
+    rows: "Rows"
+
+    def first_again(self) -> int | None:
+        """Return the physical offset of the first row that begins the queue again; None if none
+        does.
+        """
+        for row in self.rows[self.rows["queue_offset"] == 0]:
+            physical_offset = int(row["physical_offset"])
+            if physical_offset > int(self.rows["physical_offset"][0]):
+                return physical_offset
+            last = self.queue.entry(self.queue.next_offset - 1)
+            last_offset = None if last is None or last.is_filler else last.physical_offset
+            if begins_again(0, physical_offset, last_offset):
+                return physical_offset
+        return None
+
+
+class CopyAppender(Appender):
+    """Appends what another broker's log has. For the thread that appends.
+
+    ``on_topic_again`` is called with a topic before the record is written with which it begins
+    again, because the other broker had deleted it; it must remove the topic's queues.
+    """
+
+    on_topic_again: Callable[[str], None]
+    _held = bytearray()
+    _held_bytes = 0
+    _rows: "Rows" = np.empty(0, kernels.RECORD_DTYPE)
+
+    @property
+    def position(self) -> int:
+        """The physical offset at which the next byte is written."""
+        return self._base + self._byte_offset
+
+    @property
+    def received_offset(self) -> int:
+        """The physical offset behind the last byte that was taken."""
+        return self.position + self._held_bytes
+
+    def take(self, body: memoryview | bytes) -> None:
+        """Keep log bytes, which begin at ``received_offset``."""
+        if not self._held:
+            self._rows = np.empty(CHUNK_ROWS, kernels.RECORD_DTYPE)
+            self._held = bytearray(_HELD_BYTES)
+        stop = self._held_bytes + len(body)
+        if stop > len(self._held):
+            grown = bytearray(max(stop, 2 * len(self._held)))
+            grown[: self._held_bytes] = memoryview(self._held)[: self._held_bytes]
+            self._held = grown
+        self._held[self._held_bytes : stop] = body
+        self._held_bytes = stop
+
+    def append_taken(self) -> int:
+        """Write what is whole of the bytes that were taken; return how many were written.
+
+        After an error nothing is lost: bytes that were not written are still kept.
+
+        :raises StoreFull, StoreBusy: if there is no room, descriptor or memory now.
+        :raises CopyFailed: if the bytes are no log that can be copied.
+        """
+        written = 0
+        try:
+            while written < self._held_bytes:
+                if self.refusal is not None:
+                    raise self.refusal
+                count = self._append_some(written)
+                written += count
+                if not count:
+                    break
+        except OSError as error:
+            self._open_queues.close_half(error)
+            self._refused.refuse(error)
+            raise refused(error) from error
+        finally:
+            if written:
+                left = self._held_bytes - written
+                self._held[:left] = self._held[written : self._held_bytes]
+                self._held_bytes = left
+        self._refused.accept()
+        return written
+
+    def go_on_at(self, physical_offset: int) -> None:
+        """Continue at a later offset, because the bytes before it cannot be had.
+
+        Bytes that were taken and not written are forgotten.
+
+        :raises OSError: when its segment cannot be made; nothing has changed then.
+        """
+        base = physical_offset - physical_offset % self.segment_bytes
+        if base != self._base or self._segment is None:
+            self._switch_segment(self._new_segment(base), base)
+        self._byte_offset = self._limit = physical_offset - base
+        self._held_bytes = 0
+
+    def _append_some(self, start: int) -> int:
+        """Write records, a filler or damage from byte ``start`` of what is held.
+
+        Returns how many bytes; 0 if more must arrive first.
+        """
+        if self._segment is None or self._first:
+            self._begin()
+        segment_left = self.segment_bytes - self._byte_offset
+        stop = min(self._held_bytes, start + segment_left)
+        content = np.frombuffer(self._held, np.uint8)[start:stop]
+        count, _, _ = kernels.scan_records(content, self.position, 0, len(content), self._rows)
+        if count:
+            return self._append_records(content, self._rows[:count])
+        if len(content) < BLANK_BYTES:
+            return self._append_raw(content) if len(content) == segment_left else 0
+        size, magic = SIZE_AND_MAGIC.unpack(content[:BLANK_BYTES].tobytes())
+        is_head = magic in (MAGIC_V1, MAGIC_V2) and MIN_RECORD_BYTES <= size <= segment_left
+        is_filler = magic == MAGIC_BLANK and size == segment_left
+        may_come = size <= limits.MAX_COPIED_RECORD_BYTES and len(content) < size
+        if (is_head or is_filler) and may_come:
+            return 0
+        if is_filler:
+            return self._append_filler(content)
+        return self._append_damage(content, segment_left)
+
+    def _append_filler(self, content: "Bytes") -> int:
+        """Write the filler at the end of a segment, its head last."""
+        if len(content) < self.segment_bytes - self._byte_offset:
+            raise CopyFailed(
+                f"the filler at physical offset {self.position} is larger than "
+                f"{limits.MAX_COPIED_RECORD_BYTES} bytes: no broker leaves so much of a file unused"
+            )
+        return self._append_raw(content, head_bytes=BLANK_BYTES)
+
+    def _append_damage(self, content: "Bytes", segment_left: int) -> int:
+        """Write bytes that are no record, up to the next one."""
+        found = kernels.find_record(content, self.position, 1, len(content))
+        if found > 0:
+            return self._append_raw(content[:found])
+        if len(content) == segment_left:
+            return self._append_raw(content)
+        if len(content) > limits.MAX_COPIED_RECORD_BYTES:
+            return self._append_raw(content[:-_TAIL_BYTES])
+        return 0
+
+    def _append_raw(self, content: "Bytes", *, head_bytes: int = 0) -> int:
+        """Write bytes as they are, the first ``head_bytes`` last; at its end, switch segments."""
+        size, start = len(content), self._byte_offset
+        is_end = start + size == self.segment_bytes
+        following = None
+        if is_end:
+            assert self._segment is not None  # noqa: S101 - opened before
+            self._segment.reserve(start, self.segment_bytes)
+            following = self._new_segment(self._base + self.segment_bytes)
+        else:
+            self._make_room(size)
+        self._content[start + head_bytes : start + size] = content[head_bytes:].tobytes()
+        self._content[start : start + head_bytes] = content[:head_bytes].tobytes()
+        if following is not None:
+            assert self._segment is not None  # noqa: S101 - opened before
+            self._segment.touch()
+            self._switch_segment(following, self._base + self.segment_bytes)
+        else:
+            self._byte_offset += size
+        return size
+
+    def _make_room(self, size: int) -> None:
+        stop = self._byte_offset + size
+        if stop > self._limit:
+            self._reserve(stop)
+            # A broker leaves room for a filler; damage can reach into it.
+            self._limit = max(self._limit, stop)
+
+    def _append_records(self, content: "Bytes", rows: "Rows") -> int:
+        """Write records from the position on, up to one with which a topic begins again."""
+        parts = self._parts(content, rows)
+        again = [(offset, part) for part in parts if (offset := part.first_again()) is not None]
+        if again:
+            offset, part = min(again, key=lambda one: one[0])
+            count = int(np.searchsorted(rows["physical_offset"], offset))
+            if not count:
+                self.on_topic_again(part.queue.topic)
+                # The others are written at the next call, with the new queues.
+                count = 1
+            rows = rows[:count]
+            parts = self._parts(content, rows)
+        position, last = self.position, rows[-1]
+        size = int(last["physical_offset"]) + int(last["store_size"]) - position
+        self._make_room(size)
+        # Even again only when all is written: until then queues may be ahead of the log.
+        self._batch_steps |= 1
+        for part in parts:
+            self._append_entries(part)
+        self._write_records(content[:size], rows["physical_offset"] - position)
+        self.zeros_end_offset = position + size
+        self._byte_offset += size
+        self.last = Appended(
+            int(last["physical_offset"]),
+            int(last["queue_offset"]),
+            int(last["store_timestamp_ms"]),
+            int(last["store_size"]),
+        )
+        self._batch_steps += 1
+        return size
+
+    def _parts(self, content: "Bytes", rows: "Rows") -> list[_QueuePart]:
+        """Return the rows of each queue; records that no queue can have are left out."""
+        queued = rows[has_queue_entry(rows["sys_flag"])]
+        if not len(queued):
+            return []
+        return [
+            _QueuePart(self.queue(topic, queue_id), part)
+            for topic, queue_id, part in Chunk(content, self.position, queued).queues()
+            if is_topic_name(topic) and len(topic) <= limits.MAX_TOPIC_CHARACTERS and queue_id >= 0
+        ]
+
+    def _append_entries(self, part: _QueuePart) -> None:
+        """Write the entries of rows of one queue; fillers where the log lacks records between."""
+        queue, offsets = part.queue, part.rows["queue_offset"]
+        cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
+        for start, stop in pairwise(cuts):
+            rows, first = part.rows[start:stop], int(offsets[start])
+            if first < 0 or first > limits.MAX_QUEUE_OFFSET:
+                continue
+            if not queue.has_files:
+                queue.next_offset = first
+                queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
+            if first < queue.next_offset:
+                # They are there already; or, in an old broker's log, others have their offsets.
+                rows = rows[queue.next_offset - first :]
+                first = queue.next_offset
+            if not len(rows):
+                continue
+            lacking = first - queue.next_offset
+            if lacking * MIN_RECORD_BYTES > int(rows["physical_offset"][0]):
+                # No log has so many records: the offset is damaged.
+                continue
+            for count in range(lacking, 0, -_FILLERS_AT_ONCE):
+                _append(queue, FILLER.encode() * min(count, _FILLERS_AT_ONCE))
+            entries = np.zeros(len(rows) * ENTRY_BYTES, np.uint8)
+            kernels.consume_queue_entries(
+                rows,
+                np.arange(len(rows)),
+                entries,
+                first_queue_offset=first,
+                delays_ms=np.array(self._delays_ms) if queue.topic == SCHEDULE_TOPIC else None,
+            )
+            _append(queue, entries.tobytes())
+
+    def _write_records(self, content: "Bytes", starts: "npt.NDArray[np.int64]") -> None:
+        """Write whole records, then the sizes and magics in order, so that no gap precedes one."""
+        start, stop = self._byte_offset, self._byte_offset + len(content)
+        heads_in = _words(content)
+        heads = heads_in[starts]
+        heads_in[starts] = 0
+        self._content[start:stop] = content.data
+        heads_in[starts] = heads
+        _words(np.frombuffer(self._content, np.uint8)[start:stop])[starts] = heads
+
+
+def _words(content: "Bytes") -> "npt.NDArray[np.uint64]":
+    """Return the 8 bytes from each byte on, as one number; writing to it writes them."""
+    return np.ndarray((len(content) - 7,), np.uint64, content.data, strides=(1,))
+
+
+def _append(queue: QueueWriter, entries: bytes) -> None:
+    """Append entries to a queue, or nothing.
+
+    :raises OSError: when there is no room.
+    """
+    if queue.byte_offset >= queue.limit:
+        queue.make_room()
+    if queue.byte_offset + len(entries) > queue.limit:
+        queue.reserve_ahead(len(entries) // ENTRY_BYTES)
+    queue.append_entries(entries)
