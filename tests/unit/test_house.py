@@ -68,6 +68,7 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/unit/test_main.py",
+    "store/write/copy/copy_store.py": "tests/unit/store/write/copy/test_copy_append.py",
     "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",
     "client/consume/base.py": "tests/unit/client/consume/test_push.py",
     "client/consume/concurrent.py": "tests/unit/client/consume/test_push.py",
