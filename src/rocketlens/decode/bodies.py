@@ -120,22 +120,27 @@ def _may_be_trace(body: bytes) -> bool:
 
 
 def _read_trace(body: bytes) -> Tree:
-    """Return each record with the fields that it has.
+    """Return each record with the fields that it has; one that cannot be read is its text.
 
-    :raises BodyError: if a record cannot be read.
+    :raises BodyError: if the body is not UTF-8.
     """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BodyError(f"it is not UTF-8 at byte {error.start}") from error
+    return [_trace_record(line) for line in text.split(trace_body.RECORD_END) if line]
+
+
+def _trace_record(line: str) -> Tree:
     damage: list[str] = []
-    records = trace_body.decode(body, damage)
-    if damage:
-        raise BodyError(damage[0])
-    return [
-        {
-            name: value.value if isinstance(value, TraceType) else value
-            for name, value in asdict(record).items()
-            if value not in {None, ""}
-        }
-        for record in records
-    ]
+    records = trace_body.decode(line.encode("utf-8"), damage)
+    if damage or not records:
+        return {"unread": line.replace(trace_body.FIELD_END, " ")}
+    return {
+        name: value.value if isinstance(value, TraceType) else value
+        for name, value in asdict(records[0]).items()
+        if value not in {None, ""}
+    }
 
 
 _MARKED: Final = (

@@ -138,5 +138,11 @@ def test_what_clients_say_they_did_is_a_list_of_records():
     assert (found.format, found.is_guess, found.error) == ("trace", False, None)
     assert [each["keys"] for each in found.value] == ["order-42"] * 2
     assert json.loads(found.as_json())[0]["trace_type"] == "Pub"
-    cut = decode_body(record.replace("TagA", "").encode()[:40] + b"\x02")
-    assert (cut.format, cut.error is not None) == ("binary", True)
+    cut = decode_body(record.encode() + record.encode()[:40])
+    assert (cut.format, cut.error) == ("trace", None)
+    assert cut.value[0]["keys"] == "order-42"
+    assert cut.value[1] == {"unread": words[:40]}
+    unknown = decode_body(record.encode() + b"Later\x01field")
+    assert unknown.value[1] == {"unread": "Later field"}
+    not_text = decode_body(record.encode() + "订".encode()[:1])
+    assert (not_text.format, not_text.error is not None) == ("binary", True)

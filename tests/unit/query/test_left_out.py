@@ -9,6 +9,7 @@ from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.left_out import LeftOutMessages, names_topics
 from rocketlens.query.lookup import by_time
 from tests.support.made_stores import NOW_MS, Sent, make_store
+from tests.support.trace_bodies import TRACES, UNREADABLE
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
 ORDER = Sent("Orders", "ORDER-1", "U-1", body=b'{"city": "Paris"}')
@@ -186,3 +187,46 @@ def test_what_cannot_be_counted_is_a_least_number():
     assert told.error.startswith(
         f"3 messages or more of RocketMQ's own topics, in {TRACE}, TBW102, left out"
     )
+
+
+@pytest.fixture
+def traced(path, tmp_path):
+    """A store with traces of each kind, read in both ways as ``path`` is."""
+    assert path.exists()
+    sent = [Sent(TRACE, "ORDER-1", body=body) for body in TRACES.values()]
+    return make_store(tmp_path / "traced", [ORDER, *sent]).path
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ({"grep": "ORDER-1"}, list(TRACES)[:-1]),
+        ({"grep": r"ORDER-\d\b"}, list(TRACES)[:-1]),
+        ({"grep": "订单"}, ["with keys in Chinese"]),
+        ({"grep": "已支付"}, ["with keys in Chinese"]),
+        ({"grep": "no such text"}, []),
+        ({"where": "body CONTAINS 'ORDER-1'"}, list(TRACES)[:-1]),
+    ],
+    ids=str,
+)
+def test_traces_are_searched_by_content_and_the_answer_is_complete(traced, question, names):
+    with rocketlens.open_store(traced) as store:
+        for scope in ({"all_topics": True}, {"topic": TRACE}):
+            answer = store.find(**question, **scope)
+            bodies = [each.body for each in answer if each.topic == TRACE]
+            assert bodies == [TRACES[name] for name in names]
+            assert (answer.complete, answer.failures) == (True, ())
+
+
+def test_a_trace_that_is_no_text_makes_a_search_by_content_incomplete(tmp_path):
+    made = make_store(tmp_path / "store", [ORDER, Sent(TRACE, body=UNREADABLE)])
+    with rocketlens.open_store(made.path) as store:
+        answer = store.find(grep="ORDER-1", all_topics=True)
+        assert (len(answer), answer.complete) == (0, False)
+        assert f"{TRACE}/0/0" in answer.failures[0].error
+
+
+def test_the_command_finds_a_key_in_the_trace_topic(run, traced):
+    done = run("find", "-t", TRACE, "--grep", "ORDER-1", "--store", traced, "-o", "jsonl")
+    assert (done.code, len(done.out.splitlines())) == (0, len(TRACES) - 1)
+    assert "INCOMPLETE" not in done.err

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.fake_cluster import T0, ask, bodies, fail
+from tests.support.trace_bodies import TRACES, UNREADABLE
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
 
@@ -87,5 +88,39 @@ def test_a_cluster_with_system_topics_only_has_nothing_and_says_so():
         answer = await admin.find("k")
         assert (bodies(answer), answer.complete) == ([], True)
         assert left_out_of(answer)
+
+    ask(scenario)
+
+
+@pytest.mark.parametrize("scope", [{"all_topics": True}, {"topic": TRACE}], ids=str)
+def test_traces_are_searched_by_content_and_the_answer_is_complete(scope):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].topics[TRACE] = [broker.name]
+        for body in TRACES.values():
+            broker.store(TRACE, body, keys="ORDER-1")
+        for text, names in (
+            ("ORDER-1", list(TRACES)[:-1]),
+            ("订单", ["with keys in Chinese"]),
+            ("no such text", []),
+        ):
+            answer = await admin.find(grep=text, **scope)
+            assert [each.body for each in answer] == [TRACES[name] for name in names]
+            assert (answer.complete, answer.failures) == (True, ())
+        broker.store(TRACE, UNREADABLE)
+        answer = await admin.find(grep="ORDER-1", **scope)
+        assert not answer.complete
+        assert f"{TRACE}/0/{len(TRACES)}" in answer.failures[0].error
+
+    ask(scenario)
+
+
+def test_a_property_that_no_message_has_is_named_with_its_path():
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b'{"amount": 700}')
+        answer = await admin.find(topic="T", where="amount > 500")
+        assert (bodies(answer), answer.complete) == ([], True)
+        hints = [each.error for each in answer.coverage if "amount" in (each.error or "")]
+        assert ["body.$.amount" in hint for hint in hints] == [True]
 
     ask(scenario)
