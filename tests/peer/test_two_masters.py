@@ -11,7 +11,7 @@ from rocketlens import (
     MQAdmin,
     Producer,
 )
-from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
+from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG, PULL_MESSAGE
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
     VERSIONS,
@@ -124,15 +124,14 @@ class PullSpy:
 
     def __init__(self, consumer, topic):
         self.pulls = set()
-        make = consumer._puller._request
+        call = consumer._cluster.call
 
-        def request(address, pq, *arguments, **named):
-            command, header = make(address, pq, *arguments, **named)
-            if pq.queue.topic == topic:
+        async def spy(address, command, header, *arguments, **options):
+            if command is PULL_MESSAGE and header.topic == topic:
                 self.pulls.add((address, bool(header.sys_flag & COMMIT_OFFSET_FLAG)))
-            return command, header
+            return await call(address, command, header, *arguments, **options)
 
-        consumer._puller._request = request
+        consumer._cluster.call = spy
 
     def commits_to(self, address):
         return {commits for asked, commits in self.pulls if asked == address}

@@ -11,7 +11,7 @@ from typing import Required, TypedDict
 
 from rocketlens.client.connect.cluster import Credentials
 from rocketlens.client.consume.allocation import AllocateStrategy
-from rocketlens.client.consume.base import Begin
+from rocketlens.client.consume.settings import Begin
 from rocketlens.client.send.producer import SendHook
 from rocketlens.client.send.send_request import Compression
 from rocketlens.client.send.transaction import Check

@@ -16,11 +16,10 @@ Source: ``ConsumeMessageConcurrentlyService``.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import service, timing
 from rocketlens.client.consume.listener import (
@@ -30,7 +29,7 @@ from rocketlens.client.consume.listener import (
 )
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue
-from rocketlens.client.consume.service import Called, ServiceParts
+from rocketlens.client.consume.service import Called, ConsumeService, ServiceParts, TaskSet
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
 
@@ -47,15 +46,13 @@ class _Batch(NamedTuple):
     messages: Sequence[MessageExt]
 
 
-class ConcurrentService:
+class ConcurrentService(ConsumeService):
     """Calls a listener with whatever was pulled; see the table above."""
-
-    is_orderly: Final = False
 
     def __init__(self, parts: ServiceParts) -> None:
         self._parts: Final = parts
         self._waiting: Final[asyncio.Queue[_Batch]] = asyncio.Queue()
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._tasks: Final = TaskSet(parts.group)
         self._busy = 0
         self._idle: Final = asyncio.Event()
         self._idle.set()
@@ -64,24 +61,13 @@ class ConcurrentService:
     def start(self) -> None:
         """Begin."""
         for _ in range(self._parts.concurrency):
-            self._run(self._work())
+            self._tasks.run(self._work())
 
-    def submit(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+    def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         """Consume messages, in batches."""
         size = self._parts.batch
         for start in range(0, len(messages), size):
             self._waiting.put_nowait(_Batch(owned, owned.pq, messages[start : start + size]))
-
-    async def may_pull(self, _: OwnedQueue) -> bool:
-        """Return True: each queue may."""
-        return True
-
-    async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
-        """Return all of them: no queue is locked."""
-        return queues
-
-    async def release(self, _: OwnedQueue) -> None:
-        """Do nothing: what listeners have of it is not counted, as its ``pq`` is dropped."""
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that listeners have."""
@@ -94,10 +80,7 @@ class ConcurrentService:
                 "group %s: %d listeners did not end in %g s; what they have is delivered again",
                 *(self._parts.group, self._busy, wait_s),
             )
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=limits.MAX_STOP_ANSWERS_S)
+        await self._tasks.cancel()
 
     async def give_back_expired(self, owned: OwnedQueue) -> None:
         """Send back what plain listeners have had for too long: a thread cannot be ended."""
@@ -120,11 +103,6 @@ class ConcurrentService:
         )
 
     # How it is done.
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
         while True:
@@ -183,13 +161,13 @@ class ConcurrentService:
         self._done(owned, pq, [each for each in messages if each not in kept])
         if kept:
             again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in kept]
-            self._run(self._submit_later(owned, pq, again))
+            self._tasks.run(self._deliver_later(owned, pq, again))
 
     async def _give_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         shown = self._parts.shown(message)
         return await self._parts.send_back.send_back(shown, queue, delay_level)
 
-    async def _submit_later(
+    async def _deliver_later(
         self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]
     ) -> None:
         await asyncio.sleep(timing.LOCAL_RETRY_S)

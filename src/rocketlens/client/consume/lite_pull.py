@@ -4,21 +4,18 @@ Source: ``DefaultLitePullConsumer``.
 """
 
 import asyncio
-import ssl
-import time
-from collections.abc import Callable, Iterable
-from os import PathLike
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import Credentials
 from rocketlens.client.connect.pull import PullMode
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.settings import takes_settings
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.allocation import AllocateStrategy
-from rocketlens.client.consume.base import Begin, ConsumerClient, check_range
-from rocketlens.client.consume.process_queue import CacheBounds
+from rocketlens.client.consume.base import ConsumerClient
 from rocketlens.client.consume.pulling import OwnedQueue, PullSettings
+from rocketlens.client.consume.service import ConsumeService
+from rocketlens.client.consume.settings import LitePullSettings, check_range
 from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.client.send.trace import SUCCESS
 from rocketlens.errors import BadInput, WrongUse
@@ -46,60 +43,19 @@ class LitePullConsumer(ConsumerClient):
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
 
-    def __init__(
-        self,
-        name_servers: str | Iterable[str] | None = None,
-        *,
-        group: str,
-        namespace: str = "",
-        broadcasting: bool = False,
-        begin: Begin = "last",
-        begin_timestamp_ms: int | None = None,
-        auto_commit: bool = True,
-        pull_batch: int = limits.MAX_PULL_MESSAGES,
-        max_cached_messages: int = limits.MAX_CACHED_MESSAGES,
-        max_cached_messages_of_queue: int = limits.MAX_QUEUE_CACHED_MESSAGES,
-        max_cached_bytes_of_queue: int = limits.MAX_QUEUE_CACHED_BYTES,
-        max_span_of_queue: int = limits.MAX_QUEUE_SPAN,
-        max_cached_bytes: int = limits.MAX_CACHED_BYTES,
-        allocate: AllocateStrategy | None = None,
-        instance_name: str | None = None,
-        offsets_directory: str | PathLike[str] | None = None,
-        trace: bool | str = False,
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | None = None,
-        timeout_s: float = limits.ADMIN_TIMEOUT_S,
-        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.auto_commit: Final = auto_commit
-        self._max_cached_messages: Final = max_cached_messages
+    @takes_settings(LitePullSettings)
+    def __init__(self, settings: LitePullSettings) -> None:
+        super().__init__(settings)
+        self._settings: Final = settings
         self._ready: Final = asyncio.Event()
         self._poll_turn: Final = asyncio.Lock()
         self._next_queue = 0
-        super().__init__(
-            name_servers,
-            group=group,
-            namespace=namespace,
-            broadcasting=broadcasting,
-            begin=begin,
-            begin_timestamp_ms=begin_timestamp_ms,
-            pull_batch=pull_batch,
-            bounds=CacheBounds(
-                max_cached_messages_of_queue, max_cached_bytes_of_queue, max_span_of_queue
-            ),
-            max_cached_bytes=max_cached_bytes,
-            allocate=allocate,
-            commits=False,
-            instance_name=instance_name,
-            offsets_directory=offsets_directory,
-            trace=trace,
-            credentials=credentials,
-            tls=tls,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            clock=clock,
-        )
+        self._chosen_queues: frozenset[MessageQueue] | None = None
+
+    @property
+    def auto_commit(self) -> bool:
+        """Whether what was polled is stored every 5 s."""
+        return self._settings.auto_commit
 
     # What users call.
 
@@ -108,7 +64,7 @@ class LitePullConsumer(ConsumerClient):
 
         :raises WrongUse: when queues were assigned.
         """
-        if self._rebalance.assigned is not None:
+        if self._chosen_queues is not None:
             raise WrongUse("this consumer has assigned queues: subscribe or assign, not both")
         super().subscribe(topic, expression)
 
@@ -119,9 +75,10 @@ class LitePullConsumer(ConsumerClient):
         """
         if self._subscriptions:
             raise WrongUse("this consumer has subscribed: subscribe or assign, not both")
-        self._rebalance.assigned = frozenset(map(self._full_queue, queues))
-        if self._is_started:
-            self._run(self._assigned())
+        self._chosen_queues = frozenset(map(self._full_queue, queues))
+        if self._parts is not None:
+            topics = {queue.topic for queue in self._chosen_queues}
+            self._tasks.run(self._join_topics(topics, self._parts.rebalance))
 
     async def start(self) -> None:
         """Join the group, and begin to pull what was subscribed to or assigned.
@@ -129,11 +86,9 @@ class LitePullConsumer(ConsumerClient):
         :raises WrongUse: when the consumer was started or closed before.
         :raises RemotingError: when no name server answers.
         """
-        self._check_open()
-        if self._is_started:
-            raise WrongUse("this consumer was started already")
+        self._check_startable()
         try:
-            await self._start(())
+            await self._start(_PollService(self._ready))
         except BaseException:
             await self.close()
             raise
@@ -148,7 +103,7 @@ class LitePullConsumer(ConsumerClient):
         :raises WrongUse: when the consumer is not started, or closed.
         """
         self._check_open()
-        if not self._is_started:
+        if self._parts is None:
             raise WrongUse("this consumer is not started: use `async with consumer`")
         check_range("max_messages", max_messages, limits.MAX_CACHED_MESSAGES)
         async with self._poll_turn:
@@ -214,12 +169,12 @@ class LitePullConsumer(ConsumerClient):
         :raises BadInput: when one is not this consumer's.
         """
         for queue in queues:
-            self._owned(queue).is_paused = True
+            self._owned_queue(queue).is_paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Resume queues that were paused; errors as `pause`."""
         for queue in queues:
-            owned = self._owned(queue)
+            owned = self._owned_queue(queue)
             owned.is_paused = False
             owned.changed.set()
         self._ready.set()
@@ -235,42 +190,28 @@ class LitePullConsumer(ConsumerClient):
         """Close; after an exception the messages of the last `poll` stay unconsumed."""
         await self._close(commits=self.auto_commit and raised[0] is None)
 
-    # What a consumer's parts call.
-
-    def received(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        """Let a waiting `poll` go on."""
-        del owned, messages
-        self._ready.set()
-
-    async def moved(self, owned: OwnedQueue, queue_offset: int) -> None:
-        """Record that consumption continues at an offset that the broker named."""
-        if self.auto_commit:
-            await super().moved(owned, queue_offset)
-
     # How it is done.
 
-    async def _assigned(self) -> None:
-        assigned = self._rebalance.assigned or frozenset()
-        await self._find_routes({queue.topic for queue in assigned})
-        await self._member.beat()
-        self._rebalance.look_soon()
+    @property
+    def _assigned(self) -> frozenset[MessageQueue] | None:
+        return self._chosen_queues
 
     def _named_topics(self) -> list[str]:
-        assigned = self._rebalance.assigned or frozenset()
-        return [*self._subscriptions, *{queue.topic for queue in assigned}]
+        queues = self._chosen_queues or frozenset()
+        return [*self._subscriptions, *{queue.topic for queue in queues}]
 
-    def _takes(self, queue: MessageQueue) -> bool:
-        assigned = self._rebalance.assigned
-        return super()._takes(queue) if assigned is None else queue in assigned
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        if self._chosen_queues is None:
+            return super()._is_wanted(queue)
+        return not self._is_closing and queue in self._chosen_queues
 
     async def _close(self, *, commits: bool) -> None:
         if self._is_closing:
             return
         self._is_closing = True
         self._ready.set()
-        await self._end_loops()
-        await self._puller.stop()
-        if self._is_started:
+        await self._stop_pulling()
+        if self._parts is not None:
             if commits:
                 self._note_consumed()
             if self.auto_commit:
@@ -287,21 +228,21 @@ class LitePullConsumer(ConsumerClient):
 
     def _note_consumed(self) -> None:
         """Count as consumed what was polled: what is not is still held."""
-        for queue, owned in self._puller.owned.items():
+        for queue, owned in self._owned.items():
             self._offsets.update(queue, owned.pq.offset_to_commit, increase_only=False)
 
     def _take(self, max_messages: int) -> list[MessageExt]:
         """Return messages that are held, of one queue after another."""
         taken: list[MessageExt] = []
-        owned = list(self._puller.owned.values())
+        owned = list(self._owned.values())
         for number in range(len(owned)):
             each = owned[(self._next_queue + number) % len(owned)]
             if each.is_paused or not each.pq.has_waiting:
                 continue
-            found = each.pq.take(max_messages - len(taken))
+            messages = each.pq.take(max_messages - len(taken))
             each.pq.commit_taken()
             each.changed.set()
-            taken += map(self._shown, found)
+            taken += map(self._shown, messages)
             if len(taken) >= max_messages:
                 # The next poll begins with the queue behind this one.
                 self._next_queue = (self._next_queue + number + 1) % len(owned)
@@ -312,27 +253,29 @@ class LitePullConsumer(ConsumerClient):
         return taken
 
     def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
-        owned = self._owned(queue)
-        self._puller.restart(owned, queue_offset)
+        owned = self._owned_queue(queue)
+        if self._parts is not None:
+            self._parts.puller.restart(owned, queue_offset)
         self._offsets.update(owned.queue, queue_offset, increase_only=False)
 
-    def _owned(self, queue: MessageQueue) -> OwnedQueue:
-        owned = self._puller.owned.get(self._full_queue(queue))
+    def _owned_queue(self, queue: MessageQueue) -> OwnedQueue:
+        owned = self._owned.get(self._full_queue(queue))
         if owned is None:
             raise BadInput(f"{queue} is not this consumer's now: see its assignment")
         return owned
 
-    def _pull_settings(self, *, commits: bool) -> PullSettings:
+    def _pull_settings(self) -> PullSettings:
         return PullSettings(
             group=self.group,
-            batch=self._pull_batch,
-            bounds=self._bounds,
-            max_cached_bytes=self._max_cached_bytes,
-            max_cached_messages=self._max_cached_messages,
+            batch=self._settings.pull_batch,
+            bounds=self._settings.bounds,
+            max_cached_bytes=self._settings.max_cached_bytes,
+            max_cached_messages=self._settings.max_cached_messages,
             hold_s=timing.LITE_PULL_HOLD_S,
             timeout_s=timing.PULL_TIMEOUT_S,
             mode=PullMode.LITE,
-            commits=commits,
+            commits=False,
+            stores_moves=self.auto_commit,
         )
 
     def _properties(self) -> dict[str, str]:
@@ -340,5 +283,17 @@ class LitePullConsumer(ConsumerClient):
             "PROP_CONSUMEORDERLY": "false",
             "PROP_THREADPOOL_CORE_SIZE": "0",
             "autoCommit": str(self.auto_commit).lower(),
-            "pullBatchSize": str(self._pull_batch),
+            "pullBatchSize": str(self._settings.pull_batch),
         }
+
+
+class _PollService(ConsumeService):
+    """Lets a `poll` that waits continue when messages come."""
+
+    def __init__(self, ready: asyncio.Event) -> None:
+        self._ready: Final = ready
+
+    def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        """Let a `poll` that waits continue."""
+        del owned, messages
+        self._ready.set()

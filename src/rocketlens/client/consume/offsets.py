@@ -2,14 +2,28 @@
 
 A broadcasting consumer's file is ``~/.rocketmq_offsets/<client id>/<group>/offsets.json`` as
 RocketMQ's is, so a consumer may go on where one in Java stopped; the file before it is kept as
-``offsets.json.bak``, and read when the newer one cannot be. Sources: ``LocalFileOffsetStore``,
+``offsets.json.bak``, and read when the newer one cannot be. A group that has no offset in a queue
+yet begins there:
+
+======================  =====================================  ==============================
+begin                   a topic's queue                        the group's retry topic
+======================  =====================================  ==============================
+LAST_OFFSET (default)   its end: what is sent from now on      its beginning: nothing of the
+                                                               group's own failures is lost
+FIRST_OFFSET            its beginning                          its beginning
+TIMESTAMP               the first message stored then          its end
+======================  =====================================  ==============================
+
+A broker whose queue still begins at its first message answers 0 to the question for an offset, so
+there LAST_OFFSET begins at 0, too: RocketMQ means to lose nothing of a new topic. Sources:
+``RebalancePushImpl.computePullFromWhereWithException``, ``LocalFileOffsetStore``,
 ``RemoteBrokerOffsetStore``, ``ControllableOffset``.
 """
 
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,9 +32,11 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BrokerError, CommandBodyError, RocketLensError, TopicNotFound
+from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.wire.bodies.consumer import LocalOffsets
+from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere
 from rocketlens.wire.bodies.stats import MessageQueueBody
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.offset import (
@@ -77,6 +93,32 @@ class OffsetStore(Protocol):
 
     async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
         """Store offsets. One that cannot be is logged, for it is written again later."""
+
+
+async def first_offset(
+    store: OffsetStore,
+    queue: MessageQueue,
+    begin: ConsumeFromWhere,
+    max_offset: Callable[[MessageQueue], Awaitable[int]],
+    offset_at_begin: Callable[[MessageQueue], Awaitable[int]],
+) -> int:
+    """Return where to begin: what is stored, or what the table above has.
+
+    ``max_offset`` and ``offset_at_begin`` ask a queue's broker.
+
+    :raises RocketLensError: when that cannot be learnt: then the queue is tried again later.
+    """
+    stored = await store.read(queue)
+    if stored is not None and stored >= 0:
+        return stored
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    if begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return 0
+    if begin is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
+        return await offset_at_begin(queue)
+    if begin is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
+        return 0
+    return await max_offset(queue)
 
 
 class RemoteOffsets:

@@ -22,7 +22,7 @@ from rocketlens.client.consume.listener import ConsumeContext, ConsumeOrderlySta
 from rocketlens.client.consume.offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue
-from rocketlens.client.consume.service import Called, ServiceParts
+from rocketlens.client.consume.service import Called, ConsumeService, ServiceParts
 from rocketlens.errors import ProtocolError, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import (
@@ -77,7 +77,7 @@ class LockCalls:
         return locked, silent
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Let locks go; where that fails they end by themselves after 60 s."""
+        """Unlock queues; where that fails the locks end by themselves after 60 s."""
 
         async def unlock(name: str, some: list[MessageQueue]) -> None:
             try:
@@ -108,10 +108,10 @@ def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[tuple[str, list[Messa
     return by_broker.items()
 
 
-class OrderlyService:
+class OrderlyService(ConsumeService):
     """Calls a listener with the messages of each queue in their order."""
 
-    is_orderly: Final = True
+    is_orderly = True
 
     def __init__(self, parts: ServiceParts, locks: LockCalls) -> None:
         self._parts: Final = parts
@@ -121,11 +121,9 @@ class OrderlyService:
         self._owned: Final[dict[ProcessQueue, OwnedQueue]] = {}
         self._is_stopping = False
 
-    def start(self) -> None:
-        """Do nothing: each queue gets a task when it first has messages."""
-
-    def submit(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:  # noqa: ARG002
+    def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         """Consume the messages of a queue, those before them first."""
+        del messages
         pq = owned.pq
         if self._is_stopping:
             return
@@ -145,8 +143,11 @@ class OrderlyService:
             return queues
         return queues & (await self._locks.lock(queues))[0]
 
-    def acquired(self, pq: ProcessQueue) -> None:
+    def began(self, owned: OwnedQueue) -> None:
         """Record that a queue was locked just now."""
+        self._note_lock(owned.pq)
+
+    def _note_lock(self, pq: ProcessQueue) -> None:
         pq.is_locked = True
         pq.locked_at_s = self._parts.clock()
         pq.locked_at_ms = service.now_ms()
@@ -159,7 +160,7 @@ class OrderlyService:
         locked, silent = await self._locks.lock(pqs)
         for queue, pq in pqs.items():
             if queue in locked:
-                self.acquired(pq)
+                self._note_lock(pq)
             elif queue.broker_name not in silent:
                 pq.is_locked = False
 
@@ -274,7 +275,7 @@ class OrderlyService:
         called: Called,
         context: ConsumeContext,
     ) -> float:
-        """Let messages go, or put them back; return for how long the queue is to rest."""
+        """Remove messages, or put them back; return for how long the queue is to rest."""
         is_success = called.raised is None and _is_success(called.returned)
         count = len(messages) if is_success else 0
         rates = self._parts.rates(pq.queue.topic)

@@ -87,7 +87,7 @@ class ProcessQueue:
         return begun
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
-        """Let messages go, and return the offset to commit."""
+        """Remove messages, and return the offset to commit."""
         for message in messages:
             if self._held.pop(message.queue_offset, None) is not None:
                 self.held_bytes -= _size_of(message)
@@ -133,7 +133,7 @@ class ProcessQueue:
         """Whether there are messages that no listener has."""
         return bool(self._held)
 
-    # Ordered queues: their messages are taken from the front, and put back there or let go.
+    # Ordered queues: their messages are taken from the front, and put back there or removed.
 
     def take(self, count: int) -> list[MessageExt]:
         """Take the first messages for a listener."""
@@ -145,7 +145,7 @@ class ProcessQueue:
         return taken
 
     def commit_taken(self) -> int:
-        """Let go what was taken, and return the offset to commit."""
+        """Remove what was taken, and return the offset to commit."""
         self.held_bytes -= sum(_size_of(each.message) for each in self._taken.values())
         self._taken.clear()
         return self.offset_to_commit

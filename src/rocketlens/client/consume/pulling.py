@@ -11,31 +11,47 @@ fails                         it is tried again, after a pause that grows to 3 s
                               requested again, because the queue's broker may have moved
 ============================  ================================================================
 
-Source: ``DefaultMQPushConsumerImpl.pullMessage``.
+A message of the group's retry topic shows the topic that it was sent to, and no topic shows its
+namespace; bodies are decompressed. As in RocketMQ's clients, checksums are compared by the broker:
+a message whose body does not have its checksum is delivered. Sources:
+``DefaultMQPushConsumerImpl.pullMessage``, ``PullAPIWrapper.processPullResult``,
+``DefaultMQPushConsumerImpl.resetRetryAndNamespace``.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.pull import Backoff, Pulled, PullMode, PullStatus, QueuePuller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consume_stats import ConsumeRates
-from rocketlens.client.consume.offsets import OffsetTable, broker_of
+from rocketlens.client.consume.offsets import OffsetStore, OffsetTable, broker_of
 from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
-from rocketlens.client.consume.received import LARGE_ANSWER_BYTES, received
 from rocketlens.client.consume.subscription import TAG, takes_tag
-from rocketlens.errors import BadAnswer, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.errors import (
+    BadAnswer,
+    RecordError,
+    RemotingError,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.formats.commitlog_record import decode, message_of
+from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.heartbeat import SubscriptionData
 
 logger: Final = logging.getLogger("rocketlens.client")
+
+
+LARGE_ANSWER_BYTES: Final = 64 * 1024
+"""Answers from this size on are taken apart in a thread."""
 
 
 class OwnedQueue:
@@ -86,46 +102,42 @@ class PullSettings:
     mode: PullMode = PullMode.PUSH
     commits: bool = True
     """Whether pulls carry how far the group came."""
-
-
-class PullUser(Protocol):
-    """What the puller needs of its consumer."""
-
-    def subscription_to(self, topic: str) -> SubscriptionData | None:
-        """Return what the group subscribes to in a topic, by its full name."""
-
-    def received(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        """Handle messages that were just put into the queue's ``pq``."""
-
-    async def moved(self, owned: OwnedQueue, queue_offset: int) -> None:
-        """Record that consumption continues at an offset that the broker named."""
-
-    async def greet(self, address: str) -> None:
-        """Send a broker a heartbeat."""
-
-    async def may_pull(self, owned: OwnedQueue) -> bool:
-        """Return whether a queue may be pulled now; ordered ones must be locked."""
+    stores_moves: bool = True
+    """Whether an offset that a broker names in place of one that it does not have is stored."""
 
 
 class Puller:
-    """Pulls the queues in ``owned``; of one event loop. ``clock`` returns seconds."""
+    """Pulls the queues in ``owned``; of one event loop.
+
+    ``subscription_to`` returns what the group subscribes to in a topic. ``deliver`` gets messages
+    that were just put into a queue's ``pq``. ``may_pull`` returns whether a queue may be pulled
+    now. ``greet`` sends a broker a heartbeat. ``clock`` returns seconds.
+    """
 
     def __init__(
         self,
         cluster: ClusterCalls,
         settings: PullSettings,
-        user: PullUser,
         *,
         offsets: OffsetTable,
+        store: OffsetStore,
         rates: Callable[[str], ConsumeRates],
+        subscription_to: Callable[[str], SubscriptionData | None],
+        deliver: Callable[[OwnedQueue, list[MessageExt]], None],
+        may_pull: Callable[[OwnedQueue], Awaitable[bool]],
+        greet: Callable[[str], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
         self.owned: Final[dict[MessageQueue, OwnedQueue]] = {}
         self._cluster: Final = cluster
         self._settings: Final = settings
-        self._user: Final = user
         self._offsets: Final = offsets
+        self._store: Final = store
         self._rates: Final = rates
+        self._subscription_to: Final = subscription_to
+        self.deliver: Final = deliver
+        self._may_pull: Final = may_pull
+        self._greet: Final = greet
         self._clock: Final = clock
         self._queue_puller: Final = QueuePuller(cluster, settings.group, settings.mode)
 
@@ -169,7 +181,7 @@ class Puller:
         backoff = Backoff()
         while True:
             await self._until_room(owned)
-            if not await self._user.may_pull(owned):
+            if not await self._may_pull(owned):
                 await backoff.pause()
                 continue
             try:
@@ -225,7 +237,7 @@ class Puller:
         """
         pq, settings = owned.pq, self._settings
         began_s = self._clock()
-        subscription = self._user.subscription_to(pq.queue.topic)
+        subscription = self._subscription_to(pq.queue.topic)
         broker_id = owned.broker_id
         address, is_master = await self._address(owned)
         pulled = await self._queue_puller.pull(
@@ -241,7 +253,7 @@ class Puller:
         took_s = self._clock() - began_s
         pq.pulled_at_ms = _now_ms()
         if pulled.status is PullStatus.NOT_SUBSCRIBED:
-            await self._user.greet(address)
+            await self._greet(address)
             return False
         owned.broker_id = pulled.suggested_broker_id
         if pulled.status is PullStatus.FOUND:
@@ -250,7 +262,7 @@ class Puller:
                 return True
             if subscription is not None and subscription.expression_type == TAG:
                 messages = [each for each in messages if takes_tag(subscription, each.tags)]
-            self._take(owned, pq, messages, next_offset, took_s)
+            self._hold(owned, pq, messages, next_offset, took_s)
             return True
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._move(owned, pq, pulled)
@@ -263,18 +275,17 @@ class Puller:
         """Return the messages of an answer, and the next offset to pull."""
         body = pulled.body
         if len(body) < LARGE_ANSWER_BYTES:
-            found = received(body)
+            messages, damage = messages_in(body)
         else:
-            found = await in_thread(lambda: received(body))
-        messages = found.messages
-        if found.damage is None:
+            messages, damage = await in_thread(lambda: messages_in(body))
+        if damage is None:
             return messages, pulled.next_offset
         if not messages:
-            raise BadAnswer(address, "a pull", found.damage)
-        # What cannot be read is asked for again, and stops this queue until it can.
+            raise BadAnswer(address, "a pull", damage)
+        # What cannot be read is pulled again, and stops this queue until it can be read.
         return messages, messages[-1].queue_offset + 1
 
-    def _take(
+    def _hold(
         self,
         owned: OwnedQueue,
         pq: ProcessQueue,
@@ -285,7 +296,7 @@ class Puller:
         fresh = pq.put(messages, next_offset)
         self._rates(pq.queue.topic).pulled(len(fresh), took_s)
         if fresh:
-            self._user.received(owned, fresh)
+            self.deliver(owned, fresh)
         self._note_passed(pq)
 
     def _pass(self, owned: OwnedQueue, pq: ProcessQueue, next_offset: int, took_s: float) -> bool:
@@ -311,7 +322,9 @@ class Puller:
             *(pq.queue, pulled.min_offset, pulled.max_offset, pq.next_offset, next_offset),
         )
         owned.replace(next_offset)
-        await self._user.moved(owned, next_offset)
+        if self._settings.stores_moves:
+            self._offsets.update(pq.queue, next_offset, increase_only=False)
+            await self._store.write([(pq.queue, next_offset)])
 
     async def _address(self, owned: OwnedQueue) -> tuple[str, bool]:
         """Return which broker to pull from, and whether it is the master."""
@@ -320,6 +333,29 @@ class Puller:
         if suggested is not None:
             return suggested, owned.broker_id == MASTER_ID
         return broker.in_order[0], broker.master is not None
+
+
+def messages_in(body: bytes) -> tuple[list[MessageExt], str | None]:
+    """Return the messages of an answer up to the first bytes that are no record, and the damage."""
+    messages: list[MessageExt] = []
+    position = 0
+    while position < len(body):
+        try:
+            record = decode(body, position, check_crc=False)
+        except RecordError as error:
+            return messages, str(error)
+        messages.append(message_of(record))
+        position += record.total_size
+    return messages, None
+
+
+def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:
+    """Return a message with the topic that it was sent to, as its user knows it."""
+    topic = message.topic
+    if topic == RETRY_PREFIX + group:
+        topic = message.properties.get(props.RETRY_TOPIC, topic)
+    topic = without_namespace(namespace, topic)
+    return message if topic == message.topic else replace(message, topic=topic)
 
 
 def _now_ms() -> int:

@@ -4,27 +4,28 @@ Source: ``DefaultMQPushConsumer``.
 """
 
 import asyncio
-import ssl
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from os import PathLike
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import Credentials
 from rocketlens.client.connect.pull import PULL_HOLD_S
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.settings import takes_settings
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.allocation import AllocateStrategy
-from rocketlens.client.consume.base import Begin, ConsumerClient, check_range
+from rocketlens.client.consume.base import ConsumerClient
 from rocketlens.client.consume.concurrent import ConcurrentService
-from rocketlens.client.consume.handing_out import HandedOut
-from rocketlens.client.consume.listener import Listener, ListenerCalls
+from rocketlens.client.consume.listener import (
+    Abandoned,
+    ConsumeConcurrentlyStatus,
+    ConsumeContext,
+    Listener,
+    ListenerCalls,
+)
 from rocketlens.client.consume.orderly import LockCalls, OrderlyService
-from rocketlens.client.consume.process_queue import CacheBounds
-from rocketlens.client.consume.pulling import OwnedQueue, PullSettings
+from rocketlens.client.consume.pulling import PullSettings
 from rocketlens.client.consume.send_back import SendBack
 from rocketlens.client.consume.service import ServiceParts
+from rocketlens.client.consume.settings import PushSettings
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
@@ -62,70 +63,25 @@ class PushConsumer(ConsumerClient):
 
     _consume_type = ConsumeType.CONSUME_PASSIVELY
 
-    def __init__(
-        self,
-        name_servers: str | Iterable[str] | None = None,
-        *,
-        group: str,
-        namespace: str = "",
-        broadcasting: bool = False,
-        begin: Begin = "last",
-        begin_timestamp_ms: int | None = None,
-        concurrency: int = limits.DEFAULT_CONSUME_CONCURRENCY,
-        batch: int = 1,
-        pull_batch: int = limits.MAX_PULL_MESSAGES,
-        max_reconsume_times: int | None = None,
-        consume_timeout_s: float = timing.CONSUME_TIMEOUT_S,
-        close_timeout_s: float = timing.CONSUMER_CLOSE_S,
-        max_cached_messages_of_queue: int = limits.MAX_QUEUE_CACHED_MESSAGES,
-        max_cached_bytes_of_queue: int = limits.MAX_QUEUE_CACHED_BYTES,
-        max_span_of_queue: int = limits.MAX_QUEUE_SPAN,
-        max_cached_bytes: int = limits.MAX_CACHED_BYTES,
-        allocate: AllocateStrategy | None = None,
-        instance_name: str | None = None,
-        offsets_directory: str | PathLike[str] | None = None,
-        trace: bool | str = False,
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | None = None,
-        timeout_s: float = limits.ADMIN_TIMEOUT_S,
-        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        check_range("concurrency", concurrency, limits.MAX_CONSUME_CONCURRENCY)
-        check_range("batch", batch, limits.MAX_CONSUME_BATCH)
-        self.concurrency: Final = concurrency
-        self.batch: Final = batch
-        self._max_reconsume_times: Final = max_reconsume_times
-        self._consume_timeout_s: Final = consume_timeout_s
-        self._close_timeout_s: Final = close_timeout_s
+    @takes_settings(PushSettings)
+    def __init__(self, settings: PushSettings) -> None:
+        super().__init__(settings)
+        self._settings: Final = settings
         self._listener: Listener | None = None
         self._is_orderly = False
         self._service: ConcurrentService | OrderlyService | None = None
         self._calls: ListenerCalls | None = None
-        self._handed_out: HandedOut | None = None
-        super().__init__(
-            name_servers,
-            group=group,
-            namespace=namespace,
-            broadcasting=broadcasting,
-            begin=begin,
-            begin_timestamp_ms=begin_timestamp_ms,
-            pull_batch=pull_batch,
-            bounds=CacheBounds(
-                max_cached_messages_of_queue, max_cached_bytes_of_queue, max_span_of_queue
-            ),
-            max_cached_bytes=max_cached_bytes,
-            allocate=allocate,
-            commits=True,
-            instance_name=instance_name,
-            offsets_directory=offsets_directory,
-            trace=trace,
-            credentials=credentials,
-            tls=tls,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            clock=clock,
-        )
+        self._unacked: UnackedMessages | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many calls of the listener run at once."""
+        return self._settings.concurrency
+
+    @property
+    def batch(self) -> int:
+        """Up to how many messages a call gets."""
+        return self._settings.batch
 
     # What users call.
 
@@ -152,18 +108,16 @@ class PushConsumer(ConsumerClient):
         :raises BadInput: when nothing is subscribed to.
         :raises RemotingError: when no name server answers.
         """
-        self._check_open()
-        if self._is_started:
-            raise WrongUse("this consumer was started already")
+        self._check_startable()
         if not self._subscriptions:
             raise BadInput("nothing is subscribed to: call subscribe(topic) before start()")
         listener = self._listener
         if listener is None:
-            self._handed_out = HandedOut()
-            listener = self._handed_out.hand_out
-        if not self._is_broadcasting:
+            self._unacked = UnackedMessages()
+            listener = self._unacked.deliver
+        if not self._settings.broadcasting:
             self._subscribe(RETRY_PREFIX + self.group, "*")
-        self._calls = ListenerCalls(listener, self.concurrency, self._consume_timeout_s)
+        self._calls = ListenerCalls(listener, self.concurrency, self._settings.consume_timeout_s)
         self._service = self._make_service(self._calls)
         self._service.start()
         loops: list[Coroutine[Any, Any, None]] = []
@@ -172,7 +126,7 @@ class PushConsumer(ConsumerClient):
         elif not self._calls.is_async:
             loops.append(self._give_back_expired(self._service))
         try:
-            await self._start(loops)
+            await self._start(self._service, loops)
         except BaseException:
             for loop in loops:
                 loop.close()
@@ -187,18 +141,17 @@ class PushConsumer(ConsumerClient):
         if self._is_closing:
             return
         self._is_closing = True
-        await self._end_loops()
-        await self._puller.stop()
-        if self._handed_out is not None:
-            self._handed_out.close()
+        await self._stop_pulling()
+        if self._unacked is not None:
+            self._unacked.close()
         if self._service is not None:
-            await self._service.stop(self._close_timeout_s)
+            await self._service.stop(self._settings.close_timeout_s)
         if self._calls is not None:
             self._calls.close()
-        if self._is_started:
+        if self._parts is not None:
             await self.commit()
             if isinstance(self._service, OrderlyService):
-                await self._service.unlock_all(list(self._puller.owned))
+                await self._service.unlock_all(list(self._owned))
             await self._member.leave()
         await self._end_connections()
 
@@ -217,14 +170,14 @@ class PushConsumer(ConsumerClient):
 
         :raises WrongUse: when the consumer has a listener, or was not started.
         """
-        return self._handed_out_messages().messages()
+        return self._iterated_messages().messages()
 
     def ack(self, message: MessageExt) -> None:
         """Count a message as consumed that the iteration gave.
 
         :raises WrongUse: when it is not waited for: acked before, or delivered again meanwhile.
         """
-        self._handed_out_messages().ack(message)
+        self._iterated_messages().ack(message)
 
     def later(self, message: MessageExt, delay_level: int = 0) -> None:
         """Request another delivery of a message, after a delay; errors as `ack`.
@@ -232,33 +185,9 @@ class PushConsumer(ConsumerClient):
         ``delay_level`` is 0 for a delay that grows, 1 to 18 for one of RocketMQ's, -1 to send it to
         the dead letters.
         """
-        self._handed_out_messages().later(message, delay_level)
+        self._iterated_messages().later(message, delay_level)
 
-    # What a consumer's parts call.
-
-    def received(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        """Pass messages to the listener."""
-        if self._service is not None:
-            self._service.submit(owned, messages)
-
-    async def may_pull(self, owned: OwnedQueue) -> bool:
-        """Return whether a queue may be pulled: an ordered one must be locked."""
-        return self._service is not None and await self._service.may_pull(owned)
-
-    async def acquire(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Return those of the queues that can be begun now: ordered ones are locked for it."""
-        free = await super().acquire(queues)
-        return free if self._service is None else await self._service.acquire(free)
-
-    async def begin_queue(self, queue: MessageQueue) -> None:
-        """Pull a queue from where the group came to.
-
-        :raises RocketLensError: when that cannot be learnt.
-        """
-        await super().begin_queue(queue)
-        owned = self._puller.owned.get(queue)
-        if owned is not None and isinstance(self._service, OrderlyService):
-            self._service.acquired(owned.pq)
+    # What brokers ask.
 
     async def consume_directly(
         self, message: MessageExt, broker_name: str
@@ -271,32 +200,25 @@ class PushConsumer(ConsumerClient):
 
     # How it is done.
 
-    @property
-    def _awaits_listener(self) -> bool:
-        return self._is_orderly
-
-    async def _release(self, owned: OwnedQueue) -> None:
-        if self._service is not None:
-            await self._service.release(owned)
-
     def _set_listener(self, listener: Listener, *, orderly: bool) -> None:
-        if self._listener is not None or self._is_started:
+        if self._listener is not None or self._parts is not None:
             raise WrongUse("this consumer has a listener already, or was started without one")
         if not callable(listener):
             raise BadInput("a listener is a function of the messages and their context")
         self._listener = listener
         self._is_orderly = orderly
 
-    def _handed_out_messages(self) -> HandedOut:
-        if self._handed_out is None:
+    def _iterated_messages(self) -> "UnackedMessages":
+        if self._unacked is None:
             raise WrongUse(
                 "this consumer has a listener, or was not started: messages are iterated over "
                 "within `async with consumer`, and without a listener"
             )
-        return self._handed_out
+        return self._unacked
 
     def _make_service(self, calls: ListenerCalls) -> ConcurrentService | OrderlyService:
-        most = self._max_reconsume_times
+        settings = self._settings
+        most = settings.max_reconsume_times
         if most is None:
             most = _NEVER if self._is_orderly else limits.MAX_RECONSUMES
         parts = ServiceParts(
@@ -307,12 +229,12 @@ class PushConsumer(ConsumerClient):
             rates=self._rates_of,
             shown=self._shown,
             shown_queue=self._short_queue,
-            is_broadcasting=self._is_broadcasting,
+            is_broadcasting=settings.broadcasting,
             # A message that is acked is settled by itself.
-            batch=self.batch if self._handed_out is None else 1,
-            concurrency=self.concurrency,
-            timeout_s=self._consume_timeout_s,
-            clock=self._clock,
+            batch=settings.batch if self._unacked is None else 1,
+            concurrency=settings.concurrency,
+            timeout_s=settings.consume_timeout_s,
+            clock=settings.clock,
             trace=self._trace,
         )
         if self._is_orderly:
@@ -323,23 +245,23 @@ class PushConsumer(ConsumerClient):
     async def _lock_again(self, service: OrderlyService) -> None:
         while True:
             await asyncio.sleep(timing.LOCK_S)
-            await service.renew(list(self._puller.owned.values()))
+            await service.renew(list(self._owned.values()))
 
     async def _give_back_expired(self, service: ConcurrentService) -> None:
         while True:
-            await asyncio.sleep(min(self._consume_timeout_s / 2, limits.HEARTBEAT_S))
-            for owned in list(self._puller.owned.values()):
+            await asyncio.sleep(min(self._settings.consume_timeout_s / 2, limits.HEARTBEAT_S))
+            for owned in list(self._owned.values()):
                 await service.give_back_expired(owned)
 
-    def _pull_settings(self, *, commits: bool) -> PullSettings:
+    def _pull_settings(self) -> PullSettings:
         return PullSettings(
             group=self.group,
-            batch=self._pull_batch,
-            bounds=self._bounds,
-            max_cached_bytes=self._max_cached_bytes,
+            batch=self._settings.pull_batch,
+            bounds=self._settings.bounds,
+            max_cached_bytes=self._settings.max_cached_bytes,
             hold_s=PULL_HOLD_S,
             timeout_s=timing.PULL_TIMEOUT_S,
-            commits=commits,
+            commits=not self._settings.broadcasting,
         )
 
     def _properties(self) -> dict[str, str]:
@@ -349,5 +271,84 @@ class PushConsumer(ConsumerClient):
             "consumeMessageBatchMaxSize": str(self.batch),
             "consumeThreadMax": str(self.concurrency),
             "consumeThreadMin": str(self.concurrency),
-            "pullBatchSize": str(self._pull_batch),
+            "pullBatchSize": str(self._settings.pull_batch),
         }
+
+
+Settled = ConsumeConcurrentlyStatus | Abandoned
+
+
+class _Pending:
+    """Messages that wait for their acks."""
+
+    def __init__(self, messages: Sequence[MessageExt], context: ConsumeContext) -> None:
+        self.unacked: Final = {each.offset_msg_id for each in messages}
+        self.context: Final = context
+        self.settled: Final[asyncio.Future[Settled]] = asyncio.get_running_loop().create_future()
+
+
+class UnackedMessages:
+    """The messages of ``async for message in consumer``, each of which waits for its ack.
+
+    To the rest of the consumer `deliver` is a listener, which returns once they are acked.
+    """
+
+    def __init__(self) -> None:
+        self._ready: Final[asyncio.Queue[MessageExt | None]] = asyncio.Queue()
+        self._pending: Final[dict[str, _Pending]] = {}
+        self._is_closed = False
+
+    async def deliver(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Settled:
+        """Deliver messages, and return once they are settled, or the consumer is closed."""
+        if self._is_closed:
+            return Abandoned.ABANDONED
+        pending = _Pending(messages, context)
+        for each in messages:
+            self._pending[each.offset_msg_id] = pending
+            self._ready.put_nowait(each)
+        try:
+            return await pending.settled
+        finally:
+            for each in messages:
+                if self._pending.get(each.offset_msg_id) is pending:
+                    del self._pending[each.offset_msg_id]
+
+    async def messages(self) -> AsyncIterator[MessageExt]:
+        """Iterate over messages, until the consumer is closed."""
+        while not self._is_closed:
+            message = await self._ready.get()
+            # One that timed out before it was returned is delivered again.
+            if message is not None and message.offset_msg_id in self._pending:
+                yield message
+        self._ready.put_nowait(None)
+
+    def ack(self, message: MessageExt) -> None:
+        """Count a message as consumed.
+
+        :raises WrongUse: when it is not waited for.
+        """
+        pending = self._take(message)
+        if not pending.unacked and not pending.settled.done():
+            pending.settled.set_result(ConsumeConcurrentlyStatus.CONSUME_SUCCESS)
+
+    def later(self, message: MessageExt, delay_level: int) -> None:
+        """Request another delivery of a message; errors as `ack`."""
+        pending = self._take(message)
+        pending.context.delay_level = delay_level
+        if not pending.settled.done():
+            pending.settled.set_result(ConsumeConcurrentlyStatus.RECONSUME_LATER)
+
+    def close(self) -> None:
+        """End the iteration; what is not acked is delivered again, to another member."""
+        self._is_closed = True
+        for pending in self._pending.values():
+            if not pending.settled.done():
+                pending.settled.set_result(Abandoned.ABANDONED)
+        self._ready.put_nowait(None)
+
+    def _take(self, message: MessageExt) -> _Pending:
+        pending = self._pending.get(message.offset_msg_id)
+        if pending is None or message.offset_msg_id not in pending.unacked:
+            raise WrongUse(f"{message.msg_id} does not wait for an ack: it had one, or came again")
+        pending.unacked.discard(message.offset_msg_id)
+        return pending

@@ -1,13 +1,14 @@
-"""What concurrent and orderly consumption have in common."""
+"""What concurrent and orderly consumption have in common: a call of the listener, and its end."""
 
 import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final
 
+from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consume_stats import ConsumeRates
 from rocketlens.client.consume.listener import ConsumeContext, ListenerCalls
@@ -15,6 +16,7 @@ from rocketlens.client.consume.offsets import OffsetTable
 from rocketlens.client.consume.pulling import OwnedQueue
 from rocketlens.client.consume.send_back import SendBack
 from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT, TraceWriter
+from rocketlens.errors import RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
 
@@ -41,33 +43,35 @@ class ServiceParts:
     trace: TraceWriter | None = None
 
 
-class ConsumeService(Protocol):
-    """Calls a listener with what was pulled, and settles what becomes of it."""
+class ConsumeService:
+    """Gets what was pulled. This one does nothing: see `ConcurrentService`, `OrderlyService`."""
 
-    is_orderly: bool
+    is_orderly = False
+    """Whether a queue is locked, and given up only when a listener has ended with it."""
 
     def start(self) -> None:
         """Begin."""
 
-    def submit(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+    def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         """Consume messages that were put into a queue's ``pq``."""
 
     async def may_pull(self, owned: OwnedQueue) -> bool:
-        """Return whether a queue may be pulled."""
+        """Return whether a queue may be pulled now: an ordered one must be locked."""
+        del owned
+        return True
 
     async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
-        """Return those of the queues that can be begun with."""
+        """Return those of the queues that can be begun now: ordered ones are locked for it."""
+        return queues
+
+    def began(self, owned: OwnedQueue) -> None:
+        """Record that a queue that was acquired is pulled now."""
 
     async def release(self, owned: OwnedQueue) -> None:
-        """Let a queue go, which was dropped."""
+        """Give up a queue that is no longer pulled."""
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that listeners have."""
-
-    async def consume_directly(
-        self, message: MessageExt, queue: MessageQueue
-    ) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, and settle nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +155,46 @@ async def consume_directly(
 
 def described(error: Exception) -> str:
     """Return an error and where it was raised, in one line, as RocketMQ's tools show it."""
-    words = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{words}, {frames[-1].name}" if frames else words
+    return f"{text}, {frames[-1].name}" if frames else text
 
 
 def now_ms() -> int:
     """Return the time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+class TaskSet:
+    """Keeps a reference to each task, and logs the error with which one ends."""
+
+    def __init__(self, group: str) -> None:
+        """Create an empty set; ``group`` is for the log."""
+        self._group: Final = group
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._remove)
+        return task
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended, for `limits.MAX_STOP_ANSWERS_S` at most."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limits.MAX_STOP_ANSWERS_S)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their ends as `wait` does."""
+        for task in self._tasks:
+            task.cancel()
+        await self.wait()
+
+    def _remove(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RocketLensError):
+                logger.warning("group %s: %s", self._group, error)
+            else:
+                logger.error("group %s: a task ended", self._group, exc_info=error)

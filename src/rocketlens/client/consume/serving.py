@@ -43,8 +43,8 @@ from rocketlens.wire.commands.consumer import (
 from rocketlens.wire.declare import read_body, write_body
 
 
-class Asked(Protocol):
-    """The consumer that is asked."""
+class ServedConsumer(Protocol):
+    """The consumer that answers."""
 
     @property
     def group(self) -> str:
@@ -71,8 +71,8 @@ class Asked(Protocol):
 class Serving:
     """Answers brokers for one consumer."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked: Final = asked
+    def __init__(self, consumer: ServedConsumer) -> None:
+        self._consumer: Final = consumer
         self._direct = 0
 
     def handlers(self) -> dict[int, Handler]:
@@ -87,44 +87,41 @@ class Serving:
 
     def _changed(self, command: RemotingCommand, _: Channel) -> Response:
         header = NOTIFY_CONSUMER_IDS_CHANGED.request.decode(command.ext_fields)
-        if header.consumer_group == self._asked.group:
-            self._asked.members_changed()
+        if header.consumer_group == self._consumer.group:
+            self._consumer.members_changed()
         return Response()
 
     async def _reset(self, command: RemotingCommand, _: Channel) -> Response:
         header = RESET_CONSUMER_CLIENT_OFFSET.request.decode(command.ext_fields)
         body = read_body(ResetOffsets, command.body)
-        if header.group == self._asked.group:
+        if header.group == self._consumer.group:
             table = {
                 MessageQueue(each.topic, each.broker_name, each.queue_id): offset
                 for each, offset in body.offset_table.items()
             }
-            await self._asked.reset_offsets(header.topic, table)
+            await self._consumer.reset_offsets(header.topic, table)
         return Response()
 
     def _status(self, command: RemotingCommand, _: Channel) -> Response:
         header = GET_CONSUMER_STATUS_FROM_CLIENT.request.decode(command.ext_fields)
-        found: Mapping[MessageQueue, int] = {}
-        if header.group == self._asked.group:
-            found = self._asked.offsets_of(header.topic)
-        return Response(
-            body=write_body(
-                ConsumerStatusAnswer(queue_table={body_of(each): at for each, at in found.items()})
-            )
-        )
+        offsets: Mapping[MessageQueue, int] = {}
+        if header.group == self._consumer.group:
+            offsets = self._consumer.offsets_of(header.topic)
+        table = {body_of(queue): offset for queue, offset in offsets.items()}
+        return Response(body=write_body(ConsumerStatusAnswer(queue_table=table)))
 
     async def _running_info(self, command: RemotingCommand, _: Channel) -> Response:
         header = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
-        if header.consumer_group != self._asked.group:
+        if header.consumer_group != self._consumer.group:
             return self._not_here(header.consumer_group)
-        content = await self._asked.running_info()
+        content = await self._consumer.running_info()
         if header.jstack_enable:
             content = _with_stacks(content)
         return Response(body=write_body(content))
 
     def _consume(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response]:
         header = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
-        if header.consumer_group != self._asked.group:
+        if header.consumer_group != self._consumer.group:
             return self._not_here(header.consumer_group)
         if self._direct >= limits.MAX_DIRECT_CONSUMES:
             return BUSY
@@ -137,11 +134,11 @@ class Serving:
     async def _consume_one(self, message: MessageExt, broker_name: str) -> Response:
         self._direct += 1
         try:
-            result = await self._asked.consume_directly(message, broker_name)
+            result = await self._consumer.consume_directly(message, broker_name)
         finally:
             self._direct -= 1
         if result is None:
-            return self._not_here(self._asked.group)
+            return self._not_here(self._consumer.group)
         return Response(body=write_body(result))
 
     def _not_here(self, group: str) -> Response:

@@ -209,9 +209,7 @@ def test_polls_take_their_turns_over_the_queues():
         fill(broker)
         async with consumer_of(name_server) as consumer:
             consumer.subscribe("T")
-            await until(
-                lambda: [len(each.pq) for each in consumer._puller.owned.values()] == [10] * 4
-            )
+            await until(lambda: [len(each.pq) for each in consumer._owned.values()] == [10] * 4)
             polled = [await consumer.poll(30, max_messages=5) for _ in range(4)]
             assert [{each.queue_id for each in some} for some in polled] == [{0}, {1}, {2}, {3}]
 
@@ -225,7 +223,7 @@ def test_pulling_pauses_until_messages_are_polled():
         async with consumer_of(name_server, max_cached_messages_of_queue=40) as consumer:
             consumer.assign(QUEUES[:1])
             await until(lambda: consumer.assignment)
-            [owned] = consumer._puller.owned.values()
+            [owned] = consumer._owned.values()
             await until(lambda: len(owned.pq) == 64)
             assert len(broker.headers(RequestCode.LITE_PULL_MESSAGE)) == 2
             assert len(await poll_all(consumer, 200)) == 200

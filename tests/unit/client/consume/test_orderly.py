@@ -120,7 +120,7 @@ def test_a_lock_that_is_lost_stops_consumption(monkeypatch):
             asked = len(broker.headers(RequestCode.LOCK_BATCH_MQ))
             await until(lambda: len(broker.headers(RequestCode.LOCK_BATCH_MQ)) >= asked + 2)
             fill(broker, 4)
-            owned = list(consumer._puller.owned.values())
+            owned = list(consumer._owned.values())
             await until(lambda: sum(len(each.pq) for each in owned) == 4)
             assert listener.count == 0
             broker.lock_is_refused = False
@@ -185,7 +185,7 @@ def test_offsets_that_are_reset_never_have_two_calls_for_one_queue():
 
         async with consumer_of(name_server, listener, orderly=True) as consumer:
             await began.wait()
-            queue = next(each for each in consumer._puller.owned if each.queue_id == 0)
+            queue = next(each for each in consumer._owned if each.queue_id == 0)
             await consumer.reset_offsets(queue.topic, {queue: 0})
             release.set()
             await until(lambda: len(seen) >= 6)

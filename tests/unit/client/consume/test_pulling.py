@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens.client.connect import pull
+from rocketlens.client.consume.pulling import as_sent, messages_in
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
@@ -17,6 +18,7 @@ from tests.unit.client.consume.consumer_broker import (
     serving,
     until,
 )
+from tests.unit.client.consume.consumer_messages import encoded, message
 
 QUEUES = {0, 1, 2, 3}
 
@@ -169,3 +171,50 @@ def test_a_queue_goes_on_where_a_slave_says_and_at_the_broker_that_it_suggests()
         assert back == dict.fromkeys(QUEUES, 11)
 
     run(scenario)
+
+
+# The messages of an answer, as listeners get them.
+
+
+def test_all_records_of_an_answer_are_read_in_order():
+    messages, damage = messages_in(encoded(3) + encoded(4, b"y" * 100))
+    assert [(each.queue_offset, each.body) for each in messages] == [
+        (3, b"x"),
+        (4, b"y" * 100),
+    ]
+    assert damage is None
+    assert messages_in(b"") == ([], None)
+
+
+def test_what_stands_before_damage_is_read_and_the_damage_named():
+    whole = encoded(3) + encoded(4)
+    for cut in (1, 30, len(encoded(4)) - 1):
+        messages, damage = messages_in(whole[:-cut])
+        assert [each.queue_offset for each in messages] == [3]
+        assert damage
+
+
+def test_a_body_without_its_checksum_is_delivered_as_in_java():
+    record = bytearray(encoded(3, b"body"))
+    record[record.index(b"body")] ^= 1
+    [delivered], _ = messages_in(bytes(record))
+    assert delivered.body == b"cody"
+
+
+def test_a_message_of_the_retry_topic_shows_the_topic_it_was_sent_to():
+    retried = message(0, topic="%RETRY%g", retry_topic="T")
+    assert as_sent(retried, "g", "").topic == "T"
+    assert as_sent(retried, "other", "").topic == "%RETRY%g"
+    assert as_sent(message(0, topic="%RETRY%g"), "g", "").topic == "%RETRY%g"
+
+
+def test_no_topic_shows_its_namespace():
+    assert as_sent(message(0, topic="ns%T"), "ns%g", "ns").topic == "T"
+    retried = message(0, topic="%RETRY%ns%g", retry_topic="ns%T")
+    assert as_sent(retried, "ns%g", "ns").topic == "T"
+
+
+def test_both_ids_are_there():
+    found = message(5, uniq_key="7F000001" * 4)
+    assert found.unique_key == found.msg_id == "7F000001" * 4
+    assert found.offset_msg_id == "7F00000100002A9F0000000000001388"

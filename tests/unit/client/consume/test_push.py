@@ -316,7 +316,7 @@ def test_answers_that_cannot_be_are_not_believed_and_nothing_is_skipped():
 
 
 def test_a_defect_of_one_pull_does_not_end_the_pulling(monkeypatch):
-    real, calls = pulling.received, []
+    real, calls = pulling.messages_in, []
 
     def fail_once(body):
         calls.append(body)
@@ -324,7 +324,7 @@ def test_a_defect_of_one_pull_does_not_end_the_pulling(monkeypatch):
             raise MemoryError
         return real(body)
 
-    monkeypatch.setattr(pulling, "received", fail_once)
+    monkeypatch.setattr(pulling, "messages_in", fail_once)
 
     async def scenario(name_server, broker):
         fill(broker, 8)
@@ -394,7 +394,7 @@ def test_pulling_pauses_while_a_listener_has_enough_to_do():
             await until(lambda: len(broker.headers(RequestCode.PULL_MESSAGE)) >= 6)
             [held] = [
                 len(owned.pq)
-                for queue, owned in consumer._puller.owned.items()
+                for queue, owned in consumer._owned.items()
                 if (queue.topic, queue.queue_id) == ("T", 0)
             ]
             assert held == 64
@@ -465,7 +465,7 @@ def test_a_hanging_plain_listener_has_its_message_given_back():
         async with consumer:
             await began.wait()
             now_s[0] += timing.CONSUME_TIMEOUT_S + 1
-            for owned in list(consumer._puller.owned.values()):
+            for owned in list(consumer._owned.values()):
                 await consumer._service.give_back_expired(owned)
             await until(lambda: calls == [0, 1])
             release.set()

@@ -1,0 +1,334 @@
+"""A consumer as a member of its group: heartbeats, the ids of all members, and its share of queues.
+
+Brokers learn from a heartbeat what the group subscribes to, and create its retry topic; after two
+minutes without one a member is gone. A broker returns the ids of all members (38), and says when
+they change (40). Then, and every 20 s, each member looks at the queues of each topic and at the
+members, and computes its share by itself (`allocation`). So for a moment two members may have one
+queue, or none has it: messages may be consumed twice then, and none is skipped. A topic that cannot
+be looked at keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls, request_name
+from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.allocation import AllocateStrategy, in_java_order, java_text_order
+from rocketlens.client.consume.offsets import OffsetStore, OffsetTable
+from rocketlens.client.consume.pulling import OwnedQueue, Puller
+from rocketlens.client.consume.service import ConsumeService, TaskSet
+from rocketlens.errors import (
+    BadAnswer,
+    BrokerError,
+    ProtocolError,
+    RemotingError,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.wire.bodies.consumer import ConsumerIdList
+from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketlens.wire.commands.client import (
+    GET_CONSUMER_LIST_BY_GROUP,
+    HEART_BEAT,
+    UNREGISTER_CLIENT,
+    GetConsumerListByGroupRequest,
+    UnregisterClientRequest,
+)
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.declare import read_body, write_body
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+
+class GroupMember:
+    """One client in one group; ``described`` returns what a heartbeat says of it now."""
+
+    def __init__(
+        self,
+        cluster: ClusterCalls,
+        client_id: str,
+        group: str,
+        described: Callable[[], ConsumerData],
+    ) -> None:
+        self.client_id: Final = client_id
+        self.group: Final = group
+        self._cluster: Final = cluster
+        self._described: Final = described
+        self._greeted: set[str] = set()
+        self._is_due: Final = asyncio.Event()
+
+    async def beat(self) -> None:
+        """Send a heartbeat to each broker of a topic in use, masters and slaves."""
+        await asyncio.gather(*map(self.greet, self._cluster.known_addresses()))
+
+    async def greet(self, address: str) -> None:
+        """Send a heartbeat to one broker; a failure is logged: the next one is soon."""
+        self._greeted.add(address)
+        content = HeartbeatData(client_id=self.client_id, consumer_datas=(self._described(),))
+        try:
+            await self._cluster.ask(address, HEART_BEAT, NoFields(), write_body(content))
+        except RocketLensError as error:
+            logger.warning("group %s: no heartbeat reached %s: %s", self.group, address, error)
+
+    async def run(self) -> None:
+        """Send heartbeats every 30 s, or when told to, until cancelled."""
+        while True:
+            try:
+                # Not wait_for, which loses a cancellation that comes together with the event.
+                async with asyncio.timeout(limits.HEARTBEAT_S):
+                    await self._is_due.wait()
+            except TimeoutError:
+                pass
+            self._is_due.clear()
+            await self.beat()
+
+    def beat_soon(self) -> None:
+        """Send a heartbeat now: what the group subscribes to has changed."""
+        self._is_due.set()
+
+    async def members(self, addresses: Sequence[str]) -> list[str]:
+        """Return the client ids of the group as Java sorts them, from the first that answers.
+
+        A broker that does not list this client is greeted, and asked again: it may have just
+        started.
+
+        :raises RocketLensError: when no broker answers.
+        """
+        failure: RocketLensError = TopicNotFound(f"group {self.group}: no broker to ask")
+        for address in addresses:
+            try:
+                ids = await self._ids(address)
+                if self.client_id not in ids:
+                    await self.greet(address)
+                    ids = await self._ids(address)
+            except (RemotingError, BrokerError) as error:
+                failure = error
+            else:
+                return sorted(ids, key=java_text_order)
+        raise failure
+
+    async def leave(self) -> None:
+        """Unregister from all brokers that know of this member, in a second at most."""
+        header = UnregisterClientRequest(client_id=self.client_id, consumer_group=self.group)
+        goodbyes = [
+            self._cluster.call(
+                address, UNREGISTER_CLIENT, header, timeout_s=limits.MAX_UNREGISTER_S
+            )
+            for address in self._greeted
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+
+    async def _ids(self, address: str) -> tuple[str, ...]:
+        header = GetConsumerListByGroupRequest(consumer_group=self.group)
+        try:
+            answer = await self._cluster.ask(address, GET_CONSUMER_LIST_BY_GROUP, header)
+        except BrokerError as error:
+            # "no consumer for this group": it has not seen this one either.
+            logger.debug("group %s: %s", self.group, error)
+            return ()
+        try:
+            return read_body(ConsumerIdList, answer.body).consumer_ids
+        except ProtocolError as error:
+            name = request_name(GET_CONSUMER_LIST_BY_GROUP)
+            raise BadAnswer(address, name, str(error)) from None
+
+
+class OwnedQueues:
+    """The queues of a consumer: begun where its group came to, and given up with that committed.
+
+    ``first_offset`` returns where to begin in a queue. ``is_wanted`` returns whether a queue still
+    is to be consumed.
+    """
+
+    def __init__(
+        self,
+        puller: Puller,
+        service: ConsumeService,
+        *,
+        offsets: OffsetTable,
+        store: OffsetStore,
+        first_offset: Callable[[MessageQueue], Awaitable[int]],
+        is_wanted: Callable[[MessageQueue], bool],
+        group: str,
+    ) -> None:
+        self._puller: Final = puller
+        self._service: Final = service
+        self._offsets: Final = offsets
+        self._store: Final = store
+        self._first_offset: Final = first_offset
+        self._is_wanted: Final = is_wanted
+        self._group: Final = group
+        self._leaving: Final[set[MessageQueue]] = set()
+        self._tasks: Final = TaskSet(group)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """All queues that are pulled."""
+        return list(self._puller.owned)
+
+    async def acquire(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Return those of the queues that can be begun now.
+
+        One that was this consumer's a moment ago may have messages in a listener still.
+        """
+        return await self._service.acquire({each for each in queues if each not in self._leaving})
+
+    async def begin(self, queue: MessageQueue) -> None:
+        """Pull a queue from where the group came to.
+
+        :raises RocketLensError: if its broker does not say where.
+        """
+        self._offsets.forget(queue)
+        offset = await self._first_offset(queue)
+        if self._is_wanted(queue):
+            self._service.began(self._puller.add(queue, offset))
+
+    async def end(self, queue: MessageQueue) -> None:
+        """Pull a queue no longer, and commit how far it was consumed."""
+        owned = self._puller.drop(queue)
+        if owned is None:
+            return
+        offset = self._offsets.get(queue)
+        self._offsets.forget(queue)
+        self._leaving.add(queue)
+        task = self._tasks.run(self._leave(owned, offset))
+        task.add_done_callback(lambda _: self._leaving.discard(queue))
+        if not self._service.is_orderly:
+            await asyncio.wait([task])
+
+    async def reset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Consume queues of a topic from other offsets, those that an operator chose."""
+        changed = []
+        for queue, offset in offsets.items():
+            owned = self._puller.owned.get(queue)
+            if owned is not None and queue.topic == topic and offset >= 0:
+                logger.warning("group %s: %s is reset to offset %d", self._group, queue, offset)
+                self._puller.restart(owned, offset)
+                self._offsets.update(queue, offset, increase_only=False)
+                changed.append((queue, offset))
+        await self._store.write(changed)
+
+    async def stop(self) -> None:
+        """Wait until queues that are given up are released."""
+        await self._tasks.wait()
+
+    async def _leave(self, owned: OwnedQueue, offset: int | None) -> None:
+        if offset is not None:
+            await self._store.write([(owned.queue, offset)])
+        await self._service.release(owned)
+
+
+class Rebalance:
+    """Looks again and again which queues are this member's.
+
+    ``topics`` returns those that are subscribed to. ``assigned`` returns the queues that a program
+    chose, whatever topics and members there are, or None. Without ``allocate`` every queue is this
+    member's, as in broadcasting.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterCalls,
+        member: GroupMember,
+        owner: OwnedQueues,
+        *,
+        topics: Callable[[], Iterable[str]],
+        assigned: Callable[[], frozenset[MessageQueue] | None],
+        allocate: AllocateStrategy | None,
+    ) -> None:
+        self._cluster: Final = cluster
+        self._member: Final = member
+        self._owner: Final = owner
+        self._topics: Final = topics
+        self._assigned: Final = assigned
+        self._allocate: Final = allocate
+        self._is_due: Final = asyncio.Event()
+        self._turn: Final = asyncio.Lock()
+
+    def look_soon(self) -> None:
+        """Look now, and not only when it is time again."""
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Look every 20 s, or when told to, until cancelled; sooner while something fails."""
+        pause_s = timing.RETRY_REBALANCE_S
+        while True:
+            self._is_due.clear()
+            if await self.look():
+                pause_s, wait_s = timing.RETRY_REBALANCE_S, timing.REBALANCE_S
+            else:
+                wait_s = pause_s
+                pause_s = min(2 * pause_s, timing.REBALANCE_S)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._is_due.wait()
+            except TimeoutError:
+                continue
+
+    async def look(self) -> bool:
+        """Look once at all topics; return whether all of it succeeded."""
+        async with self._turn:
+            topics = list(self._topics())
+            assigned = self._assigned()
+            if assigned is not None:
+                topics = sorted({queue.topic for queue in assigned.union(self._owner.queues)})
+            outcomes = [await self._look_at(topic) for topic in topics]
+        return all(outcomes)
+
+    async def _look_at(self, topic: str) -> bool:
+        try:
+            share = await self._share_of(topic)
+        except TopicNotFound as error:
+            logger.debug("group %s: %s", self._member.group, error)
+            return False
+        except RocketLensError as error:
+            logger.warning("group %s keeps its queues of %s: %s", self._member.group, topic, error)
+            return False
+        except Exception:
+            # A strategy of the program's own may raise anything.
+            logger.exception("group %s keeps its queues of %s", self._member.group, topic)
+            return False
+        owned = [queue for queue in self._owner.queues if queue.topic == topic]
+        for queue in owned:
+            if queue not in share:
+                logger.info("group %s: %s is another's now", self._member.group, queue)
+                await self._owner.end(queue)
+        new = [queue for queue in share if queue not in owned]
+        ours = await self._owner.acquire(new) if new else set()
+        begun = await asyncio.gather(*[self._begin(queue) for queue in new if queue in ours])
+        return all(begun) and len(ours) == len(new)
+
+    async def _begin(self, queue: MessageQueue) -> bool:
+        try:
+            await self._owner.begin(queue)
+        except (RocketLensError, OSError) as error:
+            logger.warning("group %s cannot begin %s yet: %s", self._member.group, queue, error)
+            return False
+        return True
+
+    async def _share_of(self, topic: str) -> Sequence[MessageQueue]:
+        assigned = self._assigned()
+        if assigned is not None:
+            return [queue for queue in assigned if queue.topic == topic]
+        route = await self._cluster.route(topic)
+        queues = in_java_order(set(route.read_queues))
+        if self._allocate is None or not queues:
+            return queues
+        members = await self._member.members(_addresses(route))
+        return self._allocate(self._member.client_id, queues, members)
+
+
+def _addresses(route: Route) -> list[str]:
+    """Return brokers to ask for the members of a group: masters first."""
+    masters = [each.master for each in route.brokers.values() if each.master is not None]
+    others = [
+        address
+        for each in route.brokers.values()
+        for address in each.in_order
+        if address != each.master
+    ]
+    return masters + others
