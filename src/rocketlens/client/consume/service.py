@@ -68,7 +68,7 @@ class ConsumeService:
         """Record that a queue that was acquired is pulled now."""
 
     async def release(self, owned: OwnedQueue) -> None:
-        """Give up a queue that is no longer pulled."""
+        """Release a queue that is no longer pulled."""
 
     async def stop(self, wait_s: float) -> None:
         """Start no further messages, and wait so long for those that listeners have."""
