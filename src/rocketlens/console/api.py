@@ -4,15 +4,15 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from rocketlens import __version__, limits
 from rocketlens.console.failures import failure_of
-from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.message.message_view import BodyForm
 from rocketlens.console.search.export import MEDIA_TYPES, ExportForm, export
-from rocketlens.console.search.parameters import address_of, question_of
+from rocketlens.console.search.parameters import Addressed, Asked
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import FoundSoFar, Searches
 from rocketlens.console.values import (
@@ -65,13 +65,13 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
     routes = APIRouter(prefix="/api", responses=ERRORS)
 
     @routes.get("/search")
-    async def search(question: Annotated[Question, Depends(question_of)]) -> SearchAnswer:
+    async def search(question: Asked) -> SearchAnswer:
         """Return a page of the messages that match, the newest first, and what was searched."""
         _check_asked(question)
         return await searches.search(question)
 
     @routes.get("/search/stream", response_class=StreamingResponse)
-    async def stream(question: Annotated[Question, Depends(question_of)]) -> StreamingResponse:
+    async def stream(question: Asked) -> StreamingResponse:
         """Send ``found`` events as messages come, then ``answer``, or ``error``."""
         _check_asked(question)
         # An answer that has begun has its status already.
@@ -81,7 +81,7 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
     @routes.get("/export", response_class=StreamingResponse, responses=_EXPORTED)
     async def exported(
         request: Request,
-        question: Annotated[Question, Depends(question_of)],
+        question: Asked,
         form: Annotated[ExportForm, Query(alias="as", description="the format")] = "jsonl",
     ) -> Response:
         """Send all messages that match, the newest first, as a file to download.
@@ -92,21 +92,17 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
         return await export(request, searches, question, form)
 
     @routes.get("/message" + MESSAGE)
-    async def message(
-        address: Annotated[MessageAddress, Depends(address_of)], form: BodyForm = "decoded"
-    ) -> MessageDetail:
+    async def message(address: Addressed, form: BodyForm = "decoded") -> MessageDetail:
         """Return all about one message."""
         return await look_up.detail(address, form)
 
     @routes.get("/message" + MESSAGE + "/body", response_class=Response)
-    async def body(address: Annotated[MessageAddress, Depends(address_of)]) -> Response:
+    async def body(address: Addressed) -> Response:
         """Return the bytes of a body, as a file to download."""
         return body_file(await look_up.message(address))
 
     @routes.get("/story" + MESSAGE)
-    async def story(
-        address: Annotated[MessageAddress, Depends(address_of)], group: Name = None
-    ) -> StoryValue:
+    async def story(address: Addressed, group: Name = None) -> StoryValue:
         """Return what became of a message, and what groups did with it."""
         return await look_up.story(address, group)
 
@@ -123,10 +119,7 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
     @routes.get("/sources")
     async def sources(_: Request) -> SourcesValue:
         """Return the sources of this console."""
-        values = [
-            SourceValue(name=each.name, kind=each.kind, title=each.title)
-            for each in searches.sources
-        ]
+        values = [SourceValue.of(each) for each in searches.sources]
         return SourcesValue(sources=values, version=__version__)
 
     return routes

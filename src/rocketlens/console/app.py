@@ -14,13 +14,9 @@ from starlette.staticfiles import StaticFiles
 
 from rocketlens import __version__
 from rocketlens.console.act.act_api import act_api_routes
-from rocketlens.console.act.act_batch import BatchPages, batch_routes
 from rocketlens.console.act.act_pages import ActPages, act_routes
-from rocketlens.console.act.acting import Acting
-from rocketlens.console.act.acts import Acts
-from rocketlens.console.act.forms import BodyBounds
+from rocketlens.console.act.actions import Actions
 from rocketlens.console.act.jobs import Jobs
-from rocketlens.console.act.single_acts import SingleActs
 from rocketlens.console.api import api_routes
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.login.access import Access
@@ -36,7 +32,7 @@ from rocketlens.console.room import InPieces, RequestRoom, room_for
 from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
-from rocketlens.console.security import Guard
+from rocketlens.console.security import BodyBounds, Guard
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.status.brokers import BrokerLookUps
 from rocketlens.console.status.clients import ClientLookUps
@@ -117,13 +113,9 @@ class Console:
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)
-        self._acts: Final = Acts()
-        acting = Acting(searches, look_up, self._jobs, self._acts)
-        single = SingleActs(look_up, self._acts)
-        self.api.include_router(act_api_routes(acting, single))
-        act = ActPages(pages, acting, single)
-        self.api.include_router(act_routes(act))
-        self.api.include_router(batch_routes(BatchPages(act)))
+        actions = Actions(searches, look_up, self._jobs)
+        self.api.include_router(act_api_routes(actions))
+        self.api.include_router(act_routes(ActPages(pages, actions)))
         self.api.mount("/static", StaticFiles(directory=_STATIC), "static")
         self._add_health(searches)
         _add_failures(self.api, pages)
@@ -140,7 +132,6 @@ class Console:
         """End samples, and the jobs that run, before sources are closed."""
         await self.samples.close()
         await self._jobs.close()
-        await self._acts.close()
 
     def _add_login(self, pages: Pages, logins: Logins, settings: OidcSettings | None) -> None:
         if settings is None:

@@ -17,7 +17,7 @@ any other of RocketLens      502     ``failed``
 from typing import Final, NamedTuple
 
 from rocketlens.console.act.permission import ActRefused
-from rocketlens.console.act.resend_plan import PlanChanged
+from rocketlens.console.act.plans import PlanChanged
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.values import ErrorAnswer, error_answer
 from rocketlens.errors import (

@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rocketlens import __version__, limits
-from rocketlens.console.act.forms import form_of
 from rocketlens.console.act.permission import may_act_at_all, may_send
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
 from rocketlens.console.failures import Failure, failure_of
-from rocketlens.console.login.form_token import form_token
+from rocketlens.console.forms import form_of, form_token
 from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.search import addresses
 from rocketlens.console.search.facets import narrowed, within
-from rocketlens.console.search.parameters import address_of, preferences_of, question_of
+from rocketlens.console.search.parameters import Addressed, Asked, Preferred
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.reasons import reasons_for
 from rocketlens.console.search.saved_searches import SavedSearches
@@ -56,10 +55,8 @@ _WORD: Final = re.compile(r"[a-z]+(?=[ ,:;]+[!-~]|$)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Tab = Literal["body", "properties", "ids", "story"]
 TABS: Final[tuple[Tab, ...]] = ("body", "properties", "ids", "story")
+SEE_OTHER: Final = 303
 FORMS: Final = ("any", "time", "key", "id")
-Preferred = Annotated[Preferences, Depends(preferences_of)]
-Asked = Annotated[Question, Depends(question_of)]
-Addressed = Annotated[MessageAddress, Depends(address_of)]
 
 
 def capitalized(text: str) -> str:
@@ -248,6 +245,19 @@ class Pages:
         html = self.render(name, preferences, **{**common, **values})
         return HTMLResponse(html, status)
 
+    def page_with(
+        self,
+        error: Exception | None,
+        name: str,
+        request: Request,
+        preferences: Preferences,
+        **values: Any,
+    ) -> HTMLResponse:
+        """Return a page, with why something was not done if there is an error."""
+        failure = None if error is None else failure_of(error)
+        status, shown = (200, None) if failure is None else (failure.status, failure.answer.error)
+        return self.page(name, request, preferences, status, error=shown, **values)
+
     def failure(
         self, request: Request, preferences: Preferences, failure: Failure, **values: Any
     ) -> HTMLResponse:
@@ -291,7 +301,7 @@ class Pages:
             if failure is None:
                 raise
             return self.failure(request, preferences, failure, **values, form=form)
-        values |= await self._answer_values(request, question, answer)
+        values |= await self._answer_values(question, answer)
         return self.page("search.html", request, preferences, **values, form=form)
 
     def search_values(self, request: Request, question: Question) -> dict[str, Any]:
@@ -328,25 +338,23 @@ class Pages:
         own = next((each for each in saved if is_own(each) and each.is_for(question)), None)
         return {"saved": saved, "saved_as": own, "saved_error": None}
 
-    async def _answer_values(
-        self, request: Request, question: Question, answer: SearchAnswer
-    ) -> dict[str, Any]:
+    async def _answer_values(self, question: Question, answer: SearchAnswer) -> dict[str, Any]:
         """Return what the part of a page shows that has an answer."""
         return {
             "answer": answer,
             "reasons": await reasons_for(question, answer, self.look_up),
-            "choosable": self.choosable(request, answer.messages),
+            "choosable": self.choosable(answer.messages),
             "may_choose": may_act_at_all(self.searches.sources),
         }
 
-    def choosable(self, request: Request, rows: Sequence[MessageRow]) -> frozenset[str]:
+    def choosable(self, rows: Sequence[MessageRow]) -> frozenset[str]:
         """Return the paths of the messages that the viewer may send again."""
         sources = self.searches.sources
         several = {(each.source, each.topic) for each in rows}
         allowed = {
             (source, topic)
             for source, topic in several
-            if may_send(request, sources, sources.named(source), topic)
+            if may_send(sources, sources.named(source), topic)
         }
         return frozenset(each.path for each in rows if (each.source, each.topic) in allowed)
 
@@ -364,7 +372,7 @@ class Pages:
                         yield event("found", html)
                     yield event("waiting", Reader.of(preferences).progress(each))
                 else:
-                    values = await self._answer_values(request, question, each)
+                    values = await self._answer_values(question, each)
                     view = ListView(request, MESSAGE_COLUMNS, "/search")
                     html = self.render(
                         "part_answer.html", preferences, question=question, view=view, **values
@@ -408,7 +416,7 @@ class Pages:
             story=story,
             story_error=story_error,
             is_live=sources.named(address.source).kind == "cluster",
-            may_act=may_send(request, sources, sources.named(address.source), address.topic),
+            may_act=may_send(sources, sources.named(address.source), address.topic),
             link=base + detail.message.path,
             commands=self._message_commands(base, detail),
         )
@@ -463,7 +471,7 @@ def search_routes(pages: Pages) -> APIRouter:
             preferences,
             question=question,
             answer=answer,
-            choosable=pages.choosable(request, answer.messages),
+            choosable=pages.choosable(answer.messages),
         )
 
     return routes
@@ -499,7 +507,7 @@ def page_routes(pages: Pages) -> APIRouter:
         if topic and not is_pattern(topic):
             query = urlencode([("source", each) for each in source])
             path = f"/topics/{quote(topic, safe='')}"
-            return RedirectResponse(f"{path}?{query}" if query else path, 303)
+            return RedirectResponse(f"{path}?{query}" if query else path, SEE_OTHER)
         found = await pages.look_up.topics(source, [topic] if topic else None)
         return pages.page(
             "topics.html",
@@ -532,7 +540,7 @@ def page_routes(pages: Pages) -> APIRouter:
     @routes.post("/preferences")
     async def preferences_form(request: Request) -> Response:
         fields = await form_of(request)
-        answer = RedirectResponse(local_path(fields.get("back", "/")), 303)
+        answer = RedirectResponse(local_path(fields.get("back", "/")), SEE_OTHER)
         choose(answer, fields, is_https=request.url.scheme == "https")
         return answer
 

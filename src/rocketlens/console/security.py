@@ -17,8 +17,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from rocketlens import limits
+from rocketlens.console.forms import JSON_TYPE, media_type
 from rocketlens.console.values import error_answer
 from rocketlens.model.config_keys import is_ip_address
 
@@ -102,3 +105,43 @@ class Guard:
         except ValueError:
             return False
         return name in self._names or is_ip_address(name)
+
+
+class BodyBounds:
+    """Refuses bodies that are too large, and for the API those that are not JSON.
+
+    Browsers send forms of other sites without asking, but never JSON.
+    """
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app: Final = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
+            await self._app(scope, receive, send)
+            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        length = headers.get(b"content-length", "0")
+        answer = None
+        is_json = media_type(headers.get(b"content-type", "")) == JSON_TYPE
+        if scope["path"].startswith("/api/") and not is_json:
+            text = f"expected {JSON_TYPE}"
+            answer = JSONResponse(error_answer("bad_type", text).model_dump(), 415)
+        if not length.isdigit() or int(length) > limits.MAX_CONSOLE_BODY_BYTES:
+            text = f"a request has at most {limits.MAX_CONSOLE_BODY_BYTES} bytes"
+            answer = JSONResponse(error_answer("too_large", text).model_dump(), 413)
+        if answer is not None:
+            await answer(scope, receive, send)
+            return
+        received = 0
+
+        async def bounded() -> "Message":
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limits.MAX_CONSOLE_BODY_BYTES:
+                raise HTTPException(413, "the request is too large")
+            return message
+
+        await self._app(scope, bounded, send)

@@ -1,20 +1,31 @@
 """What the API returns, and the pages show: declared once, for both and for OpenAPI."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
-from rocketlens.model.answer import Coverage
+from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
 """Text that stays a `rocketlens.model.text.sentences.Sentence`, which pages have in other
 languages."""
+_LACKING: Final = object()
+_BROKER: Final[Any] = Field(validation_alias="broker_name")
 
 
 class ConsoleValue(BaseModel):
     """The base of all values."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, origin: object, **others: Any) -> Self:
+        """Return the value of an object: each field is its attribute of that name, or of
+        ``others``. Fields that are values take objects likewise.
+        """
+        own = ((name, getattr(origin, name, _LACKING)) for name in cls.model_fields.keys() - others)
+        fields = {name: value for name, value in own if value is not _LACKING}
+        return cls.model_validate({**fields, **others})
 
 
 class CoverageValue(ConsoleValue):
@@ -30,22 +41,6 @@ class CoverageValue(ConsoleValue):
     end_offset: int | None = None
     log_end_offset: int | None = None
     relies_on: SentenceText | None = None
-
-    @classmethod
-    def of(cls, coverage: Coverage) -> "CoverageValue":
-        """Return the value of one source's coverage."""
-        return cls(
-            source=coverage.source,
-            kind=coverage.kind,
-            state=coverage.state,
-            is_failure=coverage.is_failure,
-            error=coverage.error,
-            indexed_to_ms=coverage.indexed_to_ms,
-            begin_offset=coverage.begin_offset,
-            end_offset=coverage.end_offset,
-            log_end_offset=coverage.log_end_offset,
-            relies_on=coverage.relies_on,
-        )
 
 
 class MessageRow(ConsoleValue):
@@ -221,7 +216,7 @@ class StoryValue(ConsoleValue):
 class QueueValue(ConsoleValue):
     """One queue of a topic."""
 
-    broker: str | None
+    broker: str | None = _BROKER
     queue_id: int
     min_offset: int
     max_offset: int
@@ -255,7 +250,7 @@ class GroupQueueValue(ConsoleValue):
     """How far a group came in one queue."""
 
     topic: str
-    broker: str | None
+    broker: str | None = _BROKER
     queue_id: int
     max_offset: int
     consumer_offset: int
@@ -269,7 +264,7 @@ class MemberValue(ConsoleValue):
     client_id: str
     address: str
     language: str | None
-    version: str
+    version: Annotated[str, BeforeValidator(version_name)]
 
 
 class GroupValue(ConsoleValue):

@@ -15,8 +15,8 @@ from rocketlens import limits
 from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.client.send.message import Message
 from rocketlens.console.act.act_values import JOB_ROWS
-from rocketlens.console.act.forms import new_name
-from rocketlens.console.act.resend_plan import plan_of_search
+from rocketlens.console.act.jobs import new_name
+from rocketlens.console.act.plans import plan_of_search
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
@@ -149,7 +149,7 @@ def test_a_job_is_paused_resumed_and_stopped_by_those_who_may_act_on_its_topic(r
 
 
 def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic, monkeypatch):
-    monkeypatch.setattr("rocketlens.console.act.resend_plan._PAGE_ROWS", 3)
+    monkeypatch.setattr("rocketlens.console.act.plans._PAGE_ROWS", 3)
     shown, posted, _ = done(f"/resend?topic={topic}&most=100", live(rocketmq))
     assert f"Messages: {COUNT}." in shown.text
     assert posted.status_code == 303
@@ -626,7 +626,7 @@ def test_when_all_dead_letters_were_sent_again_their_number_is_said(rocketmq, de
 def test_a_plan_of_many_messages_is_paged_and_every_page_is_of_the_same_plan(
     rocketmq, dead, monkeypatch
 ):
-    for module in ("acting", "act_batch"):
+    for module in ("act.actions", "act.act_pages"):
         monkeypatch.setattr(f"rocketlens.console.{module}.JOB_ROWS", 2)
     path = f"/redrive?source=live&group={dead}"
     pages = [answer(f"{path}&page={number}", live(rocketmq)).text for number in range(3)]

@@ -6,7 +6,10 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
+from rocketlens import limits
 from rocketlens.console.security import Guard
+from tests.support.console_client import console_client, store_at
+from tests.support.made_stores import Sent, make_store
 
 
 def ask(method="GET", headers=None, names=()):
@@ -89,3 +92,25 @@ def test_changes_that_our_pages_ask_for_are_passed_on():
     for headers in ({}, {"origin": "http://localhost", "sec-fetch-site": "same-origin"}):
         answer, reached = ask("POST", headers)
         assert (answer.status_code, reached) == (200, ["/x"])
+
+
+@pytest.mark.parametrize("path", ["/api/resend", "/jobs/x/stop"])
+def test_a_body_over_its_bound_is_refused_however_it_comes(tmp_path, path):
+    store = store_at(make_store(tmp_path / "s", [Sent(keys="k")]).path, "s")
+    kind = "application/json" if path.startswith("/api") else "application/x-www-form-urlencoded"
+    piece = b"x" * (1 << 20)
+
+    async def pieces():
+        for _ in range(limits.MAX_CONSOLE_BODY_BYTES // len(piece) + 1):
+            yield piece
+
+    async def ask():
+        async with console_client(store) as client:
+            headers = {"content-type": kind}
+            whole = await client.post(
+                path, content=piece * 17, headers={**headers, "content-length": str(17 << 20)}
+            )
+            chunked = await client.post(path, content=pieces(), headers=headers)
+            return whole.status_code, chunked.status_code
+
+    assert asyncio.run(ask()) == (413, 413)

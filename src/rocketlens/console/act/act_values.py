@@ -1,22 +1,20 @@
 """What acting takes and returns, for API, pages and OpenAPI."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, PlannedMessage
-from rocketlens.console.act.acts import Act
-from rocketlens.console.act.jobs import JobState
+from rocketlens.console.act.jobs import DEFAULT_RATE, JobState, Order
+from rocketlens.console.act.plans import ResendOptions
+from rocketlens.console.message.look_up import MessageAddress
 from rocketlens.console.values import ConsoleValue
 
 JOB_ROWS: Final = 100
 """Messages of a job on one page."""
-DEFAULT_RATE: Final = 20
-"""Messages a second, as the command line has it."""
 LEFT: Final = "left"
+_Name = Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]
 
 
 class ConsoleRequest(BaseModel):
@@ -36,31 +34,49 @@ class Acted(ConsoleRequest):
         max_length=40,
     )
 
+    @property
+    def order(self) -> Order:
+        """The same as an order; errors as `Order.checked`."""
+        return Order.checked(self.name, self.reason)
+
 
 class MessageName(ConsoleRequest):
     """Where a message is: as the address of its page has it."""
 
-    source: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS)
-    topic: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS)
-    broker: str = Field("-", max_length=limits.MAX_TOPIC_CHARACTERS)
+    source: _Name
+    topic: _Name
+    broker: _Name = "-"
     queue_id: int = Field(ge=0, le=limits.MAX_INT)
     queue_offset: int = Field(ge=0, le=limits.MAX_LONG)
 
+    @property
+    def address(self) -> MessageAddress:
+        """The same as an address."""
+        return MessageAddress(**self.model_dump())
 
-class ResendPlanRequest(ConsoleRequest):
-    """A stored message to send again, to be shown first."""
+
+class ResendOptionsRequest(ConsoleRequest):
+    """Where messages are sent again."""
+
+    group: _Name = Field("", description="only this consumer group; empty: their topics")
+    cluster: _Name = Field(
+        "", description="the source to send to; needed for messages of a store directory only"
+    )
+
+    @property
+    def options(self) -> ResendOptions:
+        """The same as options."""
+        return ResendOptions(self.group, self.cluster)
+
+
+class OneMessage(ConsoleRequest):
+    """What every act on a stored message takes."""
 
     message: MessageName
-    group: str = Field(
-        "",
-        description="only this consumer group; empty: the topic, so every group of it",
-        max_length=limits.MAX_TOPIC_CHARACTERS,
-    )
-    cluster: str = Field(
-        "",
-        description="the source to send to; only of a message that a store directory has",
-        max_length=limits.MAX_TOPIC_CHARACTERS,
-    )
+
+
+class ResendPlanRequest(ResendOptionsRequest, OneMessage):
+    """A stored message to send again, to be shown first."""
 
 
 class ResendRequest(ResendPlanRequest, Acted):
@@ -75,15 +91,9 @@ class RateRequest(ConsoleRequest):
     )
 
 
-class BatchPlanRequest(ConsoleRequest):
+class BatchPlanRequest(ResendOptionsRequest):
     """Several messages to send again, to be shown first."""
 
-    group: str = Field(
-        "", description="only this consumer group", max_length=limits.MAX_TOPIC_CHARACTERS
-    )
-    cluster: str = Field(
-        "", description="the source to send to", max_length=limits.MAX_TOPIC_CHARACTERS
-    )
     most: int = Field(
         limits.DEFAULT_RESEND_MESSAGES,
         ge=1,
@@ -91,29 +101,33 @@ class BatchPlanRequest(ConsoleRequest):
         description="messages at most",
     )
 
+    @property
+    def options(self) -> ResendOptions:
+        """The same as options."""
+        return ResendOptions(self.group, self.cluster, self.most)
+
 
 class BatchActed(RateRequest, Acted):
     """What every job with several messages takes."""
 
     digest: str = Field(description="of the plan: nothing is done if it changed", max_length=40)
 
+    @property
+    def order(self) -> Order:
+        """The same as an order; errors as `Order.checked`."""
+        return Order.checked(self.name, self.reason, self.digest, self.rate)
+
 
 class BatchRequest(BatchPlanRequest, BatchActed):
     """What a search finds, to send again."""
 
 
-class ChosenPlanRequest(ConsoleRequest):
-    """Messages of one source that were chosen one by one, to be shown first."""
-
+class _ChosenMessages(ConsoleRequest):
     messages: list[MessageName] = Field(min_length=1, max_length=limits.MAX_CHOSEN_MESSAGES)
-    group: str = Field(
-        "", description="only this consumer group", max_length=limits.MAX_TOPIC_CHARACTERS
-    )
-    cluster: str = Field(
-        "",
-        description="the source to send to; only of messages that a store directory has",
-        max_length=limits.MAX_TOPIC_CHARACTERS,
-    )
+
+
+class ChosenPlanRequest(ResendOptionsRequest, _ChosenMessages):
+    """Messages of one source that were chosen one by one, to be shown first."""
 
 
 class ChosenRequest(ChosenPlanRequest, BatchActed):
@@ -123,11 +137,13 @@ class ChosenRequest(ChosenPlanRequest, BatchActed):
 class RedrivePlanRequest(BatchPlanRequest):
     """The dead letters of a group, to be shown first."""
 
+    group: _Name = Field("", description="whose dead letters these are")
+    cluster: _Name = Field("", description="the source that has them")
     original: bool = Field(
         default=False, description="to the topics that they came from, so all groups"
     )
     again: bool = Field(default=False, description="also those that earlier jobs have sent")
-    only: list[Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]] = Field(
+    only: list[_Name] = Field(
         default=[],
         max_length=limits.MAX_CHOSEN_MESSAGES,
         description="only these, by offset message id; empty: all",
@@ -138,19 +154,18 @@ class RedriveRequest(RedrivePlanRequest, BatchActed):
     """The dead letters of a group, to send again."""
 
 
-class ConsumeRequest(Acted):
+class ConsumeRequest(OneMessage, Acted):
     """A stored message for a client to consume."""
 
-    message: MessageName
-    group: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS)
-    client_id: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS)
+    group: _Name
+    client_id: _Name
 
 
 class SendMessageBody(Acted):
     """A new message to send."""
 
-    cluster: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS, description="a source")
-    topic: str = Field(max_length=limits.MAX_TOPIC_CHARACTERS, description="it must exist")
+    cluster: _Name = Field(description="a source")
+    topic: _Name = Field(description="it must exist")
     body: str = Field("", description="the body as text")
     body_base64: str = Field("", description="the body as base64, instead of text")
     tags: str = Field("", max_length=limits.MAX_CONSOLE_TEXT)
@@ -173,22 +188,18 @@ class PlannedValue(ConsoleValue):
     why: str = Field(description="why it failed, or is not known")
 
     @classmethod
-    def of(cls, number: int, message: PlannedMessage, outcome: Outcome | None) -> "PlannedValue":
-        """Return the value of one message."""
+    def planned(
+        cls, number: int, message: PlannedMessage, outcome: Outcome | None = None
+    ) -> "PlannedValue":
+        """Return the value of one message, with what became of it."""
         state = LEFT if outcome is None else outcome.state
-        return cls.model_validate(
-            {
-                "number": number,
-                "state": state,
-                "msg_id": message.unique_key or message.offset_msg_id,
-                "offset_msg_id": message.offset_msg_id,
-                "topic": message.topic,
-                "queue_id": message.queue_id,
-                "queue_offset": message.queue_offset,
-                "target": message.target,
-                "new_offset_msg_id": outcome.offset_msg_id if outcome else "",
-                "why": outcome.value if outcome and state in {"failed", "unknown"} else "",
-            }
+        return cls.of(
+            message,
+            number=number,
+            state=state,
+            msg_id=message.unique_key or message.offset_msg_id,
+            new_offset_msg_id=outcome.offset_msg_id if outcome else "",
+            why=outcome.value if outcome and state in {"failed", "unknown"} else "",
         )
 
 
@@ -238,42 +249,32 @@ class JobValue(ConsoleValue):
     messages: list[PlannedValue] = Field(description="one page of these")
 
     @classmethod
-    def of(cls, job: JobState, *, state: str = "", page: int = 0) -> "JobValue":
+    def of_job(cls, job: JobState, *, state: str = "", page: int = 0) -> "JobValue":
         """Return the value of a job, with a page of its messages in a state; empty: of all."""
         contents = job.contents
-        header = contents.header
         outcomes = contents.outcomes
         numbers = [
             number
             for number in range(1, len(contents.messages) + 1)
-            if not state or state == _word(outcomes, number)
+            if not state or state == _word(outcomes.get(number))
         ]
-        return cls.model_validate(
-            {
-                "name": job.name,
-                "state": job.word,
-                "selection": header.selection,
-                "target": header.target,
-                "cluster": header.cluster,
-                "origin": header.origin,
-                "reason": header.reason,
-                "user": header.user,
-                "time": header.time,
-                "total": len(contents.messages),
-                "counts": contents.counts(),
-                "error": job.error,
-                "runs": [RunValue(what=what, time=time) for what, time in contents.audits],
-                "shown": len(numbers),
-                "messages": [
-                    PlannedValue.of(number, contents.messages[number - 1], outcomes.get(number))
-                    for number in numbers[page * JOB_ROWS : (page + 1) * JOB_ROWS]
-                ],
-            }
+        return cls.of(
+            contents.header,
+            name=job.name,
+            state=job.word,
+            total=len(contents.messages),
+            counts=contents.counts(),
+            error=job.error,
+            runs=[RunValue(what=what, time=time) for what, time in contents.audits],
+            shown=len(numbers),
+            messages=[
+                PlannedValue.planned(number, contents.messages[number - 1], outcomes.get(number))
+                for number in numbers[page * JOB_ROWS : (page + 1) * JOB_ROWS]
+            ],
         )
 
 
-def _word(outcomes: Mapping[int, Outcome], number: int) -> str:
-    outcome = outcomes.get(number)
+def _word(outcome: Outcome | None) -> str:
     if outcome is None:
         return LEFT
     return UNKNOWN if outcome.state == SENDING else outcome.state
@@ -300,11 +301,6 @@ class ActValue(ConsoleValue):
     time: str
     facts: dict[str, str]
     results: dict[str, str]
-
-    @classmethod
-    def of(cls, act: Act) -> "ActValue":
-        """Return the value of an act."""
-        return cls.model_validate(asdict(act))
 
 
 class JobSummary(ConsoleValue):

@@ -1,17 +1,26 @@
-"""Runs the jobs of a console, and reads those of its directory, whichever program made them.
+"""Jobs and acts of a console: what was done, with one file each, and those that run here.
 
-A job is its file (:mod:`rocketlens.client.resend.resend_journal`). When the console ends, its jobs
-end after the message that is being sent; what is left of them can be resumed here or by the command
-line.
+A job sends stored messages again. It is its file (:mod:`rocketlens.client.resend.resend_journal`),
+whichever program made it. When the console ends, its jobs end after the message that is being sent;
+what is not sent yet can be resumed here or by the command line.
+
+An act sends one new message, or has a client consume one. Its file is JSON, written before the act
+and after it. One that was begun and has no end may have been done: the console ended meanwhile.
+
+The name of either is that of the form that asked for it, which the server made. So a form that is
+sent twice does it once, and its page shows the same result each time.
 """
 
 import asyncio
 import contextlib
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from secrets import token_hex
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_job import ResendJob, producer_options
@@ -25,23 +34,123 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.producer import Producer
-from rocketlens.console.act.forms import is_name
-from rocketlens.console.act.resend_plan import FILE_THREADS, ResendPlan, message_of_plan
+from rocketlens.console.act.plans import FILE_THREADS, ResendPlan, message_of_plan
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
-from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.errors import (
+    BadAnswer,
+    BadInput,
+    BrokerError,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    MessageNotFound,
+    RocketLensError,
+    SendFailed,
+)
 from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import in_thread
+from rocketlens.store.disk import Disk
 from rocketlens.terminal.cluster_access import jobs_directory
+from rocketlens.wire.codes import ResponseCode
 
+DEFAULT_RATE: Final = 20
+"""Messages a second, as the command line has it."""
+_NAME: Final = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}", re.ASCII)
 _ENDING_S: Final = 5.0
 """Seconds that a job has for the message that it sends when the console ends."""
 _ENDED_WITH: Final = 1_000
 """Errors that are remembered of jobs that ended."""
 _Version = tuple[int, int, int]
 """Inode, size and time of a file: another one for each line that is appended."""
+ACT_SUFFIX: Final = ".act"
+BEGUN: Final = "begun"
+DONE: Final = "done"
+FAILED: Final = "failed"
+UNKNOWN: Final = "unknown"
+KEPT_CHARACTERS: Final = 10_000
+"""Characters of what a client or broker answered that are kept."""
+
+
+def new_name() -> str:
+    """Return the name of a new job or act: names are in the order of their times."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(6)}"
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a job or act, and so of its file."""
+    return _NAME.fullmatch(text) is not None
+
+
+def checked_name(text: str) -> str:
+    """Return a name.
+
+    :raises BadInput: if it is none that a form can have.
+    """
+    if not is_name(text):
+        raise BadInput("the form has no name that was made here: open its page again")
+    return text
+
+
+def checked_reason(text: str) -> str:
+    """Return a reason.
+
+    :raises BadInput: if there is none, or it is too long.
+    """
+    reason = " ".join(text.split())
+    if not reason:
+        raise BadInput("a reason is needed: it is kept with what was done")
+    if len(reason) > limits.MAX_CONSOLE_REASON:
+        raise BadInput(f"the reason has over {limits.MAX_CONSOLE_REASON} characters")
+    return reason
+
+
+def checked_rate(rate: int) -> int:
+    """Return a number of messages a second.
+
+    :raises BadInput: if no job sends so quickly.
+    """
+    if not 1 <= rate <= limits.MAX_RESEND_RATE:
+        raise BadInput(f"{rate} messages a second: give 1 to {limits.MAX_RESEND_RATE}")
+    return rate
+
+
+def _file(directory: Path, name: str, suffix: str) -> Path:
+    """Return the path of the file of a name.
+
+    :raises MessageNotFound: if no file can have it.
+    """
+    if not is_name(name):
+        raise MessageNotFound(f"there is no {suffix[1:]} {name[:80]!r}")
+    return directory / f"{name}{suffix}"
+
+
+def _names_in(directory: Path, suffix: str) -> list[str]:
+    """Return the names of the files of a directory, the newest first."""
+    stems = (each.stem for each in directory.glob(f"*{suffix}"))
+    return sorted(filter(is_name, stems), reverse=True)
+
+
+class Order(NamedTuple):
+    """What everything takes that is done, and not only shown."""
+
+    name: str
+    reason: str
+    digest: str | None = None
+    """That of the plan that was shown; None: do what is there now."""
+    rate: int = DEFAULT_RATE
+
+    @classmethod
+    def checked(
+        cls, name: str, reason: str, digest: str | None = None, rate: int = DEFAULT_RATE
+    ) -> Self:
+        """Return an order.
+
+        :raises BadInput: if it has no name of this console, no reason, or cannot be so quick.
+        """
+        return cls(checked_name(name), checked_reason(reason), digest, checked_rate(rate))
 
 
 @dataclass(slots=True)
@@ -104,6 +213,8 @@ class Jobs:
         self._look_up: Final = look_up
         self._sources: Final[Sources] = look_up.sources
         self.directory: Final = directory or jobs_directory()
+        self.acts: Final = Acts(self.directory)
+        """Those of the same directory."""
         self._sleep: Final = sleep
         self._running: Final[dict[str, _Running]] = {}
         self._errors: Final[dict[str, str]] = {}
@@ -113,11 +224,9 @@ class Jobs:
     def path(self, name: str) -> Path:
         """Return the path of a job's file.
 
-        :raises MessageNotFound: if it can be none.
+        :raises MessageNotFound: if no job can have this name.
         """
-        if not is_name(name):
-            raise MessageNotFound(f"there is no job {name[:80]!r}")
-        return self.directory / f"{name}{JOB_SUFFIX}"
+        return _file(self.directory, name, JOB_SUFFIX)
 
     async def start(
         self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int
@@ -254,25 +363,25 @@ class Jobs:
             raise MessageNotFound(f"there is no job {name}") from None
 
     def _read_digest(self, path: Path) -> JobDigest:
-        """Return what is known of a file, or read it; in the one thread for files."""
+        """Return what a file has, read again if it changed; call it in the one thread for files."""
         # Before it is read: what is written meanwhile is another version.
         status = path.stat()
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
-        known = self._digests.pop(path, None)
-        if known is None or known[0] != version:
-            known = version, JobDigest.of(read_job(path))
+        entry = self._digests.pop(path, None)
+        if entry is None or entry[0] != version:
+            entry = version, JobDigest.of(read_job(path))
         while len(self._digests) >= limits.MAX_CONSOLE_JOB_FILES:
             del self._digests[next(iter(self._digests))]
-        self._digests[path] = known
-        return known[1]
+        self._digests[path] = entry
+        return entry[1]
 
     def names(self) -> list[str]:
-        """Return the names of all jobs, the newest first."""
-        found = (each.stem for each in self.directory.glob(f"*{JOB_SUFFIX}"))
-        return sorted(filter(is_name, found), reverse=True)
+        """Return the names of all jobs and acts, the newest first."""
+        jobs = _names_in(self.directory, JOB_SUFFIX)
+        return sorted([*jobs, *self.acts.names()], reverse=True)
 
     async def close(self) -> None:
-        """End all jobs that run here; what is left of them can be resumed."""
+        """End all jobs that run here, which can be resumed; wait for the end of acts."""
         running = list(self._running.values())
         for job in running:
             job.ending = job.ending or "paused: the console ends"
@@ -282,6 +391,7 @@ class Jobs:
             for each in late:
                 each.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        await self.acts.close()
 
     def _check_room(self) -> None:
         user = current_viewer().name
@@ -353,3 +463,112 @@ def _word_of(contents: JobContents) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A new message that is sent, or a stored one that a client consumes, and the result."""
+
+    name: str
+    kind: Literal["send", "consume"]
+    cluster: str
+    reason: str
+    user: str
+    time: str
+    facts: Mapping[str, str]
+    """What was shown: topic, keys, group, client ..."""
+    state: str = BEGUN
+    """``begun``, ``done``, ``failed``: surely not done, or ``unknown``: it may be done."""
+    why: str = ""
+    results: Mapping[str, str] = field(default_factory=dict)
+
+
+class Acts:
+    """Does acts, and keeps them; belongs to one event loop."""
+
+    def __init__(self, directory: Path) -> None:
+        """Use the files of a directory."""
+        self._directory: Final = directory
+        self._disk: Final = Disk()
+        self._running: Final[dict[str, asyncio.Task[None]]] = {}
+
+    def path(self, name: str) -> Path:
+        """Return the path of an act's file.
+
+        :raises MessageNotFound: if no act can have this name.
+        """
+        return _file(self._directory, name, ACT_SUFFIX)
+
+    async def do(self, act: Act, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+        """Do something once, and keep what became of it; wait for that, also the second time.
+
+        It goes on if the request that asks for it ends.
+
+        :raises OSError: if its file cannot be written; then nothing is done.
+        """
+        path = self.path(act.name)
+        if act.name not in self._running:
+            if path.exists():
+                return
+            self._disk.make_directory_durably(self._directory)
+            self._write(act)
+            self._running[act.name] = asyncio.create_task(self._work(act, work))
+        await asyncio.shield(self._running[act.name])
+
+    async def _work(self, act: Act, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+        try:
+            results = await work()
+            done = replace(act, state=results.get("state", DONE), results=results)
+        except (RocketLensError, OSError) as error:
+            state = UNKNOWN if may_be_done(error) else FAILED
+            done = replace(act, state=state, why=str(error)[:KEPT_CHARACTERS])
+        finally:
+            del self._running[act.name]
+        self._write(done)
+
+    def _write(self, act: Act) -> None:
+        self._disk.write_durably(self.path(act.name), json.dumps(asdict(act)).encode("ascii"))
+
+    def has(self, name: str) -> bool:
+        """Return whether there is an act of a name."""
+        return is_name(name) and self.path(name).exists()
+
+    async def act(self, name: str) -> Act:
+        """Return an act; one that was begun when the console ended is ``unknown``.
+
+        :raises MessageNotFound: if there is none.
+        :raises OSError: if it cannot be read.
+        """
+        path = self.path(name)
+        try:
+            act = Act(**json.loads(await in_thread(path.read_bytes, FILE_THREADS)))
+        except FileNotFoundError:
+            raise MessageNotFound(f"there is no job {name}") from None
+        except (ValueError, TypeError) as error:
+            raise RocketLensError(f"{path} is damaged: what was done is not known") from error
+        if act.state == BEGUN and name not in self._running:
+            return replace(act, state=UNKNOWN, why="the console ended before the answer came")
+        return act
+
+    def names(self) -> list[str]:
+        """Return the names of all acts, the newest first."""
+        return _names_in(self._directory, ACT_SUFFIX)
+
+    async def close(self) -> None:
+        """Wait for the acts that are under way, each of which ends by its own timeout."""
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+
+def may_be_done(error: Exception) -> bool:
+    """Return whether something may be done although it ended with an error."""
+    if isinstance(error, SendFailed):
+        causes = [each for _, each in error.attempts]
+        return not all(isinstance(each, ConnectFailed | BrokerError) for each in causes)
+    if isinstance(error, BrokerError):
+        return error.code == ResponseCode.CONSUME_MSG_TIMEOUT
+    return isinstance(error, CallTimeout | ConnectionLost | BadAnswer)
+
+
+def act_now(**fields: Any) -> Act:
+    """Return a new act of this moment."""
+    return Act(time=datetime.now(UTC).isoformat(timespec="seconds"), **fields)

@@ -1,6 +1,4 @@
-"""Decides what may be acted on, and for whom; writes down what was done."""
-
-from starlette.requests import Request
+"""Decides what the viewer of a request may act on."""
 
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.login.viewer import LOCAL, current_viewer
@@ -15,26 +13,24 @@ class ActRefused(RocketLensError):
     """Something that may not be done: here, or by this user."""
 
 
-def user_of(request: Request) -> str:
-    """Return the name of the user that a request comes from."""
-    del request
+def current_user() -> str:
+    """Return the name of the user whose request is being answered."""
     viewer = current_viewer()
     return user_name() if viewer is LOCAL else viewer.name
 
 
-def may_act(request: Request, source: ConsoleSource, topic: str) -> bool:
+def may_act(source: ConsoleSource, topic: str) -> bool:
     """Return whether a user may change something of a topic."""
-    del request
     opened = source.opened
     is_open = isinstance(opened, ClusterOfConsole) and opened.access is not None
     name = without_namespace(namespace_of(source), topic)
     return is_open and current_viewer().may_act(source.name, name)
 
 
-def may_send(request: Request, sources: Sources, origin: ConsoleSource, topic: str) -> bool:
+def may_send(sources: Sources, origin: ConsoleSource, topic: str) -> bool:
     """Return whether a user may send a message of a source: to its cluster, from a store to any."""
     goes_to = [origin] if origin.kind == "cluster" else sources
-    return any(may_act(request, each, topic) for each in goes_to)
+    return any(may_act(each, topic) for each in goes_to)
 
 
 def may_act_at_all(sources: Sources) -> bool:
@@ -47,15 +43,15 @@ def may_act_at_all(sources: Sources) -> bool:
     )
 
 
-def check_may_act(request: Request, source: ConsoleSource, topic: str) -> ClusterOfConsole:
+def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
     """Return a source as the cluster that it is.
 
     :raises ActRefused: if the user may not change anything of the topic there.
     """
     cluster = check_cluster(source)
-    if not may_act(request, source, topic):
+    if not may_act(source, topic):
         raise ActRefused(
-            f"user {user_of(request)} may not act on topic {printable(topic)} of {source.name}"
+            f"user {current_user()} may not act on topic {printable(topic)} of {source.name}"
         )
     return cluster
 
@@ -83,15 +79,8 @@ def check_may_see_job(sources: Sources, name: str, user: str, cluster: str) -> N
     :raises MessageNotFound: as if there were none.
     """
     viewer = current_viewer()
-    seen = [each for each in sources if viewer.sees_all(each.name)]
-    is_seen = any(cluster in {each.name, each.title} for each in seen)
-    if viewer is not LOCAL and viewer.name != user and not is_seen:
+    sees_cluster = any(
+        viewer.sees_all(each.name) and cluster in {each.name, each.title} for each in sources
+    )
+    if viewer is not LOCAL and viewer.name != user and not sees_cluster:
         raise MessageNotFound(f"there is no job {name}")
-
-
-def record(request: Request, event: str, **facts: object) -> None:
-    """Write to the audit log that something is done; call it before.
-
-    :raises AuditFailed: if it cannot be written; then do not act.
-    """
-    request.app.state.audit.record(event, **facts)

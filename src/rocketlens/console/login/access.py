@@ -24,17 +24,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from rocketlens import limits
-from rocketlens.console.act.forms import JSON_TYPE, media_type
-from rocketlens.console.login.audit import AuditFailed, AuditLog
-from rocketlens.console.login.form_token import (
+from rocketlens.console.forms import (
     FIELD,
     FORM_COOKIE,
     HEADER,
+    JSON_TYPE,
     URLENCODED,
     FormToken,
     fields_in,
     forms_with,
+    media_type,
 )
+from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.logins import LoginRefused, Logins, LoginTooSoon
 from rocketlens.console.login.oidc_settings import CALLBACK_PATH, OIDC_PATH
 from rocketlens.console.login.viewer import LOCAL, NOBODY, Viewer, seen_by

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rocketlens import limits
-from rocketlens.console.act.forms import form_of
+from rocketlens.console.forms import form_of
 from rocketlens.console.login.access import SESSION_COOKIE, client_address, set_private_cookie
 from rocketlens.console.login.logins import LoginRefused, Logins, LoginTooSoon
 from rocketlens.console.login.oidc_settings import OIDC_PATH

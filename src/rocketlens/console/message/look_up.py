@@ -14,28 +14,21 @@ from rocketlens.console.search.search import ROW_THREADS, Searches
 from rocketlens.console.sources.sources import ConsoleSource, Sources
 from rocketlens.console.values import (
     CoverageValue,
-    GroupQueueValue,
-    GroupStoryValue,
     GroupsValue,
     GroupValue,
-    MemberValue,
     MessageDetail,
-    QueueValue,
-    StoryEventValue,
     StoryValue,
     TopicsValue,
     TopicValue,
-    UnlearntValue,
 )
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.answer import Answer, Coverage, SourceState
-from rocketlens.model.group import FoundGroup, GroupsAnswer
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.topic import FoundTopic, TopicsAnswer
 from rocketlens.net.pace import in_thread
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
-from rocketlens.wire.codes import version_name
 
 T = TypeVar("T", TopicsAnswer, GroupsAnswer)
 
@@ -148,42 +141,7 @@ class LookUps:
         source = self.sources.named(address.source)
         message = await self.original(address)
         story = await source.story(message, group)
-        return StoryValue(
-            complete=story.complete,
-            found=story.message is not None,
-            events=[
-                StoryEventValue(
-                    time_ms=each.time_ms,
-                    kind=each.kind,
-                    text=each.text,
-                    source=each.source,
-                    group=each.group,
-                    topic=each.topic,
-                    queue_id=each.queue_id,
-                    queue_offset=each.queue_offset,
-                )
-                for each in story.events
-            ],
-            groups=[
-                GroupStoryValue(
-                    group=each.group,
-                    state=each.state,
-                    rests_on=each.rests_on,
-                    source=each.source,
-                    since_ms=each.since_ms,
-                    retries=each.retries,
-                    max_retries=each.max_retries,
-                    repeats=list(each.repeats),
-                )
-                for each in story.groups
-            ],
-            repeats=list(story.repeats),
-            unlearnt=[
-                UnlearntValue(what=each.what, why=each.why, is_failure=each.is_failure)
-                for each in story.unlearnt
-            ],
-            coverage=[CoverageValue.of(each) for each in story.coverage],
-        )
+        return StoryValue.of(story, found=story.message is not None)
 
     async def topics(
         self, names: Sequence[str] = (), asked: Sequence[str] | None = None
@@ -203,7 +161,11 @@ class LookUps:
         found = await self._of_all(names, lambda each: each.groups(asked), GroupsAnswer)
         return GroupsValue(
             complete=all(answer.complete for _, answer in found),
-            groups=[_group(source, each) for source, answer in found for each in answer.groups],
+            groups=[
+                GroupValue.of(each, source=source.name)
+                for source, answer in found
+                for each in answer.groups
+            ],
             coverage=coverage_values(found),
         )
 
@@ -252,66 +214,4 @@ def coverage_values(found: Sequence[tuple[ConsoleSource, Covered]]) -> list[Cove
 
 def topic_value(source: ConsoleSource, topic: FoundTopic) -> TopicValue:
     """Return a topic of a source."""
-    queues = None
-    if topic.queues is not None:
-        queues = [
-            QueueValue(
-                broker=each.broker_name,
-                queue_id=each.queue_id,
-                min_offset=each.min_offset,
-                max_offset=each.max_offset,
-                oldest_ms=each.oldest_ms,
-                newest_ms=each.newest_ms,
-            )
-            for each in topic.queues
-        ]
-    return TopicValue(
-        source=source.name,
-        name=topic.name,
-        kind=topic.kind,
-        is_deleted=topic.is_deleted,
-        messages=topic.messages,
-        size_bytes=topic.size_bytes,
-        oldest_ms=topic.oldest_ms,
-        newest_ms=topic.newest_ms,
-        queues=queues,
-    )
-
-
-def _group(source: ConsoleSource, group: FoundGroup) -> GroupValue:
-    members, queues = None, None
-    if group.members is not None:
-        members = [
-            MemberValue(
-                client_id=each.client_id,
-                address=each.address,
-                language=each.language,
-                version=version_name(each.version),
-            )
-            for each in group.members
-        ]
-    if group.queues is not None:
-        queues = [
-            GroupQueueValue(
-                topic=each.topic,
-                broker=each.broker_name,
-                queue_id=each.queue_id,
-                max_offset=each.max_offset,
-                consumer_offset=each.consumer_offset,
-                lag=each.lag,
-                last_consumed_ms=each.last_consumed_ms,
-            )
-            for each in group.queues
-        ]
-    return GroupValue(
-        source=source.name,
-        name=group.name,
-        members=members,
-        message_model=group.message_model,
-        subscriptions=group.subscriptions,
-        lag=group.lag,
-        to_retry=group.to_retry,
-        dead_letters=group.dead_letters,
-        last_consumed_ms=group.last_consumed_ms,
-        queues=queues,
-    )
+    return TopicValue.of(topic, source=source.name)

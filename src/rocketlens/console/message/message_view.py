@@ -27,22 +27,12 @@ _LAYOUT: Final = "\n\t\r"
 def row_of(message: MessageExt, source: str, broker: str, rules: BodyRules) -> MessageRow:
     """Return a message as a list has it."""
     name, preview = _preview(message, rules)
-    return MessageRow(
+    return MessageRow.of(
+        message,
         source=source,
-        topic=message.topic,
         topic_kind=TopicKind.of(message.topic).value,
         broker=broker,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
         path=message_path(source, message, broker),
-        msg_id=message.msg_id,
-        unique_key=message.unique_key,
-        offset_msg_id=message.offset_msg_id,
-        tags=message.tags,
-        keys=list(message.keys),
-        store_timestamp_ms=message.store_timestamp_ms,
-        born_timestamp_ms=message.born_timestamp_ms,
-        reconsume_times=message.reconsume_times,
         body_bytes=len(message.body),
         body_format=name,
         preview=preview,
@@ -63,19 +53,14 @@ def detail_of(
 ) -> MessageDetail:
     """Return all about a message."""
     ours = {name: value for name, value in message.properties.items() if name in SYSTEM_PROPERTIES}
-    return MessageDetail(
+    return MessageDetail.of(
+        message,
         message=row,
         properties={k: v for k, v in message.properties.items() if k not in ours},
         system_properties=ours,
         ids=decoded_ids(message),
-        physical_offset=message.physical_offset,
-        store_size=message.store_size,
         store_host=str(message.store_host),
         born_host=str(message.born_host),
-        sys_flag=message.sys_flag,
-        flag=message.flag,
-        body_crc=message.body_crc,
-        prepared_transaction_offset=message.prepared_transaction_offset,
         body=body_of(message, rules, form),
     )
 
@@ -112,17 +97,12 @@ def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
     bound = limits.MAX_PAGE_BODY_CHARACTERS
     is_whole_hex = len(message.body) <= limits.MAX_PAGE_HEX_BYTES
     is_cut = len(content) > bound or (not is_whole_hex and _is_hex(form, decoded))
-    return BodyValue(
+    return BodyValue.of(
+        decoded,
         form=form,
         content=content[:bound],
         is_cut=is_cut,
         is_json=is_json and not is_cut,
-        format=decoded.format,
-        why=decoded.why,
-        is_guess=decoded.is_guess,
-        layers=list(decoded.layers),
-        charset=decoded.charset,
-        error=decoded.error,
     )
 
 

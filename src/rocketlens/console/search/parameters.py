@@ -92,3 +92,8 @@ def address_of(
 ) -> MessageAddress:
     """Return the address of a message that a path has."""
     return MessageAddress(source, topic, broker, queue_id, queue_offset)
+
+
+Preferred = Annotated[Preferences, Depends(preferences_of)]
+Asked = Annotated[Question, Depends(question_of)]
+Addressed = Annotated[MessageAddress, Depends(address_of)]

@@ -7,17 +7,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
 from rocketlens.console.act.act_values import ConsoleRequest
-from rocketlens.console.act.forms import form_of
 from rocketlens.console.api import ERRORS
-from rocketlens.console.failures import failure_of
-from rocketlens.console.pages import Asked, Pages, Preferred
+from rocketlens.console.forms import form_of
+from rocketlens.console.pages import SEE_OTHER, Pages
 from rocketlens.console.preferences import Preferences
+from rocketlens.console.search.parameters import Asked, Preferred
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.saved_searches import SavedSearch, SavedSearches
 from rocketlens.console.values import ConsoleValue, ErrorAnswer
 from rocketlens.errors import RocketLensError
 
-_SEE_OTHER: Final = 303
 _PATH: Final = "/saved"
 Name = Annotated[str, Path(max_length=40)]
 Everything = Annotated[
@@ -70,15 +69,8 @@ def saved_api_routes(saved: SavedSearches) -> APIRouter:
     routes = APIRouter(prefix="/api", responses=_ERRORS)
 
     def value_of(search: SavedSearch) -> SavedSearchValue:
-        return SavedSearchValue(
-            name=search.name,
-            title=search.title,
-            user=search.user,
-            is_own=saved.is_own(search),
-            is_shared=search.is_shared,
-            may_delete=saved.may_delete(search),
-            time_ms=search.time_ms,
-            query=search.query,
+        return SavedSearchValue.of(
+            search, is_own=saved.is_own(search), may_delete=saved.may_delete(search)
         )
 
     @routes.get("/saved-searches")
@@ -125,18 +117,16 @@ class SavedPages:
             found = await self.saved.seen(everything=everything)
         except (RocketLensError, OSError) as wrong:
             error = error or wrong
-        failure = None if error is None else failure_of(error)
-        return self._pages.page(
+        return self._pages.page_with(
+            error,
             "saved.html",
             request,
             preferences,
-            200 if failure is None else failure.status,
             question=question,
             found=found,
             may_delete=self.saved.may_delete,
             everything=everything,
             title=title,
-            error=None if failure is None else failure.answer.error,
         )
 
 
@@ -163,7 +153,7 @@ def saved_page_routes(saved_pages: SavedPages) -> APIRouter:
             await saved.save(question, title, is_shared=form.get("shared") == "true")
         except (RocketLensError, OSError) as error:
             return await saved_pages.show(request, preferences, question, error=error, title=title)
-        return RedirectResponse(_PATH, _SEE_OTHER)
+        return RedirectResponse(_PATH, SEE_OTHER)
 
     @routes.post(_PATH + "/{name}/delete")
     async def delete(request: Request, preferences: Preferred, name: Name) -> Response:
@@ -171,6 +161,6 @@ def saved_page_routes(saved_pages: SavedPages) -> APIRouter:
             await saved.delete(name)
         except (RocketLensError, OSError) as error:
             return await saved_pages.show(request, preferences, Question(), error=error)
-        return RedirectResponse(_PATH, _SEE_OTHER)
+        return RedirectResponse(_PATH, SEE_OTHER)
 
     return routes

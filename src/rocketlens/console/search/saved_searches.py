@@ -25,9 +25,9 @@ from urllib.parse import urlencode
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
-from rocketlens.console.act.forms import new_name
+from rocketlens.console.act.jobs import new_name
 from rocketlens.console.act.permission import ActRefused
-from rocketlens.console.act.resend_plan import FILE_THREADS
+from rocketlens.console.act.plans import FILE_THREADS
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import NOTHING_ASKED, Question

@@ -138,63 +138,26 @@ async def _status_of(source: ConsoleSource) -> BrokersAnswer | StoreStatus | Non
 
 def broker_value(source: ConsoleSource, broker: BrokerStatus) -> BrokerValue:
     """Return a broker of a source as its viewer may see it."""
-    return BrokerValue(
+    return BrokerValue.of(
+        broker,
         source=source.name,
         cluster=broker.cluster_name,
-        name=broker.name,
-        broker_id=broker.broker_id,
         role="master" if broker.is_master else "slave",
-        address=broker.address,
-        error=broker.error,
         is_hidden=not current_viewer().sees_all(source.name),
-        version=broker.version,
-        started_ms=broker.started_ms,
-        put_per_second=broker.put_per_second,
-        get_per_second=broker.get_per_second,
-        put_today=broker.put_today,
-        get_today=broker.get_today,
-        oldest_ms=broker.oldest_ms,
-        disk_ratio=broker.disk_ratio,
-        log_bytes=broker.log_bytes,
-        min_offset=broker.min_offset,
-        end_offset=broker.end_offset,
-        behind_bytes=broker.behind_bytes,
-        dispatch_behind_bytes=broker.dispatch_behind_bytes,
-        index_behind_bytes=broker.index_behind_bytes,
-        index_builder=broker.index_builder,
     )
 
 
 def _store(source: ConsoleSource, store: StoreStatus) -> StoreStateValue:
-    index, builder = store.index, store.index.builder
-    return StoreStateValue(
+    index = store.index
+    return StoreStateValue.of(
+        store,
         source=source.name,
-        path=store.path,
         closing=store.closing.value,
-        written_by=store.written_by,
-        log_files=store.log_files,
-        log_bytes=store.log_bytes,
-        min_offset=store.min_offset,
-        end_offset=store.end_offset,
-        queue_bytes=store.queue_bytes,
         index_files=index.files,
         index_damaged_files=index.damaged_files,
         index_entries=index.entries,
         index_bytes=index.size_bytes,
         index_newest_ms=index.newest_ms,
         index_uncovered_bytes=index.uncovered_bytes,
-        builder=None
-        if builder is None
-        else BuilderValue(
-            is_running=builder.is_running,
-            safe_offset=builder.safe_offset,
-            behind_bytes=builder.behind_bytes,
-            silent_since_ms=builder.silent_since_ms,
-        ),
-        disk_total_bytes=store.disk_total_bytes,
-        disk_free_bytes=store.disk_free_bytes,
-        topics=store.topics,
-        messages=store.messages,
-        oldest_ms=store.oldest_ms,
-        newest_ms=store.newest_ms,
+        builder=index.builder,
     )

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from rocketlens.console.api import ERRORS, Name, Sourced
-from rocketlens.console.pages import Pages, Preferred
+from rocketlens.console.pages import Pages
+from rocketlens.console.search.parameters import Preferred
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.status.brokers import BrokerLookUps, BrokersValue, BrokerValue
 from rocketlens.console.status.clients import ClientLookUps, ClientsValue

@@ -18,7 +18,8 @@ from rocketlens.console.act.permission import may_send
 from rocketlens.console.api import ERRORS, Sourced
 from rocketlens.console.failures import failure_of
 from rocketlens.console.message.look_up import coverage_values, failed_answer, topic_value
-from rocketlens.console.pages import Pages, Preferred
+from rocketlens.console.pages import Pages
+from rocketlens.console.search.parameters import Preferred
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import ConsoleSource, Sources
 from rocketlens.console.sources.visible import namespace_of, no_topic
@@ -56,20 +57,11 @@ class TopicSettingsValue(ConsoleValue):
     error: SentenceText | None = Field(description="why the broker did not say it")
 
     @classmethod
-    def of(cls, settings: TopicSettings) -> "TopicSettingsValue":
+    def of_broker(cls, settings: TopicSettings) -> "TopicSettingsValue":
         """Return the value of one broker's settings."""
         perm = settings.perm
-        return cls(
-            broker=settings.broker_name,
-            permissions=None
-            if perm is None
-            else [word for bit, word in _PERMISSIONS if perm & bit],
-            read_queues=settings.read_queues,
-            write_queues=settings.write_queues,
-            is_ordered=settings.is_ordered,
-            attributes=None if settings.attributes is None else dict(settings.attributes),
-            error=settings.error,
-        )
+        words = None if perm is None else [word for bit, word in _PERMISSIONS if perm & bit]
+        return cls.of(settings, broker=settings.broker_name, permissions=words)
 
 
 class TopicInSourceValue(ConsoleValue):
@@ -196,10 +188,10 @@ def _unknown(source: ConsoleSource, answer: Any) -> TopicInSourceValue:
 
 async def _settings(source: ConsoleSource, name: str) -> list[TopicSettingsValue]:
     try:
-        return [TopicSettingsValue.of(each) for each in await source.topic_settings(name)]
+        return [TopicSettingsValue.of_broker(each) for each in await source.topic_settings(name)]
     except (RocketLensError, OSError) as error:
         unknown = TopicSettings(None, None, None, None, error=str(error))
-        return [TopicSettingsValue.of(unknown)]
+        return [TopicSettingsValue.of_broker(unknown)]
 
 
 async def _groups(source: ConsoleSource) -> GroupsAnswer | None:
@@ -292,7 +284,7 @@ def topic_page_routes(pages: Pages, look_up: TopicLookUps) -> APIRouter:
                 each.source
                 for each in found.sources
                 if sources.named(each.source).kind == "cluster"
-                and may_send(request, sources, sources.named(each.source), name)
+                and may_send(sources, sources.named(each.source), name)
             ],
         )
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.client.send.message import Message
-from rocketlens.console.act.forms import new_name
+from rocketlens.console.act.jobs import new_name
 from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
 from tests.support.console_client import answer, cluster_at, console_client

@@ -14,9 +14,8 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.message import Message
-from rocketlens.console.act.forms import new_name
-from rocketlens.console.act.jobs import Jobs
-from rocketlens.console.act.resend_plan import ResendPlan
+from rocketlens.console.act.jobs import Jobs, checked_name, checked_reason, is_name, new_name
+from rocketlens.console.act.plans import ResendPlan
 from rocketlens.console.login.viewer import LOCAL, Viewer, seen_by
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.room import ConsoleBusy
@@ -24,8 +23,10 @@ from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import Sources, open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput, MessageNotFound, StoreLocked
+from rocketlens.terminal.cluster_access import jobs_directory
 from rocketlens.testing import cluster
-from tests.support.console_client import cluster_at
+from tests.support.console_client import answers, cluster_at, store_at
+from tests.support.made_stores import Sent, make_store
 
 COUNT = 5
 
@@ -321,3 +322,65 @@ def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files
     assert (before.word, before.counts["sent"]) == ("running", 1)
     assert (after.word, after.counts["sent"]) == ("done", COUNT)
     assert len(files_read) == 1
+
+
+def test_names_are_new_and_fit_for_files():
+    names = {new_name() for _ in range(100)}
+    assert len(names) == 100
+    assert all(map(is_name, names))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "../x", "20260101T000000-00000000000G", "20260101T000000-000000000000/"]
+)
+def test_what_was_not_made_here_is_no_name(text):
+    with pytest.raises(BadInput):
+        checked_name(text)
+
+
+def test_a_reason_is_one_line_and_bounded():
+    assert checked_reason(" a\n reason ") == "a reason"
+    for wrong in ("", " \n", "x" * (limits.MAX_CONSOLE_REASON + 1)):
+        with pytest.raises(BadInput):
+            checked_reason(wrong)
+
+
+# As a console of an earlier version wrote them.
+JOB_FILE = (
+    'd605b70f {"job":"20251124T093000-0123456789ab","count":1,"selection":"ids A of topic orders",'
+    '"target":"their own topics","cluster":"10.0.0.1:9876","namespace":"","reason":"ticket 7",'
+    '"user":"li","time":"2025-11-24T09:30:00+00:00","origin":""}\n'
+    '79ef49f5 {"n":1,"topic":"orders","queue_id":0,"queue_offset":7,'
+    '"offset_msg_id":"0A00000100002A9F0000000000000001","unique_key":"U-1","target":"orders"}\n'
+    '2cdb2d06 {"n":1,"sending":1763976600000,"key":"K-1"}\n'
+    'f3004d87 {"n":1,"sent":"U-1","offset_msg_id":"0A00000100002A9F0000000000000002"}\n'
+)
+ACT_FILE = (
+    '{"name": "20251124T093001-0123456789ab", "kind": "send", "cluster": "live", "reason": '
+    '"ticket 8", "user": "li", "time": "2025-11-24T09:30:01+00:00", "facts": {"topic": "orders", '
+    '"msg_id": "U-2", "size": "3"}, "state": "done", "why": "", "results": {"send_status": '
+    '"SEND_OK", "msg_id": "U-2", "offset_msg_id": "0A", "queue": "b 0/8"}}'
+)
+
+
+def test_jobs_and_acts_of_earlier_versions_are_listed_and_shown(tmp_path):
+    directory = jobs_directory()
+    directory.mkdir(parents=True)
+    job, act = "20251124T093000-0123456789ab", "20251124T093001-0123456789ab"
+    (directory / f"{job}.job").write_text(JOB_FILE, "ascii")
+    (directory / f"{act}.act").write_text(ACT_FILE, "ascii")
+    store = store_at(make_store(tmp_path / "s", [Sent(keys="k")]).path, "s")
+    paths = ["/api/jobs", f"/api/jobs/{job}", f"/api/acts/{act}", f"/jobs/{job}", f"/jobs/{act}"]
+    listed, sent_again, sent, *pages = answers(paths, store)
+    assert [
+        (each["name"], each["kind"], each["state"], each["what"], each["reason"])
+        for each in listed.json()["jobs"]
+    ] == [
+        (act, "send", "done", "orders U-2", "ticket 8"),
+        (job, "resend", "done", "ids A of topic orders → their own topics", "ticket 7"),
+    ]
+    (message,) = sent_again.json()["messages"]
+    assert message["new_offset_msg_id"] == "0A00000100002A9F0000000000000002"
+    assert sent.json()["results"]["queue"] == "b 0/8"
+    assert "ticket 7" in pages[0].text
+    assert "The broker has stored it." in pages[1].text

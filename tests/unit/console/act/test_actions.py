@@ -13,9 +13,8 @@ from rocketlens import limits
 from rocketlens.client.blocking.sync_consumer import SyncPushConsumer
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
-from rocketlens.console.act.acts import Acts, act_now, may_be_done
-from rocketlens.console.act.forms import new_name
-from rocketlens.console.act.single_acts import NewMessage, form_fields
+from rocketlens.console.act.actions import NewMessage, form_fields
+from rocketlens.console.act.jobs import Acts, act_now, may_be_done, new_name
 from rocketlens.errors import (
     BadInput,
     BrokerError,

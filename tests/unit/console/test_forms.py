@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.login.form_token import (
+from rocketlens.console.forms import (
     FormToken,
     fields_in,
     form_token,

@@ -8,11 +8,13 @@ has to be opened again before its forms are taken.
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 from urllib.parse import parse_qsl
+
+from starlette.requests import Request
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -20,6 +22,7 @@ from rocketlens.errors import BadInput
 FORM_COOKIE: Final = "rl_form"
 FIELD: Final = "csrf"
 HEADER: Final = "x-csrf-token"
+JSON_TYPE: Final = "application/json"
 URLENCODED: Final = "application/x-www-form-urlencoded"
 _KEY: Final = secrets.token_bytes(32)
 
@@ -88,3 +91,23 @@ def fields_in(content: bytes) -> dict[str, str]:
     :raises BadInput: if it is not one, or has too many.
     """
     return dict(pairs_in(content))
+
+
+async def form_of(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form; of one that is there twice the last.
+
+    :raises BadInput: if it is not one, or its text is not UTF-8.
+    """
+    return dict(await form_pairs_of(request))
+
+
+async def form_pairs_of(request: Request) -> list[tuple[str, str]]:
+    """Return the names and values of a form; errors as `form_of`."""
+    if media_type(request.headers.get("content-type", "")) != URLENCODED:
+        raise BadInput(f"expected a form: {URLENCODED}")
+    return pairs_in(await request.body())
+
+
+def media_type(header: str) -> str:
+    """Return the media type of a Content-Type header, without its parameters."""
+    return header.partition(";")[0].strip().lower()

@@ -1,0 +1,444 @@
+"""What a user of the console does: messages are sent again, sent, and consumed by a client.
+
+Pages and API call the same. Each act is checked, written to the audit log, done once under the name
+of its order, and kept.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from rocketlens import limits
+from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
+from rocketlens.client.resend.resend import RESEND_GROUP
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.send_result import SendResult
+from rocketlens.client.send.unique_key import new_unique_key
+from rocketlens.console.act.act_values import (
+    JOB_ROWS,
+    ActValue,
+    JobSummary,
+    JobsValue,
+    JobValue,
+    PlannedValue,
+    PlanValue,
+)
+from rocketlens.console.act.jobs import (
+    DONE,
+    FAILED,
+    KEPT_CHARACTERS,
+    Jobs,
+    JobState,
+    Order,
+    act_now,
+    checked_rate,
+    new_name,
+)
+from rocketlens.console.act.permission import check_may_act, check_may_see_job, current_user
+from rocketlens.console.act.plans import (
+    READ_AT_ONCE,
+    PlanChanged,
+    Plans,
+    ResendPlan,
+    check_plan,
+    properties_of_copy,
+)
+from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.search.search import Searches
+from rocketlens.console.sources.sources import ClusterOfConsole
+from rocketlens.console.values import MessageRow
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.properties import SYSTEM_PROPERTIES
+
+_SHORT_JOB: Final = 20
+"""Messages of a job whose end a request waits for."""
+_PATIENCE_S: Final = 3.0
+"""Seconds that it waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A message as a form or a program gives it."""
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str = ""
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of_form(cls, form: Mapping[str, str]) -> Self:
+        """Return the message of a form.
+
+        :raises BadInput: if its body is no base64, or a property has no value.
+        """
+        # Browsers end the lines of a field with CR LF, whatever stood there.
+        text = form.get("body", "").replace("\r\n", "\n")
+        is_base64 = form.get("encoding") == "base64"
+        return cls(
+            topic=form.get("topic", "").strip(),
+            body=base64_bytes("".join(text.split())) if is_base64 else text.encode(),
+            tags=form.get("tags", "").strip(),
+            keys=" ".join(form.get("keys", "").split()),
+            properties=dict(_pairs(form.get("properties", "").splitlines())),
+        )
+
+    def message(self, topic: str) -> Message:
+        """Return what is sent to a topic, with a new unique key.
+
+        :raises BadInput: if a part cannot be sent.
+        """
+        return Message(
+            topic,
+            self.body,
+            tags=self.tags or None,
+            keys=self.keys or (),
+            properties=self.properties,
+            unique_key=new_unique_key(),
+        )
+
+
+def base64_bytes(text: str) -> bytes:
+    """Return bytes of base64.
+
+    :raises BadInput: if it is none.
+    """
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise BadInput("the body is not base64") from error
+
+
+def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for line in lines:
+        name, separator, value = line.partition("=")
+        if line.strip() and not (separator and name and value):
+            raise BadInput(f"invalid property {line[:80]!r}: expected NAME=VALUE, one on a line")
+        if line.strip():
+            yield name.strip(), value
+
+
+def form_fields(message: MessageExt) -> dict[str, str]:
+    """Return the fields of a form that are filled with a message.
+
+    A body is text if a browser returns it as it was, otherwise base64.
+
+    :raises BadInput: if its body cannot be decompressed.
+    """
+    if message.body_error is not None:
+        raise BadInput(f"its body cannot be read: {message.body_error}")
+    # What is not UTF-8 becomes a character that is not printable.
+    body, encoding = message.body.decode("utf-8", "surrogateescape"), "text"
+    if not all(each.isprintable() or each in "\n\t" for each in body):
+        body, encoding = base64.b64encode(message.body).decode("ascii"), "base64"
+    own = {k: v for k, v in message.properties.items() if k not in SYSTEM_PROPERTIES}
+    return {
+        "topic": message.topic,
+        "tags": message.tags or "",
+        "keys": " ".join(message.keys),
+        "properties": "\n".join(f"{name}={value}" for name, value in own.items()),
+        "encoding": encoding,
+        "body": body,
+    }
+
+
+class Actions:
+    """Acts for the console's users."""
+
+    def __init__(self, searches: Searches, look_up: LookUps, jobs: Jobs) -> None:
+        self.look_up: Final = look_up
+        self.sources: Final = look_up.sources
+        self.plans: Final = Plans(searches, look_up, jobs.directory)
+        self._searches: Final = searches
+        self._jobs: Final = jobs
+
+    async def preview(
+        self, plan: ResendPlan, message: MessageExt | None = None, *, page: int = 0
+    ) -> PlanValue:
+        """Return what a plan would do, with one page of its messages; ``message`` is its only one.
+
+        :raises BadInput: if it cannot be done.
+        :raises TopicNotFound: if a topic is not there, or a message names none.
+        :raises RemotingError: if no name server answers.
+        """
+        await check_plan(plan)
+        properties = None
+        if message is not None:
+            copied = await self.look_up.masked(plan.origin, message)
+            properties = properties_of_copy(copied, plan.messages[0].target)
+        start = page * JOB_ROWS
+        return PlanValue.of(
+            plan,
+            name=new_name(),
+            target=str(plan.target),
+            source=plan.origin.name,
+            cluster=plan.cluster.name,
+            count=len(plan.messages),
+            messages=[
+                PlannedValue.planned(number, each)
+                for number, each in enumerate(plan.messages[start : start + JOB_ROWS], start + 1)
+            ],
+            properties=properties,
+            notes=dict(plan.notes),
+        )
+
+    async def rows(self, plan: ResendPlan, page: int = 0) -> dict[int, MessageRow]:
+        """Return the messages of one page of a plan by number, as a list has them; without those
+        that could not be read.
+        """
+        origin = self.sources.named(plan.origin.name)
+        start = page * JOB_ROWS
+        numbers = range(start, min(start + JOB_ROWS, len(plan.messages)))
+        messages: dict[int, MessageExt] = {}
+
+        async def read(number: int) -> None:
+            each = plan.messages[number]
+            host = str(OffsetMessageId.decode(each.offset_msg_id).store_host)
+            address = MessageAddress(
+                origin.name, each.topic, host, each.queue_id, each.queue_offset
+            )
+            try:
+                messages[number] = await self.look_up.original(address)
+            except (MessageNotFound, AnswerIncomplete):
+                # It is shown by its id: the job looks for it again, and says what became of it.
+                return
+
+        for first in range(0, len(numbers), READ_AT_ONCE):
+            await asyncio.gather(*map(read, numbers[first : first + READ_AT_ONCE]))
+        rows = await self._searches.rows([(origin, each) for each in messages.values()])
+        return {number + 1: row for number, row in zip(messages, rows, strict=True)}
+
+    async def resend(self, plan: ResendPlan, order: Order) -> str:
+        """Make a job of a plan and run it; return its name.
+
+        :raises ActRefused: if the user may not.
+        :raises PlanChanged: if it is not what was shown.
+        :raises ConsoleBusy: if too many jobs run.
+        """
+        for topic in plan.topics:
+            check_may_act(plan.cluster, topic)
+        if self._jobs.path(order.name).exists():
+            return order.name
+        if order.digest not in {None, plan.digest}:
+            raise PlanChanged("there are more or other messages now than were shown: look again")
+        await check_plan(plan)
+        self._searches.audit.record(
+            "resend",
+            job=order.name,
+            selection=plan.selection,
+            target=str(plan.target),
+            count=len(plan.messages),
+            cluster=plan.cluster.name,
+            reason=order.reason,
+        )
+        await self._jobs.start(
+            order.name, plan, reason=order.reason, user=current_user(), rate=order.rate
+        )
+        if len(plan.messages) <= _SHORT_JOB:
+            await self._jobs.settled(order.name, _PATIENCE_S)
+        return order.name
+
+    async def send(self, cluster_name: str, new: NewMessage, order: Order) -> str:
+        """Send a new message once; return the name of the act.
+
+        :raises BadInput: if a part of it cannot be sent.
+        :raises ActRefused: if the user may not.
+        :raises TopicNotFound: if the cluster does not have the topic: none is created.
+        """
+        cluster = check_may_act(self.sources.named(cluster_name), new.topic)
+        access = cluster.access
+        if access is None:
+            raise AssertionError(cluster_name)
+        if self._jobs.acts.has(order.name):
+            return order.name
+        message = new.message(cluster.admin.source.full_topic(new.topic))
+        await cluster.admin.source.survey.route(message.topic)
+        facts = {
+            "topic": message.topic,
+            "tags": new.tags,
+            "keys": new.keys,
+            "msg_id": message.unique_key or "",
+            "size": str(len(message.body)),
+        }
+
+        async def work() -> dict[str, str]:
+            # One attempt: a second one after a timeout could store it twice.
+            options = {**access.client_options, "namespace": "", "retries": 0}
+            async with Producer(access.name_servers, group=RESEND_GROUP, **options) as producer:
+                return _send_results(await producer.send(message))
+
+        return await self._act("send", cluster, order, facts, work)
+
+    async def consume(
+        self, address: MessageAddress, group: str, client_id: str, order: Order
+    ) -> str:
+        """Let a client consume a stored message once; return the name of the act.
+
+        :raises BadInput: if group or client are missing.
+        :raises ActRefused: if the user may not.
+        :raises MessageNotFound: if there is no such message.
+        :raises AnswerIncomplete: if it could not be looked for.
+        """
+        cluster = check_may_act(self.sources.named(address.source), address.topic)
+        if not (group and client_id):
+            raise BadInput("choose a client of a consumer group")
+        if self._jobs.acts.has(order.name):
+            return order.name
+        message = await self.look_up.original(address)
+        facts = {
+            "topic": message.topic,
+            "position": f"{message.queue_id}/{message.queue_offset}",
+            "msg_id": message.msg_id,
+            "group": group,
+            "client_id": client_id,
+        }
+        source = cluster.admin.source
+
+        async def work() -> dict[str, str]:
+            full_group = source.full_topic(group)
+            return _consume_results(
+                await consume_directly(source.cluster, full_group, client_id, message)
+            )
+
+        return await self._act("consume", cluster, order, facts, work)
+
+    async def _act(
+        self,
+        kind: Literal["send", "consume"],
+        cluster: ClusterOfConsole,
+        order: Order,
+        facts: Mapping[str, str],
+        work: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> str:
+        """Write to the audit log that something is done, do it, and return its name."""
+        self._searches.audit.record(
+            kind, job=order.name, cluster=cluster.name, reason=order.reason, **facts
+        )
+        act = act_now(
+            name=order.name,
+            kind=kind,
+            cluster=cluster.name,
+            reason=order.reason,
+            user=current_user(),
+            facts={key: value for key, value in facts.items() if value},
+        )
+        await self._jobs.acts.do(act, work)
+        return order.name
+
+    async def result(self, name: str, *, state: str = "", page: int = 0) -> JobValue | ActValue:
+        """Return a job, with a page of its messages in a state, or an act; errors as `job`."""
+        if self._jobs.acts.has(name):
+            return await self.act(name)
+        return await self.job(name, state=state, page=page)
+
+    async def job(self, name: str, *, state: str = "", page: int = 0) -> JobValue:
+        """Return a job that the viewer may see; errors as `Jobs.state`."""
+        return JobValue.of_job(await self._state(name), state=state, page=page)
+
+    async def act(self, name: str) -> ActValue:
+        """Return an act that the viewer may see; errors as `Acts.act`."""
+        act = await self._jobs.acts.act(name)
+        check_may_see_job(self.sources, name, act.user, act.cluster)
+        return ActValue.of(act)
+
+    async def _state(self, name: str) -> JobState:
+        state = await self._jobs.state(name)
+        header = state.contents.header
+        check_may_see_job(self.sources, name, header.user, header.cluster)
+        return state
+
+    async def all_jobs(self) -> JobsValue:
+        """Return the newest jobs and acts that the viewer may see; one whose file is damaged is
+        among them for a viewer of all topics.
+        """
+        names = self._jobs.names()
+        newest = names[: limits.MAX_CONSOLE_JOB_FILES]
+        jobs = [await self._summary(each) for each in newest]
+        return JobsValue(jobs=list(filter(self._is_shown, jobs)), more=len(names) - len(newest))
+
+    def _is_shown(self, job: JobSummary) -> bool:
+        try:
+            check_may_see_job(self.sources, job.name, job.user, job.cluster)
+        except MessageNotFound:
+            return False
+        return True
+
+    async def _summary(self, name: str) -> JobSummary:
+        try:
+            if self._jobs.acts.has(name):
+                act = await self._jobs.acts.act(name)
+                facts = map(act.facts.get, ("topic", "position", "msg_id", "client_id"))
+                return JobSummary.of(act, what=" ".join(filter(None, facts)))
+            job = await self._jobs.digest(name)
+        except (RocketLensError, OSError) as error:
+            return JobSummary(
+                name=name,
+                kind="damaged",
+                state="unknown",
+                what=str(error),
+                cluster="",
+                user="",
+                reason="",
+            )
+        return JobSummary.of(
+            job.header,
+            name=name,
+            kind="resend",
+            state=job.word,
+            what=f"{job.header.selection} → {job.header.target}",
+            counts=job.counts,
+        )
+
+    async def change(
+        self, name: str, verb: Literal["pause", "resume", "stop"], *, rate: int
+    ) -> None:
+        """Pause, resume or stop a job.
+
+        :raises ActRefused: if the user may not.
+        :raises BadInput: if its cluster is no source of this console, its file is damaged, or it
+            cannot be sent so quickly.
+        :raises StoreLocked: if another process runs it.
+        """
+        checked_rate(rate)
+        contents = (await self._state(name)).contents
+        source = self._jobs.cluster_of(contents.header)
+        topics = {each.topic for each in contents.messages}
+        clusters = [check_may_act(source, topic) for topic in sorted(topics)]
+        self._searches.audit.record(f"{verb}-job", job=name, cluster=source.name)
+        if verb == "resume":
+            await self._jobs.resume(name, clusters[0], rate=rate)
+            return
+        if verb == "pause":
+            self._jobs.end(name, f"paused by {current_user()}")
+        else:
+            await self._jobs.stop(name, current_user())
+        await self._jobs.settled(name, _PATIENCE_S)
+
+
+def _send_results(result: SendResult) -> dict[str, str]:
+    """Return where a message was stored."""
+    queue = result.message_queue
+    return {
+        "send_status": result.send_status.name,
+        "msg_id": result.msg_id,
+        "offset_msg_id": result.offset_msg_id,
+        "queue": f"{queue.broker_name} {queue.queue_id}/{result.queue_offset}",
+    }
+
+
+def _consume_results(result: ConsumedDirectly) -> dict[str, str]:
+    """Return what a client made of a message; a listener that failed is no success."""
+    answer = result.consume_result
+    return {
+        "state": DONE if result.is_consumed else FAILED,
+        "client_id": result.client_id,
+        "consume_result": "?" if answer is None else answer.name,
+        "remark": (result.remark or "")[:KEPT_CHARACTERS],
+        "spent_time_ms": str(result.spent_time_ms),
+    }

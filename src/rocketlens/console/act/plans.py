@@ -1,0 +1,399 @@
+"""Plans of jobs that send stored messages again: made once to be shown, and again to be done.
+
+A plan that was shown has a digest. What is done must have the same one: otherwise there are more
+or other messages now, and the new plan is shown first.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.client.resend.dead_letters import dead_letter_selection, plan_dead_letters
+from rocketlens.client.resend.resend_job import Target, check_targets, copy_of, planned
+from rocketlens.client.resend.resend_journal import PlannedMessage, earlier_jobs
+from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
+from rocketlens.console.message.look_up import LookUps, MessageAddress
+from rocketlens.console.search.question import NOTHING_ASKED, Question
+from rocketlens.console.search.search import Searches
+from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
+from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import TopicKind
+from rocketlens.net.pace import WorkThreads, in_thread
+from rocketlens.query.answer_builder import order_in_time
+
+FILE_THREADS: Final = WorkThreads(1, "console-jobs")
+"""Reads and writes the files of jobs and of saved searches."""
+_PAGE_ROWS: Final = limits.MAX_EXPORT_ROWS
+"""Messages that a search is read by, at most: a store is read once for each page."""
+_SELECTION_CHARACTERS: Final = 2_000
+"""Of a search that are kept with its job."""
+READ_AT_ONCE: Final = 16
+"""Messages of a plan that are read at once."""
+_SHOWN_MARKER: Final = "…"
+"""In a preview, where the job's name and the message's number stand when it is sent."""
+
+
+class PlanChanged(RocketLensError):
+    """There are more or other messages than were shown."""
+
+
+class ResendOptions(NamedTuple):
+    """Where messages are sent again, and how many at most."""
+
+    group: str = ""
+    """Only this consumer group; empty: their topics."""
+    cluster: str = ""
+    """The source to send to; empty: the cluster that has them."""
+    most: int = limits.DEFAULT_RESEND_MESSAGES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendPlan:
+    """Which messages are sent again, from where, and where to."""
+
+    origin: ConsoleSource
+    cluster: ClusterOfConsole
+    selection: str
+    target: Target
+    messages: Sequence[PlannedMessage]
+    notes: tuple[tuple[str, int], ...] = ()
+    """What its user should see, and how many: ``earlier``, ``more`` and ``newest`` were left out,
+    ``same_id`` have the message id of another one of them.
+    """
+
+    @property
+    def digest(self) -> str:
+        """A short text that another plan does not have."""
+        parts = [self.origin.title, self.cluster.title, self.selection, str(self.target)]
+        lines = [json.dumps(asdict(each)) for each in self.messages]
+        return hashlib.sha256("\n".join([*parts, *lines]).encode()).hexdigest()[:32]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that messages come from and, if they name it, go to."""
+        named = {each.topic for each in self.messages} | {each.target for each in self.messages}
+        return sorted(each for each in named if each and TopicKind.of(each) != TopicKind.RETRY)
+
+    @property
+    def from_store(self) -> str:
+        """The store directory that messages are read from; empty if the cluster has them."""
+        return self.origin.title if self.origin.kind == "store" else ""
+
+
+class Plans:
+    """Makes plans for the viewer of a request, who may act on what they are of."""
+
+    def __init__(self, searches: Searches, look_up: LookUps, directory: Path) -> None:
+        """Look in the files of a directory for dead letters that earlier jobs have sent."""
+        self._searches: Final = searches
+        self._look_up: Final = look_up
+        self._sources: Final = look_up.sources
+        self._directory: Final = directory
+
+    async def of_message(
+        self, address: MessageAddress, options: ResendOptions
+    ) -> tuple[ResendPlan, MessageExt]:
+        """Return the plan to send one message again, and the message.
+
+        :raises ActRefused: if the user may not.
+        :raises BadInput: if the cluster cannot be.
+        :raises MessageNotFound: if there is no such message.
+        :raises AnswerIncomplete: if it could not be looked for.
+        """
+        origin = self._sources.named(address.source)
+        cluster = check_may_act(cluster_for(self._sources, origin, options.cluster), address.topic)
+        message = await self._look_up.original(address)
+        await self._check_unmasked(origin, cluster, [message])
+        selection = f"ids {message.offset_msg_id} of topic {message.topic}"
+        return _plan_of(origin, cluster, [message], options.group, selection), message
+
+    async def of_chosen(
+        self, addresses: Sequence[MessageAddress], options: ResendOptions
+    ) -> ResendPlan:
+        """Return the plan to send again exactly these messages, the oldest first, each once.
+
+        :raises BadInput: if there is none, there are too many, or they are of several sources.
+        :raises ActRefused: if the user may not; then none was read.
+        :raises MessageNotFound: naming one that is not there.
+        :raises AnswerIncomplete: if one could not be looked for.
+        """
+        several = list(dict.fromkeys(addresses))
+        names = sorted({each.source for each in several})
+        if not several:
+            raise BadInput("no message is chosen: choose some in the list of a search")
+        if len(several) > limits.MAX_CHOSEN_MESSAGES:
+            raise BadInput(
+                f"{len(several)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}; send "
+                "all that a search finds, or make several jobs"
+            )
+        if len(names) > 1:
+            quoted = " and ".join(repr(each[:80]) for each in names[:2])
+            raise BadInput(f"the chosen messages are of {quoted}: choose those of one source")
+        origin = self._sources.named(names[0])
+        cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
+        _check_topics(cluster, sorted({each.topic for each in several}))
+        messages: list[MessageExt] = []
+        for start in range(0, len(several), READ_AT_ONCE):
+            part = several[start : start + READ_AT_ONCE]
+            messages += await asyncio.gather(*map(self._look_up.original, part))
+        await self._check_unmasked(origin, cluster, messages)
+        # A message can be named in several ways.
+        ranked = {order_in_time(each): each for each in messages}
+        ordered = [ranked[rank] for rank in sorted(ranked)]
+        selection = f"{len(ordered)} chosen messages"
+        plan = _plan_of(origin, cluster, ordered, options.group, selection)
+        _check_topics(cluster, plan.topics)
+        return plan
+
+    async def of_search(self, question: Question, options: ResendOptions) -> ResendPlan:
+        """Return the plan to send again what a search finds; errors as `plan_of_search`.
+
+        :raises ActRefused: if the user may not.
+        """
+        origin = origin_of_search(self._sources, question)
+        # Topics are checked when the messages were found.
+        cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
+        plan = await plan_of_search(
+            self._searches,
+            question,
+            cluster,
+            group=options.group,
+            max_num=options.most,
+            check=lambda messages: self._check_unmasked(origin, cluster, messages),
+        )
+        _check_topics(cluster, plan.topics)
+        return plan
+
+    async def of_dead_letters(
+        self,
+        group: str,
+        options: ResendOptions,
+        *,
+        original: bool,
+        again: bool,
+        only: Collection[str] = (),
+    ) -> ResendPlan:
+        """Return the plan to send a group's dead letters; without ``again`` those not sent yet.
+
+        They go to the group, or with ``original`` to the topics that they came from. ``only`` has
+        offset message ids of those that were chosen; empty: all.
+
+        :raises ActRefused: if the user may not.
+        :raises BadInput: if an earlier job of them is not finished, earlier jobs have sent all, or
+            they cannot be read.
+        :raises PlanChanged: if one that was chosen is not there any more, or was sent.
+        :raises TopicNotFound: if the group has none.
+        :raises AnswerIncomplete: if not all of them could be read.
+        """
+        source = self._sources.named(options.cluster)
+        cluster = check_may_act(source, DEAD_LETTER_PREFIX + group)
+        target = Target(group=None if original else group, original=original)
+        selection = dead_letter_selection(group)
+        sent = set() if again else await self._sent_before(cluster, selection)
+        letters = await plan_dead_letters(
+            cluster.admin, group, target, earlier=sent, max_num=options.most
+        )
+        notes = (("earlier", letters.skipped), ("more", options.most if letters.is_cut else 0))
+        plan = ResendPlan(
+            origin=cluster,
+            cluster=cluster,
+            selection=selection,
+            target=target,
+            messages=letters.messages,
+            notes=tuple(each for each in notes if each[1]),
+        )
+        if not only:
+            if letters.skipped and not plan.messages:
+                raise BadInput(Sentence("dead_letters_sent", count=letters.skipped))
+            return plan
+        chosen = [each for each in plan.messages if each.offset_msg_id in only]
+        if len(chosen) < len(set(only)):
+            raise PlanChanged(
+                "some of the chosen dead letters are not there any more, or were sent again: "
+                "choose them anew"
+            )
+        return replace(plan, messages=chosen, notes=())
+
+    async def _sent_before(self, cluster: ClusterOfConsole, selection: str) -> set[str]:
+        """Return the offset message ids of dead letters that earlier jobs have sent."""
+        where = cluster.admin.source.name
+        sent, unfinished = await in_thread(
+            lambda: earlier_jobs(self._directory, selection, where), FILE_THREADS
+        )
+        if unfinished:
+            raise BadInput(
+                f"job {unfinished[0].stem} of this group is not finished: resume or stop it first"
+            )
+        return sent
+
+    async def _check_unmasked(
+        self, origin: ConsoleSource, cluster: ClusterOfConsole, messages: Sequence[MessageExt]
+    ) -> None:
+        """Check that no message goes where its viewer could see what is masked for him here.
+
+        :raises ActRefused: if parts of one are masked, and it goes to another source: there its
+            viewer can have other rights.
+        """
+        if cluster.name == origin.name:
+            return
+        for message in messages:
+            if await self._look_up.masked(origin, message) is not message:
+                raise ActRefused(
+                    f"parts of {message.msg_id} are masked for you, so it cannot be sent from "
+                    f"{origin.name} to {cluster.name}"
+                )
+
+
+def _check_topics(cluster: ClusterOfConsole, topics: Sequence[str]) -> None:
+    for topic in topics:
+        check_may_act(cluster, topic)
+
+
+def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSource:
+    """Return where messages of a source are sent: its own cluster, or for a store the chosen one.
+
+    :raises BadInput: if there is no such cluster, or none is chosen and there are several.
+    """
+    if origin.kind == "cluster":
+        if name not in {"", origin.name}:
+            raise BadInput(f"messages of {origin.name} are sent to that cluster, not to another")
+        return origin
+    if name:
+        return sources.named(name)
+    clusters = [each for each in sources if each.kind == "cluster"]
+    if len(clusters) != 1:
+        raise BadInput(
+            "choose the cluster to send to"
+            if clusters
+            else "this console has no cluster to send to: start it with --namesrv or --context, too"
+        )
+    return clusters[0]
+
+
+def target_for(message: MessageExt, group: str) -> Target:
+    """Return where one message goes: to a group alone, or to the topic that it was sent to."""
+    if group:
+        return Target(group=group)
+    kind = TopicKind.of(message.topic)
+    return Target(original=kind in {TopicKind.RETRY, TopicKind.DEAD_LETTER})
+
+
+def _plan_of(
+    origin: ConsoleSource,
+    cluster: ClusterOfConsole,
+    messages: Sequence[MessageExt],
+    group: str,
+    selection: str,
+) -> ResendPlan:
+    """Return the plan for messages, each of which goes where it would alone.
+
+    Records with one message id are sent as often as they are there.
+    """
+    targets = [target_for(each, group) for each in messages]
+    same_id = len(messages) - len({each.msg_id for each in messages})
+    return ResendPlan(
+        origin=origin,
+        cluster=cluster,
+        selection=selection,
+        target=targets[0] if len(set(targets)) == 1 else Target(),
+        messages=[
+            planned(each, target, cluster.admin.source.full_topic)
+            for each, target in zip(messages, targets, strict=True)
+        ],
+        notes=(("same_id", same_id),) if same_id else (),
+    )
+
+
+async def check_plan(plan: ResendPlan) -> None:
+    """Check that there is something to send, and that the cluster has the topics.
+
+    :raises BadInput: if there is nothing.
+    :raises TopicNotFound: if a topic is not there, or a message names none.
+    :raises RemotingError: if no name server answers.
+    """
+    if not plan.messages:
+        raise BadInput("there is nothing to send")
+    await check_targets(plan.cluster.admin, list(plan.messages))
+
+
+def properties_of_copy(message: MessageExt, target: str) -> dict[str, str]:
+    """Return the properties that a message is sent with.
+
+    :raises BadInput: if it cannot be sent again.
+    """
+    return dict(copy_of(message, target, _SHOWN_MARKER).properties)
+
+
+async def message_of_plan(look_up: LookUps, origin: str, message: PlannedMessage) -> MessageExt:
+    """Read a message of a plan as it is stored; errors as `LookUps.original`."""
+    address = MessageAddress(origin, message.topic, "-", message.queue_id, message.queue_offset)
+    return await look_up.original(address)
+
+
+async def plan_of_search(
+    searches: Searches,
+    question: Question,
+    cluster: ClusterOfConsole,
+    *,
+    group: str,
+    max_num: int,
+    check: Callable[[Sequence[MessageExt]], Awaitable[None]],
+) -> ResendPlan:
+    """Return the plan for what a search finds, the oldest first; of several with one id the first.
+
+    ``check`` raises an error if some of them may not be sent.
+
+    :raises BadInput: if it searches nothing, or several sources.
+    :raises AnswerIncomplete: if not everything could be searched.
+    """
+    origin = origin_of_search(searches.sources, question)
+    target = Target(group=group) if group else Target()
+    found: dict[str, PlannedMessage] = {}
+    is_more = False
+    async with aclosing(searches.originals(question, min(_PAGE_ROWS, max_num + 1))) as pages:
+        async for page in pages:
+            if not page.answer.complete:
+                failed = next(iter(page.answer.failures), None)
+                why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
+                raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
+            await check(page.messages)
+            for message in page.messages:
+                # They come the newest first: the oldest of each id stays, and is the last.
+                found.pop(message.msg_id, None)
+                found[message.msg_id] = planned(message, target, cluster.admin.source.full_topic)
+            is_more = page.is_more
+            if len(found) >= max_num:
+                break
+    messages = list(found.values())[:max_num]
+    cut = is_more or len(found) > max_num
+    return ResendPlan(
+        origin=origin,
+        cluster=cluster,
+        selection=f"search {question.address('/search', cursor=None)}"[:_SELECTION_CHARACTERS],
+        target=target,
+        messages=messages[::-1],
+        notes=(("newest", max_num),) if cut else (),
+    )
+
+
+def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:
+    """Return the source of a search.
+
+    :raises BadInput: if it searches nothing, or several sources.
+    """
+    if question.is_empty:
+        raise BadInput(NOTHING_ASKED)
+    chosen = sources.chosen(question.sources)
+    if len(chosen) != 1:
+        raise BadInput("the search has several sources: choose one of them first")
+    return chosen[0]
