@@ -31,7 +31,7 @@ from rocketlens.store.read.config_tables import (
     TOPICS_MEMBER,
     read_table,
 )
-from rocketlens.store.read.log.scan import Damage, LogWalk
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     from rocketlens.query.store_reader import StoreReader
@@ -172,11 +172,8 @@ class Topics:
         if self._unread_bytes() > limits.MAX_TOPIC_SCAN_BYTES:
             self._before_long_scan(self._unread_bytes())
         walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.is_indexed)
-        if walk.stop - walk.position <= _INTERPRETED_BYTES:
-            names = {record.topic for record in walk.records()}
-        else:
-            for chunk in walk.chunks():
-                names.update(chunk.topics().names)
+        for piece in walk.pieces(interpreted_bytes(_INTERPRETED_BYTES)):
+            names.update(piece.topics().names if isinstance(piece, Chunk) else (piece.topic,))
         self._named = (self._named or set()) | names
         self._damage += walk.damage
         if walk.position < tail_start:

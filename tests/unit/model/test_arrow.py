@@ -10,7 +10,7 @@ from rocketlens import PackageMissing, open_store
 from rocketlens.formats import columns
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
-from rocketlens.query.lookup import by_time
+from rocketlens.store.read.log import scan as log_scan
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_the_compiled_scan_and_single_records_give_one_table(store, topic, monke
     slow = store.scan(topic).to_arrow()
     assert slow.schema == arrow.schema()
     assert slow.num_rows == len(list(store.scan(topic)))
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: 0)
     scan = store.scan(topic)
     fast = scan.to_arrow()
     assert scan.complete
@@ -38,7 +38,7 @@ def test_the_compiled_scan_and_single_records_give_one_table(store, topic, monke
 
 
 def test_a_scan_reads_times_and_tags_as_its_messages_do(store, monkeypatch):
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: 0)
     messages = list(store.scan("PayTopic", tag="TagA || A"))
     middle = messages[len(messages) // 2].store_timestamp_ms
     expected = [each.physical_offset for each in messages if each.store_timestamp_ms >= middle]
@@ -48,7 +48,7 @@ def test_a_scan_reads_times_and_tags_as_its_messages_do(store, monkeypatch):
 
 def test_without_bodies_they_are_null(store, monkeypatch):
     for read_at_once in (1 << 40, 0):
-        monkeypatch.setattr(by_time, "interpreted_bytes", lambda size=read_at_once: size)
+        monkeypatch.setattr(log_scan, "interpreted_bytes", lambda size=read_at_once: size)
         batches = list(store.scan().record_batches(with_body=False))
         assert batches
         assert all(batch["body"].null_count == batch.num_rows for batch in batches)
@@ -58,7 +58,7 @@ def test_without_bodies_they_are_null(store, monkeypatch):
 def test_a_damaged_message_is_left_out_and_makes_the_scan_incomplete(
     damaged, monkeypatch, read_at_once
 ):
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: read_at_once)
+    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: read_at_once)
     with open_store(damaged) as store:
         scan = store.scan()
         table = scan.to_arrow()

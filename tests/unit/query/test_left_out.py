@@ -7,7 +7,7 @@ import pytest
 import rocketlens
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.left_out import LeftOutMessages, names_topics
-from rocketlens.query.lookup import by_time
+from rocketlens.store.read.log import scan
 from tests.support.made_stores import NOW_MS, Sent, make_store
 from tests.support.trace_bodies import TRACES, UNREADABLE
 
@@ -29,7 +29,7 @@ USERS = [each.topic for each in MESSAGES[:5]]
 @pytest.fixture(params=["record by record", "by chunks"])
 def path(request, tmp_path, monkeypatch):
     if request.param == "by chunks":
-        monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+        monkeypatch.setattr(scan, "interpreted_bytes", lambda: 0)
     return make_store(tmp_path / "store", MESSAGES).path
 
 

@@ -27,7 +27,7 @@ from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.fs import entries
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.former_topics import TopicEvidence, begins_again, read_evidence
-from rocketlens.store.read.log.scan import Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
 
 
 class Span(NamedTuple):
@@ -89,25 +89,22 @@ def read_contents(reader: StoreReader) -> LogContents | None:
     contents = LogContents()
     evidence = read_evidence(reader.path, log)
     walk = LogWalk(log, log.min_offset, confirm=reader.is_indexed, grows=True)
-    if walk.stop - walk.position <= interpreted_bytes():
-        for record in walk.records():
-            _add_time(contents, record.store_timestamp_ms)
-            if has_queue_entry(record.sys_flag):
-                name = QueueName(record.topic, record.queue_id)
-                _add(contents, evidence, name, record.queue_offset, record.physical_offset)
-    else:
-        for chunk in walk.chunks():
-            _add_time(contents, int(chunk.rows["store_timestamp_ms"].max()))
-            for topic, queue_id, all_rows in chunk.queues():
-                rows = all_rows[has_queue_entry(all_rows["sys_flag"])]
-                # The records between these neither begin the queue again nor end it.
-                (anew,) = (rows["queue_offset"] == 0).nonzero()
-                ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
-                for index in sorted(each for each in ends if 0 <= each < len(rows)):
-                    numbers = (
-                        int(rows[index][name]) for name in ("queue_offset", "physical_offset")
-                    )
-                    _add(contents, evidence, QueueName(topic, queue_id), *numbers)
+    for piece in walk.pieces():
+        if not isinstance(piece, Chunk):
+            _add_time(contents, piece.store_timestamp_ms)
+            if has_queue_entry(piece.sys_flag):
+                name = QueueName(piece.topic, piece.queue_id)
+                _add(contents, evidence, name, piece.queue_offset, piece.physical_offset)
+            continue
+        _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
+        for topic, queue_id, all_rows in piece.queues():
+            rows = all_rows[has_queue_entry(all_rows["sys_flag"])]
+            # The records between these neither begin the queue again nor end it.
+            (anew,) = (rows["queue_offset"] == 0).nonzero()
+            ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
+            for index in sorted(each for each in ends if 0 <= each < len(rows)):
+                offsets = (int(rows[index][each]) for each in ("queue_offset", "physical_offset"))
+                _add(contents, evidence, QueueName(topic, queue_id), *offsets)
     contents.damage = walk.damage
     contents.torn_at = walk.torn_at
     return contents

@@ -32,7 +32,7 @@ from rocketlens.query.topics import BROKER_TOPICS
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
-from rocketlens.store.read.log.scan import LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, LogWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,13 +182,12 @@ class _StoreTopics:
         start = self._queues_end
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
         start, log_end = walk.position, walk.stop
-        if walk.stop - walk.position <= interpreted_bytes():
-            for record in walk.records():
-                self._add(record)
-        else:
-            for chunk in walk.chunks():
-                for topic, queue_id, rows in chunk.queues():
+        for piece in walk.pieces():
+            if isinstance(piece, Chunk):
+                for topic, queue_id, rows in piece.queues():
                     self._add_rows(topic, queue_id, rows)
+            else:
+                self._add(piece)
         failures = [
             *reader.missing_parts(),
             *map(str, walk.damage),

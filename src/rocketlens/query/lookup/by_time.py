@@ -21,7 +21,7 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
-from rocketlens.store.read.log.scan import Chunk, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, LogWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -267,19 +267,20 @@ class Scan(ArrowMessages):
         if self._stop is None:
             self._walk.stop = self._log.max_offset
         self._log_end_offset = self._reader.least_end()
-        switch_at = self._walk.position + interpreted_bytes()
-        for number, record in enumerate(self._walk.records(), 1):
-            self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
-            yield record
+        number = 0
+        for piece in self._walk.pieces(at_once=True):
+            if isinstance(piece, Chunk):
+                for part in self._parts(piece):
+                    yield part
+                    number += len(part.rows)
+                    if not self._goes_on(number):
+                        return
+                continue
+            number += 1
+            self.last_timestamp_ms = max(self.last_timestamp_ms, piece.store_timestamp_ms)
+            yield piece
             if number % _REPORTED_RECORDS == 0 and not self._goes_on(number):
                 return
-            if self._walk.position > switch_at:
-                for chunk in self._walk.chunks():
-                    for part in self._parts(chunk):
-                        yield part
-                        number += len(part.rows)  # noqa: PLW2901 - a count, of rows from here on
-                        if not self._goes_on(number):
-                            return
         self.is_at_end = True
 
     def _parts(self, chunk: Chunk) -> Iterator[Chunk]:

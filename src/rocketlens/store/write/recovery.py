@@ -240,20 +240,18 @@ class Recovery:
         Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
         properties for sectors that are lacking when the power may have gone.
         """
-        switch_at = walk.position + interpreted_bytes(_INTERPRETED_BYTES)
         check_from = 0 if check_from is None else check_from
-        for record in walk.records():
-            is_checked = record.physical_offset >= check_from
+        for piece in walk.pieces(interpreted_bytes(_INTERPRETED_BYTES), at_once=True):
+            if isinstance(piece, Chunk):
+                sectors_from = check_from if self._has_lost_power else self._log.max_offset
+                yield from _rows_of(piece, check_from, sectors_from)
+                continue
+            is_checked = piece.physical_offset >= check_from
             is_sound = not is_checked or (
-                self._has_its_checksums(record)
-                and not (self._has_lost_power and self._lacks_a_sector(record))
+                self._has_its_checksums(piece)
+                and not (self._has_lost_power and self._lacks_a_sector(piece))
             )
-            yield _row_of(record, is_sound=is_sound)
-            if walk.position > switch_at:
-                break
-        for chunk in walk.chunks():
-            sectors_from = check_from if self._has_lost_power else self._log.max_offset
-            yield from _rows_of(chunk, check_from, sectors_from)
+            yield _row_of(piece, is_sound=is_sound)
 
     def _has_its_checksums(self, record: Record) -> bool:
         """Return whether the checksum of the body is right, and that of the record if it has

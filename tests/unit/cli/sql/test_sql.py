@@ -11,7 +11,7 @@ import pytest
 from rocketlens import Message, open_store
 from rocketlens.model import arrow
 from rocketlens.model.installation import install_command
-from rocketlens.query.lookup import by_time
+from rocketlens.store.read.log import scan
 from rocketlens.testing import cluster
 
 
@@ -28,7 +28,7 @@ def rows(run, store, query, *options, code=0):
 
 @pytest.mark.parametrize("read_at_once", [1 << 40, 0])
 def test_a_store_is_a_table(run, store, monkeypatch, read_at_once):
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: read_at_once)
+    monkeypatch.setattr(scan, "interpreted_bytes", lambda: read_at_once)
     with open_store(store) as opened:
         messages = list(opened.scan(all_topics=True))
     counted = rows(run, store, "SELECT topic, count(*) n FROM messages GROUP BY 1 ORDER BY 1")

@@ -100,7 +100,7 @@ def test_golden_stores_are_written_alike(golden, monkeypatch, run):
     for version in ("4.9.7", "5.5.0"):
         store = golden(version).store
         slow = run("find", "--topic", "*", "--store", store, "-o", "jsonl")
-        monkeypatch.setattr("rocketlens.query.lookup.by_time.interpreted_bytes", lambda: -1)
+        monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: -1)
         fast = run("find", "--topic", "*", "--store", store, "-o", "jsonl")
         monkeypatch.undo()
         assert fast == slow
@@ -129,7 +129,7 @@ def test_the_longest_line_of_a_record_fits(tmp_path, monkeypatch):
 
 
 def test_a_damaged_message_is_left_out_and_named(tmp_path, monkeypatch, run):
-    monkeypatch.setattr("rocketlens.query.lookup.by_time.interpreted_bytes", lambda: -1)
+    monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: -1)
     made = make_store(tmp_path / "store", [replace(each, topic="T") for each in USUAL])
     path = made.segment_path(0)
     content = bytearray(path.read_bytes())

@@ -39,7 +39,7 @@ def test_a_sound_store_has_no_fault_whichever_way_its_log_is_read(
     reader, version, compiled, monkeypatch
 ):
     size = 0 if compiled else 1 << 40
-    monkeypatch.setattr("rocketlens.query.facts.store_check.interpreted_bytes", lambda: size)
+    monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: size)
     opened = reader(version=version)
     contents = read_contents(opened)
     assert (contents.damage, contents.torn_at) == ([], None)

@@ -66,7 +66,7 @@ def own(tmp_path):
 def _reads_log(request, monkeypatch):
     """Reads the log behind the queues in one of two ways."""
     count = 0 if request.param == "compiled" else 1 << 40
-    monkeypatch.setattr("rocketlens.query.facts.topic_list.interpreted_bytes", lambda: count)
+    monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: count)
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

@@ -18,6 +18,7 @@ from rocketlens.query.filters import content_filter
 from rocketlens.query.lookup import by_time
 from rocketlens.query.request import FindRequest
 from rocketlens.query.request import content_filter as filter_of
+from rocketlens.store.read.log import scan as log_scan
 from tests.support.made_stores import Sent, flip, make_store, record_of
 from tests.support.written_bodies import body as written
 
@@ -59,7 +60,7 @@ def orders(tmp_path_factory):
 
 @pytest.fixture(params=[0, 1 << 30], ids=["compiled", "interpreted"])
 def store(orders, request, monkeypatch):
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: request.param)
+    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: request.param)
     with rocketlens.open_store(orders.path) as opened:
         yield opened
 
@@ -116,7 +117,7 @@ def test_tail_has_the_same_filters(store):
 def test_a_body_that_cannot_be_looked_at_is_told_and_no_match(tmp_path, name, monkeypatch):
     made = store_of(tmp_path / "store", {**BODIES, name: UNREAD[name], "last": UNREAD[name]})
     for compiled_from in (0, 1 << 30):
-        monkeypatch.setattr(by_time, "interpreted_bytes", lambda n=compiled_from: n)
+        monkeypatch.setattr(log_scan, "interpreted_bytes", lambda n=compiled_from: n)
         with rocketlens.open_store(made.path) as store:
             answer = store.find(where="body.$.amount > 100")
             assert [message.tags for message in answer] == ["json", "gzip", "gbk"]
@@ -173,7 +174,7 @@ def test_a_damaged_body_may_match(tmp_path, monkeypatch):
     at = (made.path / "commitlog").iterdir()
     flip(next(at), first.physical_offset + first.total_size - len(first.properties) - 20)
     for compiled_from in (0, 1 << 30):
-        monkeypatch.setattr(by_time, "interpreted_bytes", lambda n=compiled_from: n)
+        monkeypatch.setattr(log_scan, "interpreted_bytes", lambda n=compiled_from: n)
         with rocketlens.open_store(made.path) as store:
             for options in ({"where": "body.$.amount > 100"}, {"text": "K-0", "grep": "amount"}):
                 answer = store.find(**options)
@@ -245,7 +246,7 @@ def test_without_a_filter_there_is_none():
 
 
 def test_a_scan_that_is_stopped_says_how_far_it_came(orders, monkeypatch):
-    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    monkeypatch.setattr(log_scan, "interpreted_bytes", lambda: 0)
     monkeypatch.setattr(by_time, "_REPORTED_RECORDS", 2)
     seen = []
 

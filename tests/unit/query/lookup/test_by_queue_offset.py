@@ -15,7 +15,7 @@ FORMER, CURRENT = range(8, 20), range(10)
 def made_again(tmp_path, request, monkeypatch):
     """A store without queues whose topic was deleted and made again; gives the log's records."""
     if request.param == "compiled":
-        monkeypatch.setattr("rocketlens.query.lookup.by_time.interpreted_bytes", lambda: 0)
+        monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: 0)
     lives = [*(("former", n) for n in FORMER), *(("current", n) for n in CURRENT)]
     log = [
         record(n, topic="T", queue_offset=queue_offset, body=life.encode())

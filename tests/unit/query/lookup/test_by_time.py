@@ -2,7 +2,7 @@
 
 import rocketlens
 from rocketlens.query import answer_builder
-from rocketlens.query.lookup import by_time
+from rocketlens.store.read.log import scan
 from tests.support.made_stores import make_store, some_messages
 
 
@@ -48,7 +48,7 @@ def test_the_newest_of_a_topic_are_decoded_and_no_others(made, monkeypatch):
     )
     expected = [r.physical_offset for r in made.records if r.topic == "Topic2"]
     for compiled_from in (0, 1 << 30):
-        monkeypatch.setattr(by_time, "interpreted_bytes", lambda n=compiled_from: n)
+        monkeypatch.setattr(scan, "interpreted_bytes", lambda n=compiled_from: n)
         with rocketlens.open_store(made.path) as store:
             for max_num in (0, 1, 5, 100, None):
                 decoded.clear()

@@ -338,14 +338,14 @@ class Tail:
         if Tail.is_compiled:
             limit = interpreted_bytes()
             limit = limit if walk.stop - walk.position <= limit else 0
-        start = walk.position
-        for record in walk.records() if limit > 0 else ():
-            self._add_record(record)
-            if walk.position - start >= limit:
-                break
-        self._interpreted_left -= walk.position - start
-        for chunk in walk.chunks() if walk.position < walk.stop else ():
-            self._add_chunk(chunk, walk)
+        start = interpreted_to = walk.position
+        for piece in walk.pieces(limit, at_once=limit > 0):
+            if isinstance(piece, Chunk):
+                self._add_chunk(piece, walk)
+            else:
+                self._add_record(piece)
+                interpreted_to = walk.position
+        self._interpreted_left -= interpreted_to - start
         if len(self._few) > _MAX_DICTIONARY_ENTRIES and Tail.is_compiled:
             self._pack()
         self._damage += [damage for damage in walk.damage if not damage.is_unread]

@@ -71,6 +71,11 @@ class Chunk:
     base_offset: int
     rows: "npt.NDArray[np.void]"
 
+    @property
+    def last_offset(self) -> int:
+        """The physical offset of the last record."""
+        return int(self.rows["physical_offset"][-1])
+
     def topics(self) -> "RowTopics":
         """Return the topics of the rows, compared byte by byte: a hash has twins."""
         from rocketlens.formats.compiled import kernels
@@ -118,8 +123,8 @@ class LogWalk:
 
     A record that begins before ``stop`` is taken whole. After the walk ``position`` is the
     physical offset where it ended, ``damage`` what it passed over, and ``torn_at`` the start of a
-    torn tail, if the walk met one. It can be taken by :meth:`records`, by :meth:`chunks`, or by
-    one after the other.
+    torn tail, if the walk met one. :meth:`pieces` decides whether the compiled scan reads it or
+    the interpreter; :meth:`records` and :meth:`chunks` are for what needs one of them.
 
     With ``grows`` another process may be writing at the end of the log. It copies a record from
     front to back, so the newest record can have all its lengths and not yet its last bytes. Such
@@ -153,6 +158,34 @@ class LogWalk:
         self._confirm = confirm
         self._grows = grows
         self._must_read = must_read
+
+    def pieces(
+        self, interpreted: int | None = None, *, at_once: bool = False
+    ) -> Iterator[Record | Chunk]:
+        """Yield the records one by one, or many as rows of a chunk where that is faster.
+
+        A walk of up to ``interpreted`` bytes (by default :func:`interpreted_bytes`) is read record
+        by record. Of a longer one only that much, if the first ones are wanted ``at_once``, before
+        the compiled scan is loaded, and otherwise nothing.
+        """
+        limit = interpreted_bytes() if interpreted is None else interpreted
+        switch_at = self.position + limit
+        if at_once or self.stop <= switch_at:
+            for record in self.records():
+                yield record
+                if at_once and self.position > switch_at:
+                    break
+            else:
+                return
+        yield from self.chunks()
+
+    def offsets(self, interpreted: int | None = None) -> Iterator[int]:
+        """Yield the physical offsets of the records; ``interpreted`` is as in :meth:`pieces`."""
+        for piece in self.pieces(interpreted):
+            if isinstance(piece, Chunk):
+                yield from piece.rows["physical_offset"].tolist()
+            else:
+                yield piece.physical_offset
 
     def records(self) -> Iterator[Record]:
         """Return the records, bodies not checked. About 100,000 a second."""
@@ -342,7 +375,7 @@ class LogWalk:
 
 
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:
-    """Return how many bytes to read with :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
+    """Return how many bytes to read record by record, for :meth:`LogWalk.pieces`.
 
     Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
     (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
@@ -354,13 +387,9 @@ def interpreted_bytes(if_not_compiled: int | None = None) -> int:
 
 
 def exhaust(walk: LogWalk) -> None:
-    """Run a walk only for its findings, in the cheaper way for its length."""
-    if walk.stop - walk.position <= interpreted_bytes():
-        for _ in walk.records():
-            pass
-    else:
-        for _ in walk.chunks():
-            pass
+    """Run a walk only for its findings."""
+    for _ in walk.pieces():
+        pass
 
 
 def is_record_start(log: CommitLog, physical_offset: int, known_start: int) -> bool:

@@ -8,11 +8,11 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.resync import Confirm
-from rocketlens.store.read.log.scan import Damage, LogWalk
+from rocketlens.store.read.log.scan import Damage, LogWalk, interpreted_bytes
 
 _GRAIN_BYTES: Final = 4096
 """Bytes of the log for which one start is remembered."""
-_MAX_INTERPRETED_BYTES: Final = 1 << 20
+_INTERPRETED_BYTES: Final = 1 << 20
 """Longer walks use the compiled scan."""
 _STEP_BYTES: Final = 4 << 20
 """Bytes that are walked in one step: some milliseconds."""
@@ -103,17 +103,10 @@ class RecordStarts:
     def _take(self, walk: LogWalk) -> None:
         """Walk to the end, and remember starts and damage."""
         grain = -1
-        if walk.stop - walk.position <= _MAX_INTERPRETED_BYTES:
-            for record in walk.records():
-                if record.physical_offset // _GRAIN_BYTES != grain:
-                    grain = record.physical_offset // _GRAIN_BYTES
-                    self._remember(record.physical_offset)
-        else:
-            for chunk in walk.chunks():
-                for physical_offset in chunk.rows["physical_offset"].tolist():
-                    if physical_offset // _GRAIN_BYTES != grain:
-                        grain = physical_offset // _GRAIN_BYTES
-                        self._remember(physical_offset)
+        for physical_offset in walk.offsets(interpreted_bytes(_INTERPRETED_BYTES)):
+            if physical_offset // _GRAIN_BYTES != grain:
+                grain = physical_offset // _GRAIN_BYTES
+                self._remember(physical_offset)
         for damage in walk.damage:
             if not damage.is_unread and not self.is_known_damage(damage.start):
                 insort(self._damage, damage)

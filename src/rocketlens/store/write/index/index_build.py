@@ -2,14 +2,12 @@
 does.
 """
 
-from typing import Any
-
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_file import ENTRY_BYTES, SLOT
 from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store.read.index.index_state import ResumePoint
 from rocketlens.store.read.kernel_loader import KERNELS
-from rocketlens.store.read.log.scan import LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, LogWalk, interpreted_bytes
 from rocketlens.store.write.index.index_writer import IndexWriter
 
 
@@ -40,17 +38,15 @@ class IndexBuilder(IndexWriter):
         walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes), must_read=True)
         if walk.position > before:
             self.resume_point = ResumePoint(walk.position, 0)
-        switch_at = walk.position + interpreted_bytes()
         try:
-            for record in walk.records():
-                self._put_record(record)
-                self.resume_point = ResumePoint(walk.position, 0)
-                if walk.position > switch_at:
-                    break
+            for piece in walk.pieces(at_once=True):
+                if isinstance(piece, Chunk):
+                    self._put_chunk(piece, walk.position)
+                else:
+                    self._put_record(piece)
+                    self.resume_point = ResumePoint(walk.position, 0)
         finally:
             self._write_header()
-        for chunk in walk.chunks():
-            self._put_chunk(chunk.content, chunk.base_offset, chunk.rows, walk.position)
         self.resume_point = max(self.resume_point, ResumePoint(walk.position, 0))
         self.made_progress = self.resume_point.physical_offset > before
         return self.resume_point.physical_offset >= up_to or walk.torn_at is not None
@@ -65,9 +61,10 @@ class IndexBuilder(IndexWriter):
                 record.physical_offset, self.resume_point.entries_in + 1
             )
 
-    def _put_chunk(self, content: Any, base_offset: int, rows: Any, next_offset: int) -> None:
+    def _put_chunk(self, chunk: Chunk, next_offset: int) -> None:
         from rocketlens.formats.compiled import kernels
 
+        content, base_offset, rows = chunk.content, chunk.base_offset, chunk.rows
         count = kernels.count_index_entries(content, base_offset, rows, with_tags=self._with_tags)
         entries = kernels.EntryArrays.allocate(count)
         kernels.index_entries(content, base_offset, rows, entries, with_tags=self._with_tags)

@@ -29,7 +29,7 @@ from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.index.index_state import IndexState, ResumePoint
 from rocketlens.store.read.log.commitlog import OpenLog
-from rocketlens.store.read.log.scan import LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, LogWalk
 from rocketlens.store.read.note import LogMark
 from rocketlens.store.write.index.index_resume import index_names, resume, slots_crc
 
@@ -267,13 +267,8 @@ class IndexWriter:
         starts += [header.end_offset for header in self._headers[-1:]]
         walk = LogWalk(self._log, max(start for start in starts if start < stop or not start), stop)
         last: int | None = None
-        switch_at = walk.position + interpreted_bytes()
-        for record in walk.records():
-            last = record.physical_offset
-            if walk.position > switch_at:
-                break
-        for chunk in walk.chunks():
-            last = int(chunk.rows["physical_offset"][-1])
+        for piece in walk.pieces():
+            last = piece.last_offset if isinstance(piece, Chunk) else piece.physical_offset
         try:
             return None if last is None else LogMark.at(self._log, last)
         except RecordError:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rocketlens.store import fs
-from rocketlens.store.read.log.scan import LogWalk, exhaust
+from rocketlens.store.read.log.scan import Chunk, LogWalk, exhaust
 from tests.support.made_stores import flip, overwrite
 
 
@@ -36,6 +36,37 @@ def test_walks_by_rows_and_by_records_meet_the_same(made, log):
     assert by_row.damage == by_record.damage
     assert by_row.position == by_record.position
     assert len(offsets) == 198
+
+
+def kinds_of(walk, *arguments, **options):
+    """Return the physical offsets of a walk's pieces, and which of them came as rows."""
+    singles, rows = [], []
+    for piece in walk.pieces(*arguments, **options):
+        if isinstance(piece, Chunk):
+            rows += piece.rows["physical_offset"].tolist()
+            assert piece.last_offset == rows[-1]
+        else:
+            singles.append(piece.physical_offset)
+    return singles, rows
+
+
+def test_a_short_walk_is_read_by_the_interpreter_and_a_long_one_by_kernels(made, log):
+    stored = [record.physical_offset for record in made.records]
+    assert kinds_of(LogWalk(log, 0), log.max_offset) == (stored, [])
+    assert kinds_of(LogWalk(log, 0), log.max_offset - 1) == ([], stored)
+
+
+def test_a_long_walk_whose_first_records_are_wanted_at_once_changes_over_once(made, log):
+    stored = [record.physical_offset for record in made.records]
+    ends = [record.physical_offset + record.total_size for record in made.records]
+    singles, rows = kinds_of(LogWalk(log, 0), ends[49], at_once=True)
+    assert (singles, rows) == (stored[:51], stored[51:])
+
+
+@pytest.mark.parametrize("interpreted", [0, 1 << 30])
+def test_the_offsets_of_a_walk_are_those_of_its_records(made, log, interpreted):
+    stored = [record.physical_offset for record in made.records]
+    assert list(LogWalk(log, 0).offsets(interpreted)) == stored
 
 
 def test_a_walk_to_the_end_costs_no_memory_of_what_it_met(log):
