@@ -8,6 +8,7 @@ A connection has its turn for a few milliseconds or some hundred requests. What 
 waits as bytes, nothing more is read from it, and its next turn comes after all waiting connections
 (:meth:`ChannelGroup.wait_turn`). A connection whose last turn handled all it had sent starts its
 next turn at once when more comes; others only if there is time in that turn of the event loop.
+:mod:`rocketlens.net.channel_state` has its states as a table.
 
 While a peer is slow to read, no more of its requests are read or handled. So a peer that sends
 requests without reading costs one write buffer. Its responses in progress are kept up to a bound,
@@ -24,6 +25,28 @@ from typing import Final, NamedTuple, cast
 from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
 from rocketlens.model.message import Host
+from rocketlens.net.channel_state import (
+    ABANDONED,
+    BEGIN,
+    CALL,
+    CONNECTING,
+    CUT,
+    EMPTY,
+    END,
+    LEAVE,
+    LIGHT,
+    NEW_WAITS,
+    NEXT,
+    OPEN,
+    OPENED,
+    QUEUED,
+    STOP,
+    STOPPED,
+    TURN,
+    WAIT,
+    WAITS,
+    Step,
+)
 from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -80,42 +103,36 @@ class Channel(asyncio.Protocol):
         self.connection: Final = connection
         self.address = address
         """The peer, as ``ip:port``; for a client the address that it dialled."""
+        self.state = CONNECTING
         self.is_open = False
+        """Whether its state is one of `OPEN`."""
         self.last_active_s = group.now_s
         self.events_received = 0
         self.swept: tuple[int, float, int] = (-1, 0.0, 0)
         """For the sweep: events received, when a frame was first seen incomplete, and unsent
         bytes.
         """
-        self.makes_room = False
-        """Whether it was closed to make room for another, and is not counted any more."""
         self.counted_bytes = 0
         """Its part of `ChannelGroup.buffered`."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._corked = False
-        self._flush_is_due = False
         self._reason: str | None = None
         self._backlog: deque[Event] = deque()
         """Events parsed but not handled: fewer than REQUESTS_AT_ONCE."""
         self._done_later: deque[tuple[RemotingCommand, _Later]] = deque()
         """Requests whose handler ended after a wait; their responses are to be sent."""
-        self.is_light = False
-        """Whether its last turn handled all that it had sent."""
-        self.is_new = True
-        """Whether it has had no turn yet."""
-        self._waits_turn = False
         self._worked_on_bytes = 0
         """Bytes of the bodies of requests whose handlers have not ended."""
-        self._is_stopped = False
-        self._is_draining = False
-        """Whether it is closed, and what it sent before is looked through."""
         self._writable: asyncio.Event | None = None
 
     def __repr__(self) -> str:
-        return f"Channel({self.address})"
+        return f"Channel({self.address}, {self.state.name})"
+
+    def _move(self, step: Step) -> None:
+        self.state = NEXT[self.state][step]
+        self.is_open = self.state in OPEN
 
     # Called by the event loop.
 
@@ -126,16 +143,16 @@ class Channel(asyncio.Protocol):
         if not self.address:
             peer = transport.get_extra_info("peername")
             self.address = str(Host(peer[0], peer[1])) if peer else "unknown"
-        self.is_open = True
+        self._move(OPENED)
         self.last_active_s = self.group.now_s
         self.group.opened(self)
 
     def data_received(self, chunk: bytes) -> None:
         """Handle what was received, as much as one turn allows."""
         self.last_active_s = self.group.now_s
-        if self._waits_turn or self._must_wait:
+        if self.state in QUEUED or self._must_wait:
             self.connection.receive(chunk, 0)
-        elif self.is_light or self.group.has_time():
+        elif self.state is LIGHT or self.group.has_time():
             self._take(chunk)
         else:
             self.connection.receive(chunk, 0)
@@ -153,40 +170,41 @@ class Channel(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        if not self._waits_turn:
-            self.take_turn()
+        if self.is_open and self.state not in QUEUED:
+            self._go_on()
 
     def take_turn(self) -> None:
         """Handle what waits, for one turn; called by the group."""
-        self._waits_turn = False
-        if not self.is_open:
-            if self._is_draining:
-                self._serve_one_way()
-            return
+        self._move(CALL)
+        if self.is_open:
+            self._go_on()
+        elif self.state in ABANDONED:
+            self._serve_one_way()
+
+    def _go_on(self) -> None:
         if self._done_later:
             self._answer_done()
-        if not self._waits_turn and not self._must_wait:
+        if self.state not in QUEUED and not self._must_wait:
             self._take(b"")
         self._read_or_not()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail all callers that wait for a response with ConnectionLost."""
-        self.is_open = False
-        is_drained = self._reason is None and self._waits_turn and not self._is_stopped
+        has_left = self._reason is None and self.state in (NEW_WAITS, WAITS)
         if self._reason is None:
             self._reason = "the connection was closed by the other end"
             if error is not None:
                 self._reason = f"the connection broke: {error}"
-        if is_drained:
+        if has_left:
             # In its next turns: to look through all of it at once can take too long.
-            self._is_draining = True
+            self._move(LEAVE)
             self.group.drain(self)
         else:
             self._finish()
 
     def _finish(self) -> None:
         """Forget everything: nothing of this connection is handled any more."""
-        self._is_draining = False
+        self._move(END)
         waiting = self.connection.close()
         # Those of the backlog were never counted.
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
@@ -223,7 +241,6 @@ class Channel(asyncio.Protocol):
             if perf_counter() >= ends_at:
                 break
         if backlog or connection.has_more:
-            self._waits_turn = True
             self.group.wait_turn(self)
         else:
             self._finish()
@@ -245,14 +262,14 @@ class Channel(asyncio.Protocol):
     @property
     def is_held_up(self) -> bool:
         """Return whether received requests wait here; False if the peer is slow to send."""
-        return self._waits_turn or self._must_wait or self.connection.has_more
+        return self.state in QUEUED or self._must_wait or self.connection.has_more
 
     @property
     def _must_wait(self) -> bool:
         """Return whether no more of its requests may be handled now."""
         return (
             self._writable is not None
-            or self._is_stopped
+            or self.state is STOPPED
             or self._worked_on_bytes > self.group.bounds.worked_on_bytes
         )
 
@@ -343,9 +360,9 @@ class Channel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading and handling for good; current requests are still answered."""
-        self._is_stopped = True
-        if self._is_draining:
+        if self.state in ABANDONED:
             self._finish()
+        self._move(STOP)
         self._read_or_not()
 
     def close(self, reason: str = "the connection was closed by this end") -> None:
@@ -359,7 +376,7 @@ class Channel(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
         self._reason = self._reason or reason
-        if self._is_draining:
+        if self.state in ABANDONED:
             self._finish()
         if self._transport is not None:
             self._transport.abort()
@@ -368,52 +385,59 @@ class Channel(asyncio.Protocol):
 
     def _take(self, chunk: bytes) -> None:
         """Handle requests in order, until the turn is over or the peer is behind in reading."""
-        backlog, connection = self._backlog, self.connection
-        events = connection.receive(chunk, 0 if backlog else REQUESTS_AT_ONCE)
+        # These steps neither open nor close it.
+        backlog = self._backlog
+        events = self.connection.receive(chunk, 0 if backlog else REQUESTS_AT_ONCE)
         if not events and not backlog:
+            self.state = NEXT[self.state][EMPTY]
             return
         self.events_received += len(events)
         backlog.extend(events)
+        step = CUT
+        self.state = NEXT[self.state][BEGIN]
+        try:
+            step = self._handle_in_turn()
+        finally:
+            self.state = NEXT[self.state][step]
+            if self._unsent:
+                self._flush()
+        if step is CUT:
+            if self._must_wait:
+                self._read_or_not()
+            else:
+                self._wait_turn()
+
+    def _handle_in_turn(self) -> Step:
+        """Handle the backlog and what was received behind it; return how the turn ended."""
+        backlog, connection = self._backlog, self.connection
         bounds = self.group.bounds
         ends_at = perf_counter() + bounds.turn_s
         left = bounds.turn_requests
-        self.is_new = self.is_light = False
-        self._corked = True
-        try:
-            while True:
-                while backlog:
-                    event = backlog.popleft()
-                    if type(event) is RequestReceived:
-                        self.group.in_flight += 1
-                        self._serve(event.command)
-                    else:
-                        self._take_other(event)
-                    if self._unsent_bytes > _JOINED_BYTES:
-                        self._flush()
-                    if self._must_wait:
-                        self._read_or_not()
-                        return
-                    left -= 1
-                    if left <= 0 or perf_counter() >= ends_at:
-                        self.is_light = not backlog and not connection.has_more
-                        if not self.is_light:
-                            self._wait_turn()
-                        return
-                if not connection.has_more:
-                    self.is_light = True
-                    return
-                events = connection.receive(b"", REQUESTS_AT_ONCE)
-                self.events_received += len(events)
-                backlog.extend(events)
-        finally:
-            self._corked = False
-            if self._unsent:
-                self._flush()
+        while True:
+            while backlog:
+                event = backlog.popleft()
+                if type(event) is RequestReceived:
+                    self.group.in_flight += 1
+                    self._serve(event.command)
+                else:
+                    self._take_other(event)
+                if self._unsent_bytes > _JOINED_BYTES:
+                    self._flush()
+                if self._must_wait:
+                    return CUT
+                left -= 1
+                if left <= 0 or perf_counter() >= ends_at:
+                    return CUT if backlog or connection.has_more else EMPTY
+            if not connection.has_more:
+                return EMPTY
+            events = connection.receive(b"", REQUESTS_AT_ONCE)
+            self.events_received += len(events)
+            backlog.extend(events)
 
     def _wait_turn(self) -> None:
         """Wait for the next turn, and then handle what is left."""
-        if not self._waits_turn:
-            self._waits_turn = True
+        if self.state not in QUEUED:
+            self._move(WAIT)
             self.group.wait_turn(self)
             self._read_or_not()
 
@@ -422,7 +446,7 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._waits_turn or self._must_wait:
+        if self.state in QUEUED or self._must_wait:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -531,14 +555,12 @@ class Channel(asyncio.Protocol):
 
     def _write(self, sent: bytes) -> None:
         """Send together with other bytes that are ready in this turn of the event loop."""
+        if not self._unsent and self.state is not TURN:
+            self._loop.call_soon(self._flush)
         self._unsent.append(sent)
         self._unsent_bytes += len(sent)
-        if not self._corked and not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flush_is_due = False
         unsent = self._unsent
         transport = self._transport
         if not unsent or transport is None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
+from rocketlens.net.channel_state import WITHOUT_TURN
 from rocketlens.wire.command import RemotingCommand
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class ChannelGroup:
 
     def wait_turn(self, channel: "Channel") -> None:
         """Queue ``channel`` for a turn, behind those that wait already."""
-        self._waiting[not channel.is_new].append(channel)
+        self._waiting[channel.state not in WITHOUT_TURN].append(channel)
         if not self._round_is_due:
             self._round_is_due = True
             asyncio.get_running_loop().call_soon(self._take_turns)

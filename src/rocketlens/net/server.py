@@ -64,6 +64,8 @@ class RemotingServer:
         self._on_close: Final = on_close
         self._accepted: Final[Counter[str]] = Counter()
         """Open connections by address."""
+        self._uncounted: Final[set[Channel]] = set()
+        """Connections that are closed to make room for others: `_accepted` is without them."""
         self._idle: Final[dict[str | None, list[Channel]]] = {}
         """Connections that may be closed for others, of one address or of all; computed once a
         sweep.
@@ -179,7 +181,9 @@ class RemotingServer:
             logger.error("a connection could not begin", exc_info=task.exception())
 
     def _closed(self, channel: Channel) -> None:
-        if not channel.makes_room:
+        if channel in self._uncounted:
+            self._uncounted.remove(channel)
+        else:
             self._ended(host_of(channel))
         if self._on_close is not None:
             self._on_close(channel)
@@ -210,8 +214,8 @@ class RemotingServer:
         while idle:
             channel = idle.pop()
             is_idle = self.group.now_s - channel.last_active_s >= limits.MIN_IDLE_S
-            if channel.is_open and is_idle and not channel.makes_room:
-                channel.makes_room = True
+            if channel.is_open and is_idle and channel not in self._uncounted:
+                self._uncounted.add(channel)
                 self._ended(host_of(channel))
                 self.group.closed_idle += 1
                 channel.abort("it was idle, and there are too many connections")
