@@ -25,28 +25,8 @@ from typing import Final, NamedTuple, cast
 from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
 from rocketlens.model.message import Host
-from rocketlens.net.channel_state import (
-    ABANDONED,
-    BEGIN,
-    CALL,
-    CONNECTING,
-    CUT,
-    EMPTY,
-    END,
-    LEAVE,
-    LIGHT,
-    NEW_WAITS,
-    NEXT,
-    OPEN,
-    OPENED,
-    QUEUED,
-    STOP,
-    STOPPED,
-    TURN,
-    WAIT,
-    WAITS,
-    Step,
-)
+from rocketlens.net import channel_state as states
+from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
 from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -103,7 +83,7 @@ class Channel(asyncio.Protocol):
         self.connection: Final = connection
         self.address = address
         """The peer, as ``ip:port``; for a client the address that it dialled."""
-        self.state = CONNECTING
+        self.state = states.CONNECTING
         self.is_open = False
         """Whether its state is one of `OPEN`."""
         self.last_active_s = group.now_s
@@ -143,7 +123,7 @@ class Channel(asyncio.Protocol):
         if not self.address:
             peer = transport.get_extra_info("peername")
             self.address = str(Host(peer[0], peer[1])) if peer else "unknown"
-        self._move(OPENED)
+        self._move(states.OPENED)
         self.last_active_s = self.group.now_s
         self.group.opened(self)
 
@@ -175,10 +155,10 @@ class Channel(asyncio.Protocol):
 
     def take_turn(self) -> None:
         """Handle what waits, for one turn; called by the group."""
-        self._move(CALL)
+        self._move(states.CALL)
         if self.is_open:
             self._go_on()
-        elif self.state in ABANDONED:
+        elif self.state in states.ABANDONED:
             self._serve_one_way()
 
     def _go_on(self) -> None:
@@ -190,21 +170,21 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail all callers that wait for a response with ConnectionLost."""
-        has_left = self._reason is None and self.state in (NEW_WAITS, WAITS)
+        has_left = self._reason is None and self.state in (states.NEW_WAITS, states.WAITS)
         if self._reason is None:
             self._reason = "the connection was closed by the other end"
             if error is not None:
                 self._reason = f"the connection broke: {error}"
         if has_left:
             # In its next turns: to look through all of it at once can take too long.
-            self._move(LEAVE)
+            self._move(states.LEAVE)
             self.group.drain(self)
         else:
             self._finish()
 
     def _finish(self) -> None:
         """Forget everything: nothing of this connection is handled any more."""
-        self._move(END)
+        self._move(states.END)
         waiting = self.connection.close()
         # Those of the backlog were never counted.
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
@@ -360,9 +340,9 @@ class Channel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading and handling for good; current requests are still answered."""
-        if self.state in ABANDONED:
+        if self.state in states.ABANDONED:
             self._finish()
-        self._move(STOP)
+        self._move(states.STOP)
         self._read_or_not()
 
     def close(self, reason: str = "the connection was closed by this end") -> None:
@@ -376,7 +356,7 @@ class Channel(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
         self._reason = self._reason or reason
-        if self.state in ABANDONED:
+        if self.state in states.ABANDONED:
             self._finish()
         if self._transport is not None:
             self._transport.abort()
@@ -394,7 +374,7 @@ class Channel(asyncio.Protocol):
         self.events_received += len(events)
         backlog.extend(events)
         step = CUT
-        self.state = NEXT[self.state][BEGIN]
+        self.state = NEXT[self.state][states.BEGIN]
         try:
             step = self._handle_in_turn()
         finally:
@@ -437,7 +417,7 @@ class Channel(asyncio.Protocol):
     def _wait_turn(self) -> None:
         """Wait for the next turn, and then handle what is left."""
         if self.state not in QUEUED:
-            self._move(WAIT)
+            self._move(states.WAIT)
             self.group.wait_turn(self)
             self._read_or_not()
 
@@ -490,7 +470,7 @@ class Channel(asyncio.Protocol):
             answer.add_done_callback(lambda done: self._answer_later(command, done))
         else:
             self._worked_on_bytes += len(command.body)
-            task = self._loop.create_task(_result_of(cast("Awaitable[Response | None]", answer)))
+            task = asyncio.ensure_future(cast("Awaitable[Response | None]", answer))
             self.group.tasks.add(task)
             task.add_done_callback(lambda done: self._answer_later(command, done))
 
@@ -608,7 +588,3 @@ def _leave(done: _Later) -> None:
     """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
     if not done.cancelled():
         done.exception()
-
-
-async def _result_of(answer: Awaitable[Response | None]) -> Response | None:
-    return await answer
