@@ -76,6 +76,8 @@ TESTED_ELSEWHERE = {
     "client/consume/send_back.py": "tests/unit/client/consume/test_push.py",
     "client/consume/service.py": "tests/unit/client/consume/test_serving.py",
     "client/consume/timing.py": "tests/unit/client/consume/test_push.py",
+    "cli/dlq/last_failures.py": "tests/unit/cli/dlq/test_dlq_show.py",
+    "query/story/last_failure.py": "tests/unit/cli/dlq/test_dlq_show.py",
     "client/resend/dead_letters.py": "tests/unit/cli/dlq/test_dlq_redrive.py",
     "client/admin/groups.py": "tests/unit/cli/test_groups.py",
     "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",

@@ -6,7 +6,7 @@ Table on a terminal, tab-separated values in a pipe, CSV, JSON, or a template of
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 OUTPUTS: Final = ("table", "csv", "json", "jsonl")
 _HEADED: Final = frozenset({"table", "csv"})
+NO_VALUE: Final = "-"
+"""In a table, a value that is not known."""
 
 
 def add_output(
@@ -74,26 +76,33 @@ class MessageOutput:
         arguments: Namespace,
         searched: str | None = None,
         *,
+        more: "Mapping[str, Callable[[MessageExt], str | None]] | None" = None,
         is_terminal: bool | None = None,
     ) -> None:
         """Check the options; ``searched`` is highlighted where it is found.
 
-        ``is_terminal`` None: whatever stdout is now.
+        ``more`` are values beside those of a message, by name: columns before the body, and members
+        in JSON. ``is_terminal`` None: whatever stdout is now.
 
         :raises BadInput: naming options that do not go together, or a value that messages lack.
         """
         # Late: help must not pay for the fields of a message.
-        from rocketlens.terminal.message_values import Template, value_names
+        from rocketlens.terminal.message_values import PIPED_COLUMNS, Template, value_names
 
         choose_colour(arguments.color)
         self._searched: Final = searched
         self._bodies: Final = BodyView.of(arguments)
         self._output: Final[str] = arguments.output
         self._is_terminal: Final = sys.stdout.isatty() if is_terminal is None else is_terminal
-        self._names: Final = None if arguments.fields is None else value_names(arguments.fields)
+        self._more: Final = more or {}
+        self._names = None
+        if arguments.fields is not None:
+            self._names = value_names(arguments.fields, self._more)
+        elif self._more and self._output in _HEADED and arguments.format is None:
+            self._names = (*PIPED_COLUMNS[:-1], *self._more, PIPED_COLUMNS[-1])
         self._template: Final = None if arguments.format is None else Template(arguments.format)
         self._needs_header = not arguments.no_header and self._output in _HEADED
-        if self._template and (self._names or self._output != "table"):
+        if self._template and (arguments.fields or self._output != "table"):
             raise BadInput("--format says how to print messages, and so do --fields and -o")
         if arguments.no_header and (self._template or self._output not in _HEADED):
             raise BadInput("--no-header: there is a header in tables and CSV only")
@@ -143,13 +152,11 @@ class MessageOutput:
 
     def print_array(self, messages: "Iterable[MessageExt]") -> None:
         """Print messages as a JSON array."""
-        from rocketlens.terminal.as_json import write_message
-
         sys.stdout.write("[")
         for number, message in enumerate(messages):
             if number:
                 sys.stdout.write(",")
-            write_message(message, names=self._names, bodies=self._bodies)
+            self._write_json(message, "")
         sys.stdout.write("]")
 
     def _print_line(self, message: "MessageExt") -> None:
@@ -168,15 +175,24 @@ class MessageOutput:
         sys.stdout.write(printable(text, keep="\n\t\0") if self._is_terminal else text)
 
     def _print_json(self, message: "MessageExt") -> None:
+        self._write_json(message, "\n")
+
+    def _write_json(self, message: "MessageExt", end: str) -> None:
         from rocketlens.terminal.as_json import write_message
 
-        write_message(message, "\n", names=self._names, bodies=self._bodies)
+        more = {name: value_of(message) for name, value_of in self._more.items()}
+        write_message(message, end, names=self._names, bodies=self._bodies, more=more)
 
     def _print_csv(self, message: "MessageExt") -> None:
         self.print_header()
-        from rocketlens.terminal.message_values import csv_cell, csv_row
+        from rocketlens.terminal.message_values import csv_cell, csv_row, defused
 
-        cells = [csv_cell(message, name, self._bodies) for name in self._csv_names()]
+        cells = [
+            defused(self._more[name](message))
+            if name in self._more
+            else csv_cell(message, name, self._bodies)
+            for name in self._csv_names()
+        ]
         if self._is_terminal:
             cells = [printable(cell, keep="\n\t") for cell in cells]
         sys.stdout.write(csv_row(cells))
@@ -213,6 +229,8 @@ class MessageOutput:
         """Return a cell of a table: a body is cut unless its form was chosen."""
         from rocketlens.terminal.message_values import text_of, value_of
 
+        if name in self._more:
+            return self._more[name](message) or NO_VALUE
         if name == "body" and self._bodies.form is None:
             return self._bodies.preview(message)
         value = None if name == "body" else value_of(message, name)

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.cli.message_output import NO_VALUE
 from rocketlens.cli.options import add_cluster, add_list_output, positive_number
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    RocketLensError,
+)
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
@@ -35,7 +42,8 @@ _SHOWN_ROWS: Final = 10
 _PREVIEW_CHARACTERS: Final = 60
 _DEFAULT_RATE: Final = 20
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
-_PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body")
+_PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body", "last_failure")
+"""The last one is of dead letters."""
 EXAMPLES: Final = (
     (
         "rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000",
@@ -331,27 +339,38 @@ async def _show(
         return
     from rocketlens.cli.table import print_rows
 
+    first = list(islice(messages, _SHOWN_ROWS))
     rows = [
         (number, states[number], *_where(message), *await _preview(message, admin))
-        for number, message in enumerate(islice(messages, _SHOWN_ROWS), 1)
+        for number, message in enumerate(first, 1)
     ]
-    print_rows(_PREVIEW_COLUMNS, rows)
+    has_failures = any(each.topic.startswith(DEAD_LETTER_PREFIX) for each in first)
+    columns = _PREVIEW_COLUMNS if has_failures else _PREVIEW_COLUMNS[:-1]
+    print_rows(columns, [row[: len(columns)] for row in rows])
     if len(messages) > _SHOWN_ROWS:
         print(f"... and {len(messages) - _SHOWN_ROWS} more (-o csv and -o json show all)")
     sys.stdout.flush()
 
 
-async def _preview(planned: "PlannedMessage", admin: "MQAdmin") -> tuple[object, str, str]:
-    """Return the time, the keys and the start of the body of a message; ? if it cannot be read."""
+async def _preview(planned: "PlannedMessage", admin: "MQAdmin") -> tuple[object, str, str, str]:
+    """Return the time, the keys, the start of the body and the last failure of a message.
+
+    They are ``?`` if it cannot be read; a failure that no trace tells is a dash.
+    """
+    from rocketlens.cli.dlq.last_failures import last_failures
     from rocketlens.cli.table import Moment
     from rocketlens.terminal.body_view import BodyView
 
     try:
         message = await admin.view_message(planned.topic, planned.offset_msg_id)
     except RocketLensError:
-        return None, "?", "?"
+        return None, "?", "?", "?"
     preview = BodyView().preview(message)[:_PREVIEW_CHARACTERS]
-    return Moment(message.store_timestamp_ms), " ".join(message.keys), preview
+    failures = {}
+    if message.topic.startswith(DEAD_LETTER_PREFIX):
+        failures = await last_failures(admin, [message])
+    failure = failures.get(message.offset_msg_id, NO_VALUE)
+    return Moment(message.store_timestamp_ms), " ".join(message.keys), preview, failure
 
 
 def _where(planned: "PlannedMessage") -> tuple[str, str, str]:

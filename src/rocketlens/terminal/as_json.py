@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.model.answer import Answer, Coverage
@@ -51,17 +52,22 @@ def write_message(
     *,
     names: Sequence[str] | None = None,
     bodies: BodyView = AS_IT_IS,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
     """Write a message to stdout as one line of JSON, followed by ``end``.
 
     ``names``: only these values, in this order. The body is the member ``body``, and
     ``body_encoding`` says what that is: ``text``, ``json`` (a value of JSON) or ``base64``.
     ``bodies`` says which is preferred: text by default. In base64 it is written in pieces: as one
-    text it would take five times its size in memory.
+    text it would take five times its size in memory. ``more`` are members before the body.
     """
-    fields: dict[str, Any] = _other_fields(message)
+    fields: dict[str, Any] = {**_other_fields(message), **more}
     if names is not None:
-        fields = {name: _json_value(message, name) for name in names if name != "body"}
+        fields = {
+            name: more[name] if name in more else _json_value(message, name)
+            for name in names
+            if name != "body"
+        }
         if "body" not in names:
             sys.stdout.write(json_line(fields) + end)
             return

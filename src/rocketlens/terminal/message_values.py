@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
@@ -33,14 +33,15 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 """How a cell begins that spreadsheet programs compute."""
 
 
-def value_names(text: str) -> tuple[str, ...]:
-    """Return the names of ``--fields``.
+def value_names(text: str, more: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of ``--fields``, which may be some that messages do not have themselves.
 
     :raises BadInput: naming one that a message does not have, and what was probably meant.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        check_value_name(name, "--fields")
+        if name not in more:
+            check_value_name(name, "--fields")
     return names
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_cluster, add_list_output
-from rocketlens.errors import RocketLensError
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note
@@ -23,7 +23,10 @@ EXAMPLES: Final = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.epilog = SEARCH_EXIT_CODES
+    parser.epilog = (
+        "sent_again: how many of them jobs of this user have sent again, or may have (dlq "
+        f"redrive).\n{SEARCH_EXIT_CODES}"
+    )
     parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
     add_cluster(parser, "$NAMESRV_ADDR")
     add_list_output(parser, "table (default), CSV, or one JSON line per group")
@@ -71,7 +74,13 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
     from rocketlens.client.connect.namespace import without_namespace
 
     group = without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX)
-    fields: dict[str, Any] = {"group": group, "messages": 0, "newest_ms": None, "error": None}
+    fields: dict[str, Any] = {
+        "group": group,
+        "messages": 0,
+        "sent_again": _sent_again(admin, group),
+        "newest_ms": None,
+        "error": None,
+    }
     try:
         queues = await admin.message_queues(topic)
         if not queues:
@@ -90,6 +99,21 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
     return fields
 
 
+def _sent_again(admin: "MQAdmin", group: str) -> int | None:
+    """Return how many dead letters of a group jobs have sent; None if a job's file is damaged."""
+    from rocketlens.client.resend.dead_letters import dead_letter_selection
+    from rocketlens.client.resend.resend_journal import earlier_jobs
+    from rocketlens.terminal.cluster_access import jobs_directory
+
+    selection = dead_letter_selection(group)
+    try:
+        jobs = earlier_jobs(jobs_directory(), selection, admin.source.name, admin.namespace)
+    except (BadInput, OSError) as error:
+        note(f"sent_again is not known: {error}")
+        return None
+    return len(jobs.sent)
+
+
 def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
     if arguments.output == "json":
         from rocketlens.terminal.as_json import json_line
@@ -100,12 +124,13 @@ def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
     from rocketlens.cli.table import Moment, print_csv, print_rows
 
     # Most lists have no error.
-    titles = ["group", "messages", "newest"]
+    titles = ["group", "messages", "sent_again", "newest"]
     titles += ["error"] if any(fields["error"] for fields in found) else []
     rows = [
         (
             fields["group"],
             fields["messages"],
+            fields["sent_again"],
             "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
             fields["error"] or "",
         )[: len(titles)]

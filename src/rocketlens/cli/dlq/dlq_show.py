@@ -25,7 +25,10 @@ EXAMPLES: Final = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.epilog = SEARCH_EXIT_CODES
+    parser.epilog = (
+        "last_failure: how the group failed with it last, where its clients wrote traces.\n"
+        f"{SEARCH_EXIT_CODES}"
+    )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_source(parser)
     parser.add_argument(
@@ -44,15 +47,23 @@ def run(arguments: Namespace) -> ExitCode:
 
     :raises MessageNotFound: if the group has no topic for them.
     """
+    from rocketlens.cli.dlq.last_failures import last_failures, last_failures_in
     from rocketlens.cli.find import exit_code, print_answer
-    from rocketlens.cli.source import choose_source, find_in
+    from rocketlens.cli.source import ask_source, choose_source, find_in
     from rocketlens.query.request import FindRequest
 
     request = FindRequest.parse(topic=DEAD_LETTER_PREFIX + arguments.group, max_num=arguments.max)
-    output = MessageOutput(arguments)
+    failures: dict[str, str] = {}
+    more = {"last_failure": lambda message: failures.get(message.offset_msg_id)}
+    output = MessageOutput(arguments, more=more)
     try:
         answer = find_in(choose_source(arguments), arguments, request)
     except TopicNotFound as error:
         raise MessageNotFound(f"group {arguments.group[:100]} has no dead letters") from error
+    failures |= ask_source(
+        arguments,
+        lambda store: last_failures_in(store, answer.messages),
+        lambda admin: last_failures(admin, answer.messages),
+    )
     print_answer(answer, output, is_object=arguments.output == "json")
     return exit_code(answer)

@@ -7,7 +7,7 @@ asked or not answered looks like an absence.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -230,19 +230,26 @@ async def _find_traces(
             gathered.unlearnt.append(Unlearnt(Sentence("trace"), str(error), is_failure=True))
             return
         gathered.coverage += answer.failures
-        for stored in answer.messages:
-            said_by = f"{trace_topic}/{stored.queue_id}/{stored.queue_offset}"
-            for record in trace_body.decode(stored.body, damage):
-                if record.msg_id == msg_id:
-                    address = record.client_host or stored.born_host.address
-                    key = (record, address)
-                    gathered.traces.setdefault(key, TraceEntry(record, address, said_by))
+        for entry in trace_entries(answer.messages, msg_id, trace_topic, damage):
+            gathered.traces.setdefault((entry.record, entry.client_address), entry)
     for each in damage:
         damaged = Sentence("trace_damaged", damage=each)
         gathered.unlearnt.append(Unlearnt(Sentence("part_of_trace"), damaged, is_failure=True))
     if not gathered.traces:
         why = Sentence("not_in_trace" if is_known else "no_trace_topic", topic=trace_topic)
         gathered.unlearnt.append(Unlearnt(Sentence("said_by_clients"), why))
+
+
+def trace_entries(
+    messages: Iterable[MessageExt], msg_id: str, trace_topic: str, damage: list[str]
+) -> Iterator[TraceEntry]:
+    """Return what trace messages tell of one message; what cannot be read is in ``damage``."""
+    for stored in messages:
+        said_by = f"{trace_topic}/{stored.queue_id}/{stored.queue_offset}"
+        for record in trace_body.decode(stored.body, damage):
+            if record.msg_id == msg_id:
+                address = record.client_host or stored.born_host.address
+                yield TraceEntry(record, address, said_by)
 
 
 async def _ask_about_groups(

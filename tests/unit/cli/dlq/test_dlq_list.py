@@ -9,6 +9,13 @@ from rocketlens.client.send.message import Message
 from rocketlens.testing import cluster
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    """The directory where jobs are kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
 @pytest.fixture
 def rocketmq(tmp_path):
     """A broker with dead letters of two groups, and a group that had some."""
@@ -39,7 +46,7 @@ def test_groups_are_listed_with_counts_and_the_newest_time(run, rocketmq):
     assert groups[0]["newest_ms"] == newest
     done = run("dlq", "list", "--namesrv", rocketmq.name_server)
     lines = [line.split("\t") for line in done.out.splitlines()]
-    assert lines[0] == ["group", "messages", "newest"]
+    assert lines[0] == ["group", "messages", "sent_again", "newest"]
     assert [line[:2] for line in lines[1:]] == [["billing", "3"], ["ns%audit", "1"]]
 
 
@@ -49,7 +56,13 @@ def test_a_topic_that_cannot_be_read_is_not_taken_for_an_empty_one(run, rocketmq
     code, groups = listed(run, rocketmq, "hidden")
     assert (code, "permission" in groups[0]["error"]) == (3, True)
     done = run("dlq", "list", "hidden", "--namesrv", rocketmq.name_server)
-    assert done.out.splitlines()[0].split("\t") == ["group", "messages", "newest", "error"]
+    assert done.out.splitlines()[0].split("\t") == [
+        "group",
+        "messages",
+        "sent_again",
+        "newest",
+        "error",
+    ]
     done = run("dlq", "redrive", "hidden", "--namesrv", rocketmq.name_server)
     assert (done.code, "permission 6" in done.err) == (2, True)
 
@@ -76,3 +89,43 @@ def test_csv_has_a_row_for_each_group(run, rocketmq):
     rows = list(csv.reader(done.out.splitlines()))
     assert rows[0][:2] == ["group", "messages"]
     assert [row[:2] for row in rows[1:]] == [["billing", "3"], ["ns%audit", "1"]]
+
+
+def test_the_list_says_how_many_were_sent_again(run, rocketmq, state):
+    address = rocketmq.name_server
+    with rocketmq.admin() as admin:
+        for topic in ("%RETRY%billing", "T"):
+            admin.create_topic(topic)
+    assert [each["sent_again"] for each in listed(run, rocketmq)[1]] == [0, 0]
+    send = ("--send", "--reason", "mended", "--rate", "1000", "--max", "2")
+    done = run("dlq", "redrive", "billing", "--namesrv", address, *send)
+    assert done.code == 0, done.err
+    groups = listed(run, rocketmq)[1]
+    assert [(each["group"], each["messages"], each["sent_again"]) for each in groups] == [
+        ("billing", 3, 2),
+        ("ns%audit", 1, 0),
+    ]
+    shown = [line.split("\t") for line in run("dlq", "list", "-n", address).out.splitlines()]
+    assert [row[2] for row in shown] == ["sent_again", "2", "0"]
+    (job,) = state.rglob("*.job")
+    job.write_bytes(job.read_bytes().replace(b"mended", b"broken"))
+    done = run("dlq", "list", "-n", address)
+    assert [line.split("\t")[2] for line in done.out.splitlines()[1:]] == ["?", "?"]
+    assert "sent_again is not known" in done.err
+
+
+def test_jobs_of_another_namespace_are_not_counted(run, rocketmq):
+    with rocketmq.admin() as admin:
+        for topic in ("%RETRY%audit", "%RETRY%ns%audit"):
+            admin.create_topic(topic)
+    with rocketmq.producer() as producer:
+        producer.send(Message("%DLQ%audit", "of no namespace"))
+    done = run(
+        *("dlq", "redrive", "audit", "-n", rocketmq.name_server, "--namespace", "ns"),
+        *("--send", "--reason", "mended"),
+    )
+    assert done.code == 0, done.err
+    assert [each["sent_again"] for each in listed(run, rocketmq, "audit")[1]] == [0]
+    assert [
+        each["sent_again"] for each in listed(run, rocketmq, "audit", "--namespace", "ns")[1]
+    ] == [1]

@@ -65,7 +65,7 @@ def test_the_group_has_its_dead_letters_again(run, rocketmq):
     assert (done.code, done.out.count("would send")) == (0, 3), done
     assert "to group billing alone" in done.err
     titles, *rows = (line.split("\t") for line in done.out.splitlines())
-    assert titles == ["n", "state", "id", "from", "to", "time", "keys", "body"]
+    assert titles == ["n", "state", "id", "from", "to", "time", "keys", "body", "last_failure"]
     assert sorted((row[6], row[7]) for row in rows) == [(f"K{n}", f"{n}") for n in range(3)]
     assert all(row[5].startswith("20") for row in rows)
     send = ("--send", "--reason", "mended", "--rate", "1000", "--max", "2")
