@@ -67,13 +67,13 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
     @routes.get("/search")
     async def search(question: Asked) -> SearchAnswer:
         """Return a page of the messages that match, the newest first, and what was searched."""
-        _check_asked(question)
+        _check_not_empty(question)
         return await searches.search(question)
 
     @routes.get("/search/stream", response_class=StreamingResponse)
     async def stream(question: Asked) -> StreamingResponse:
         """Send ``found`` events as messages come, then ``answer``, or ``error``."""
-        _check_asked(question)
+        _check_not_empty(question)
         # An answer that has begun has its status already.
         searches.check(question)
         return event_stream(_events(searches, question))
@@ -88,7 +88,7 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
 
         ``max`` and ``cursor`` are not used. If messages are missing, the last line says so.
         """
-        _check_asked(question)
+        _check_not_empty(question)
         return await export(request, searches, question, form)
 
     @routes.get("/message" + MESSAGE)
@@ -135,7 +135,7 @@ def body_file(message: Any) -> Response:
     )
 
 
-def _check_asked(question: Question) -> None:
+def _check_not_empty(question: Question) -> None:
     if question.is_empty:
         raise BadInput(NOTHING_ASKED)
 
@@ -144,13 +144,13 @@ async def _events(searches: Searches, question: Question) -> AsyncIterator[bytes
     try:
         async for each in searches.stream(question):
             if isinstance(each, FoundSoFar):
-                found = {
+                progress = {
                     "rows": [row.model_dump() for row in each.rows],
                     "coverage": [part.model_dump() for part in each.coverage],
                     "elapsed_ms": each.elapsed_ms,
                     "read": None if each.read is None else each.read._asdict(),
                 }
-                yield event("found", json.dumps(found))
+                yield event("found", json.dumps(progress))
             else:
                 yield event("answer", each.model_dump_json())
     except Exception as error:

@@ -66,11 +66,11 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
-def asked_words(question: Question) -> str:
+def question_text(question: Question) -> str:
     """Return what a question asks for, as the box takes it."""
-    asked = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
-    words = (value if name == "q" else f"{name}:{value}" for name, value in asked)
-    return printable(" ".join(words))[: limits.MAX_SHOWN_CHARACTERS]
+    parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
+    texts = (value if name == "q" else f"{name}:{value}" for name, value in parameters)
+    return printable(" ".join(texts))[: limits.MAX_SHOWN_CHARACTERS]
 
 
 @functools.cache
@@ -107,7 +107,7 @@ def environment() -> Environment:
         urlencode=urlencode,
         narrowed=narrowed,
         within=within,
-        asked_words=asked_words,
+        question_text=question_text,
         overview_s=limits.CONSOLE_OVERVIEW_S,
         shown_saved=limits.MAX_SHOWN_SAVED_SEARCHES,
     )
@@ -126,10 +126,10 @@ class Reader:
         """Return the reader that chose these."""
         return cls(preferences, Texts(preferences.language))
 
-    def progress(self, found: FoundSoFar) -> str:
+    def progress(self, progress: FoundSoFar) -> str:
         """Return how long a search goes on, how much it has read, and what is left at most."""
-        parts = [self.t("answer.waiting", seconds=round(found.elapsed_ms / 1000))]
-        read = found.read
+        parts = [self.t("answer.waiting", seconds=round(progress.elapsed_ms / 1000))]
+        read = progress.read
         if read is not None:
             size, messages = self.size(read.read_bytes), self.number(read.messages)
             total = read.total_bytes
@@ -139,7 +139,7 @@ class Reader:
                 parts.append(self.t("answer.read_of", messages=messages, **values))
             else:
                 parts.append(self.t("answer.read", messages=messages, size=size))
-            left_ms = read.left_ms(found.elapsed_ms)
+            left_ms = read.left_ms(progress.elapsed_ms)
             if left_ms is not None:
                 parts.append(self.t("answer.left", time=self.span(left_ms)))
         return self.t("answer.between").join(parts)
@@ -508,12 +508,12 @@ def page_routes(pages: Pages) -> APIRouter:
             query = urlencode([("source", each) for each in source])
             path = f"/topics/{quote(topic, safe='')}"
             return RedirectResponse(f"{path}?{query}" if query else path, SEE_OTHER)
-        found = await pages.look_up.topics(source, [topic] if topic else None)
+        answer = await pages.look_up.topics(source, [topic] if topic else None)
         return pages.page(
             "topics.html",
             request,
             preferences,
-            found=found,
+            found=answer,
             everything=everything or bool(topic),
             view=ListView(request, TOPIC_COLUMNS),
             chosen=source,
@@ -526,12 +526,12 @@ def page_routes(pages: Pages) -> APIRouter:
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
         group: Name = None,
     ) -> Response:
-        found = await pages.look_up.groups(source, group)
+        answer = await pages.look_up.groups(source, group)
         return pages.page(
             "groups.html",
             request,
             preferences,
-            found=found,
+            found=answer,
             group=group,
             view=ListView(request, GROUP_COLUMNS),
             chosen=source,

@@ -51,14 +51,14 @@ class Preferences:
 
 def choose(response: "Response", chosen: Mapping[str, str], *, is_https: bool) -> None:
     """Set the cookies of what was chosen; what is not known is ignored."""
-    known = {
+    checks = {
         "language": lambda value: value in LANGUAGES,
         "theme": lambda value: value in THEMES,
         "zone": is_zone,
     }
     for name, cookie in _COOKIES.items():
         value = chosen.get(name, "")
-        if value and known[name](value):
+        if value and checks[name](value):
             response.set_cookie(
                 cookie, value, max_age=_YEAR_S, samesite="lax", secure=is_https, path="/"
             )

@@ -1,5 +1,6 @@
 """Answers as JSON, with the field names of the Python API."""
 
+import dataclasses
 import json
 import sys
 from base64 import b64encode
@@ -149,17 +150,7 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
     """Return one source of an answer as JSON values."""
-    return {
-        "source": coverage.source,
-        "kind": coverage.kind,
-        "state": coverage.state,
-        "indexed_to_ms": coverage.indexed_to_ms,
-        "error": coverage.error,
-        "begin_offset": coverage.begin_offset,
-        "end_offset": coverage.end_offset,
-        "log_end_offset": coverage.log_end_offset,
-        "relies_on": coverage.relies_on,
-    }
+    return {each.name: getattr(coverage, each.name) for each in dataclasses.fields(coverage)}
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:

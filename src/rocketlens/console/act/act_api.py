@@ -54,24 +54,24 @@ def act_api_routes(actions: Actions) -> APIRouter:
     routes = APIRouter(prefix="/api", responses=_ERRORS_OF_ACTS)
 
     @routes.post("/send")
-    async def send(asked: SendMessageBody) -> ActValue:
+    async def send(request: SendMessageBody) -> ActValue:
         """Send a new message; the answer says whether it is stored, failed, or not known."""
-        if asked.body and asked.body_base64:
+        if request.body and request.body_base64:
             raise BadInput("body and body_base64 are both given: give only one")
         new = NewMessage(
-            topic=asked.topic,
-            body=base64_bytes(asked.body_base64) if asked.body_base64 else _utf8(asked.body),
-            tags=asked.tags,
-            keys=asked.keys,
-            properties=asked.properties,
+            topic=request.topic,
+            body=base64_bytes(request.body_base64) if request.body_base64 else _utf8(request.body),
+            tags=request.tags,
+            keys=request.keys,
+            properties=request.properties,
         )
-        return await actions.act(await actions.send(asked.cluster, new, asked.order))
+        return await actions.act(await actions.send(request.cluster, new, request.order))
 
     @routes.post("/consume")
-    async def consume(asked: ConsumeRequest) -> ActValue:
+    async def consume(request: ConsumeRequest) -> ActValue:
         """Let one client consume a stored message again; no offset moves."""
         name = await actions.consume(
-            asked.message.address, asked.group, asked.client_id, asked.order
+            request.message.address, request.group, request.client_id, request.order
         )
         return await actions.act(name)
 
@@ -88,16 +88,16 @@ def act_api_routes(actions: Actions) -> APIRouter:
     _add_batches(routes, actions)
 
     @routes.post("/resend/plan")
-    async def resend_plan(asked: ResendPlanRequest) -> PlanValue:
+    async def resend_plan(request: ResendPlanRequest) -> PlanValue:
         """Return what sending a stored message again would do; nothing is sent."""
-        plan, message = await actions.plans.of_message(asked.message.address, asked.options)
+        plan, message = await actions.plans.of_message(request.message.address, request.options)
         return await actions.preview(plan, message)
 
     @routes.post("/resend")
-    async def resend(asked: ResendRequest) -> JobValue:
+    async def resend(request: ResendRequest) -> JobValue:
         """Send a stored message again, as a job; wait a few seconds for its end."""
-        plan, _ = await actions.plans.of_message(asked.message.address, asked.options)
-        return await actions.job(await actions.resend(plan, asked.order))
+        plan, _ = await actions.plans.of_message(request.message.address, request.options)
+        return await actions.job(await actions.resend(plan, request.order))
 
     _add_jobs(routes, actions)
     return routes
@@ -107,50 +107,50 @@ def _add_batches(routes: APIRouter, actions: Actions) -> None:
     """Add the routes of jobs with several messages."""
     plans = actions.plans
 
-    async def start(plan: ResendPlan, asked: BatchActed) -> JobValue:
-        return await actions.job(await actions.resend(plan, asked.order))
+    async def start(plan: ResendPlan, request: BatchActed) -> JobValue:
+        return await actions.job(await actions.resend(plan, request.order))
 
-    async def of_chosen(asked: ChosenPlanRequest) -> ResendPlan:
-        return await plans.of_chosen([each.address for each in asked.messages], asked.options)
+    async def of_chosen(request: ChosenPlanRequest) -> ResendPlan:
+        return await plans.of_chosen([each.address for each in request.messages], request.options)
 
-    async def of_dead_letters(asked: RedrivePlanRequest) -> ResendPlan:
+    async def of_dead_letters(request: RedrivePlanRequest) -> ResendPlan:
         return await plans.of_dead_letters(
-            asked.group,
-            asked.options,
-            original=asked.original,
-            again=asked.again,
-            only=asked.only,
+            request.group,
+            request.options,
+            original=request.original,
+            again=request.again,
+            only=request.only,
         )
 
     @routes.post("/resend/search/plan")
-    async def search_plan(question: Asked, asked: BatchPlanRequest) -> PlanValue:
+    async def search_plan(question: Asked, request: BatchPlanRequest) -> PlanValue:
         """Return what sending again what a search finds would do; nothing is sent."""
-        return await actions.preview(await plans.of_search(question, asked.options))
+        return await actions.preview(await plans.of_search(question, request.options))
 
     @routes.post("/resend/search")
-    async def search(question: Asked, asked: BatchRequest) -> JobValue:
+    async def search(question: Asked, request: BatchRequest) -> JobValue:
         """Send again what a search finds, as a job."""
-        return await start(await plans.of_search(question, asked.options), asked)
+        return await start(await plans.of_search(question, request.options), request)
 
     @routes.post("/resend/chosen/plan")
-    async def chosen_plan(asked: ChosenPlanRequest) -> PlanValue:
+    async def chosen_plan(request: ChosenPlanRequest) -> PlanValue:
         """Return what sending these messages again would do; nothing is sent."""
-        return await actions.preview(await of_chosen(asked))
+        return await actions.preview(await of_chosen(request))
 
     @routes.post("/resend/chosen")
-    async def chosen(asked: ChosenRequest) -> JobValue:
+    async def chosen(request: ChosenRequest) -> JobValue:
         """Send these messages again, as a job."""
-        return await start(await of_chosen(asked), asked)
+        return await start(await of_chosen(request), request)
 
     @routes.post("/redrive/plan")
-    async def redrive_plan(asked: RedrivePlanRequest) -> PlanValue:
+    async def redrive_plan(request: RedrivePlanRequest) -> PlanValue:
         """Return what sending the dead letters of a group again would do; nothing is sent."""
-        return await actions.preview(await of_dead_letters(asked))
+        return await actions.preview(await of_dead_letters(request))
 
     @routes.post("/redrive")
-    async def redrive(asked: RedriveRequest) -> JobValue:
+    async def redrive(request: RedriveRequest) -> JobValue:
         """Send the dead letters of a group again, as a job: to it alone, or to their topics."""
-        return await start(await of_dead_letters(asked), asked)
+        return await start(await of_dead_letters(request), request)
 
 
 def _add_jobs(routes: APIRouter, actions: Actions) -> None:
@@ -172,8 +172,8 @@ def _add_jobs(routes: APIRouter, actions: Actions) -> None:
 
     @routes.post("/jobs/{name}/{verb}")
     async def change(
-        name: JobName, verb: Literal["pause", "resume", "stop"], asked: RateRequest
+        name: JobName, verb: Literal["pause", "resume", "stop"], request: RateRequest
     ) -> JobValue:
         """Pause, resume or stop a job: it ends after the message that is being sent."""
-        await actions.change(name, verb, rate=asked.rate)
+        await actions.change(name, verb, rate=request.rate)
         return await actions.job(name)

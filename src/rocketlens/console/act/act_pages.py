@@ -428,38 +428,17 @@ def _add_message_routes(routes: APIRouter, act: ActPages) -> None:
     """Add the routes of pages that act on a stored message."""
     actions = act.actions
 
-    @routes.get("/m" + MESSAGE + "/resend")
-    async def resend(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        return await act.resend(request, preferences, address, request.query_params)
+    async def resend(address: MessageAddress, form: Mapping[str, str]) -> str:
+        options = ResendOptions(form.get("group", ""), form.get("cluster", ""))
+        plan, _ = await actions.plans.of_message(address, options)
+        return await actions.resend(plan, _order_of(form))
 
-    @routes.post("/m" + MESSAGE + "/resend")
-    async def resend_now(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        form = await form_of(request)
+    async def consume(address: MessageAddress, form: Mapping[str, str]) -> str:
+        group, client_id = form.get("group", ""), form.get("client", "")
+        return await actions.consume(address, group, client_id, _order_of(form))
 
-        async def do() -> str:
-            options = ResendOptions(form.get("group", ""), form.get("cluster", ""))
-            plan, _ = await actions.plans.of_message(address, options)
-            return await actions.resend(plan, _order_of(form))
-
-        return await _done(
-            do(), lambda error: act.resend(request, preferences, address, form, error)
-        )
-
-    @routes.get("/m" + MESSAGE + "/consume")
-    async def consume(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        return await act.consume(request, preferences, address, request.query_params)
-
-    @routes.post("/m" + MESSAGE + "/consume")
-    async def consume_now(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        form = await form_of(request)
-
-        async def do() -> str:
-            group, client_id = form.get("group", ""), form.get("client", "")
-            return await actions.consume(address, group, client_id, _order_of(form))
-
-        return await _done(
-            do(), lambda error: act.consume(request, preferences, address, form, error)
-        )
+    _add_form(routes, "/m" + MESSAGE + "/resend", act.resend, resend)
+    _add_form(routes, "/m" + MESSAGE + "/consume", act.consume, consume)
 
     @routes.get("/m" + MESSAGE + "/edit")
     async def edit(request: Request, preferences: Preferred, address: Addressed) -> Response:
@@ -470,6 +449,26 @@ def _add_message_routes(routes: APIRouter, act: ActPages) -> None:
         if source.kind == "cluster":
             fields["cluster"] = source.name
         return act.send(request, preferences, fields, back=_message_path(request))
+
+
+def _add_form(
+    routes: APIRouter,
+    path: str,
+    show: Callable[..., Awaitable[HTMLResponse]],
+    act: Callable[[MessageAddress, Mapping[str, str]], Awaitable[str]],
+) -> None:
+    """Add the page that shows a form for a message, and what is done with the form."""
+
+    @routes.get(path)
+    async def shown(request: Request, preferences: Preferred, address: Addressed) -> Response:
+        return await show(request, preferences, address, request.query_params)
+
+    @routes.post(path)
+    async def done(request: Request, preferences: Preferred, address: Addressed) -> Response:
+        form = await form_of(request)
+        return await _done(
+            act(address, form), lambda error: show(request, preferences, address, form, error)
+        )
 
 
 def _add_new_message_routes(routes: APIRouter, act: ActPages) -> None:

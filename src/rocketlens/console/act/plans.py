@@ -358,7 +358,7 @@ async def plan_of_search(
     """
     origin = origin_of_search(searches.sources, question)
     target = Target(group=group) if group else Target()
-    found: dict[str, PlannedMessage] = {}
+    by_id: dict[str, PlannedMessage] = {}
     is_more = False
     async with aclosing(searches.originals(question, min(_PAGE_ROWS, max_num + 1))) as pages:
         async for page in pages:
@@ -369,13 +369,13 @@ async def plan_of_search(
             await check(page.messages)
             for message in page.messages:
                 # They come the newest first: the oldest of each id stays, and is the last.
-                found.pop(message.msg_id, None)
-                found[message.msg_id] = planned(message, target, cluster.admin.source.full_topic)
+                by_id.pop(message.msg_id, None)
+                by_id[message.msg_id] = planned(message, target, cluster.admin.source.full_topic)
             is_more = page.is_more
-            if len(found) >= max_num:
+            if len(by_id) >= max_num:
                 break
-    messages = list(found.values())[:max_num]
-    cut = is_more or len(found) > max_num
+    messages = list(by_id.values())[:max_num]
+    cut = is_more or len(by_id) > max_num
     return ResendPlan(
         origin=origin,
         cluster=cluster,

@@ -77,9 +77,9 @@ class AuditLog:
             self._file.write(json.dumps(line, default=str, separators=(",", ":")) + "\n")
             self._file.flush()
         except (OSError, ValueError) as error:
-            said = printable(str(error))
-            (self._errors or sys.stderr).write(f"the audit log cannot be written: {said}\n")
-            raise AuditFailed(f"the audit log cannot be written: {said}") from error
+            reason = printable(str(error))
+            (self._errors or sys.stderr).write(f"the audit log cannot be written: {reason}\n")
+            raise AuditFailed(f"the audit log cannot be written: {reason}") from error
 
 
 def _cut(value: object) -> object:

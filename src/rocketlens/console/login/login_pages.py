@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from rocketlens import limits
@@ -15,12 +15,11 @@ from rocketlens.console.login.oidc_settings import OIDC_PATH
 from rocketlens.console.login.viewer import NOBODY, seen_by
 from rocketlens.console.pages import Pages
 from rocketlens.console.preferences import Preferences, local_path
-from rocketlens.console.search.parameters import preferences_of
+from rocketlens.console.search.parameters import Preferred
 
 if TYPE_CHECKING:
     from rocketlens.console.login.oidc_logins import OidcLogins
 
-Preferred = Annotated[Preferences, Depends(preferences_of)]
 Back = Annotated[str, Query(max_length=limits.MAX_CONSOLE_TEXT)]
 FIRST_PATH: Final = "/"
 

@@ -19,6 +19,13 @@ failure               status  what happened
 ====================  ======  ==============================================================
 
 Each is a page, a line in the log and one in the audit log. Neither has a token or a secret.
+
+Signatures and keys are PyJWT's and cryptography's, requests are httpx's; the rest is our own.
+Authlib would take the place of about a hundred lines: the address of the login, the form for the
+code, the choice of a key and the claims. Our bounds would have to be written again around it. It
+reads answers whole, however long; keeps what a provider says of itself as long as the process runs;
+reads keys again for each token with an unknown key; takes the algorithms that the provider names;
+checks no nonce if the token says so (``nonce_supported``); and keeps each login that was begun.
 """
 
 import base64
@@ -33,11 +40,17 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
 from rocketlens import limits
+from rocketlens.console.login.access import SESSION_COOKIE, client_address, set_private_cookie
 from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.login_pages import FIRST_PATH, Back, LoginPages, origin_of
 from rocketlens.console.login.oidc_provider import OidcProvider, ProviderUser
 from rocketlens.console.login.oidc_settings import (
     CALLBACK_PATH,
+    OIDC_PATH,
     OidcSettings,
     claim_of,
     is_loopback,
@@ -45,8 +58,11 @@ from rocketlens.console.login.oidc_settings import (
 from rocketlens.console.login.oidc_token import FailureWord, OidcFailed
 from rocketlens.console.login.sessions import Sessions
 from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.preferences import Preferences, local_path
+from rocketlens.console.search.parameters import Preferred
 from rocketlens.model.text.escape import printable
 
+OIDC_COOKIE: Final = "rl_oidc"
 FAILURE_STATUS: Final[Mapping[FailureWord, int]] = {
     "denied": 403,
     "no_access": 403,
@@ -175,9 +191,9 @@ class OidcLogins:
             raise OidcFailed("provider", "the answer is of another provider (iss)")
         error = given.get("error")
         if error is not None:
-            said = ", ".join(filter(None, (error, given.get("error_description"))))
+            reason = ", ".join(filter(None, (error, given.get("error_description"))))
             word: FailureWord = "denied" if error == "access_denied" else "provider"
-            raise OidcFailed(word, f"the provider refused: {printable(said)[:_SHOWN]}")
+            raise OidcFailed(word, f"the provider refused: {printable(reason)[:_SHOWN]}")
         code = given.get("code", "")
         if not 0 < len(code) <= limits.MAX_OIDC_TOKEN_CHARACTERS:
             raise OidcFailed("provider", "the answer has no code")
@@ -289,3 +305,51 @@ def _with_query(address: str, values: Mapping[str, str]) -> str:
 
 def _encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")
+
+
+def oidc_routes(login: LoginPages, oidc: OidcLogins) -> APIRouter:
+    """Return the routes of a login by the provider."""
+    routes = APIRouter(include_in_schema=False)
+    is_https = (oidc.settings.public_url or "").startswith("https:")
+
+    def failure(request: Request, preferences: Preferences, error: OidcFailed) -> Response:
+        status, refusal = FAILURE_STATUS[error.word], f"oidc_{error.word}"
+        return login.page(request, preferences, status, refusal=refusal, who=error.user)
+
+    @routes.get(OIDC_PATH)
+    async def begin(
+        request: Request, preferences: Preferred, back: Back = FIRST_PATH, *, again: bool = False
+    ) -> Response:
+        path, address = local_path(back), client_address(request)
+        try:
+            begun = await oidc.begin(path, origin_of(request), address, again=again)
+        except OidcFailed as error:
+            return failure(request, preferences, error)
+        answer = RedirectResponse(begun.address, 303)
+        answer.set_cookie(
+            OIDC_COOKIE,
+            begun.cookie,
+            max_age=int(limits.MAX_OIDC_LOGIN_S),
+            path=OIDC_PATH,
+            httponly=True,
+            # Strict ones are not sent with what the provider redirects.
+            samesite="lax",
+            secure=is_https or request.url.scheme == "https",
+        )
+        return answer
+
+    @routes.get(CALLBACK_PATH)
+    async def finish(request: Request, preferences: Preferred) -> Response:
+        cookie, given = request.cookies.get(OIDC_COOKIE, ""), dict(request.query_params)
+        answer: Response
+        try:
+            done = await oidc.finish(cookie, given, client_address(request))
+        except OidcFailed as error:
+            answer = failure(request, preferences, error)
+        else:
+            answer = RedirectResponse(done.back, 303)
+            set_private_cookie(answer, SESSION_COOKIE, done.token, request, is_https=is_https)
+        answer.delete_cookie(OIDC_COOKIE, path=OIDC_PATH)
+        return answer
+
+    return routes

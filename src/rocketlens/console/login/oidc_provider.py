@@ -82,9 +82,9 @@ class _Kept(Generic[T]):
 
     async def _read_again(self) -> T:
         try:
-            found = await self._read()
-            self._kept = found, self._clock()
-            return found
+            value = await self._read()
+            self._kept = value, self._clock()
+            return value
         finally:
             self._reading = None
 
@@ -163,31 +163,31 @@ class OidcProvider:
         if address is None or not isinstance(access_token, str):
             return {}
         try:
-            found = await self._json(
+            more = await self._json(
                 "GET", address, headers={"authorization": f"Bearer {access_token}"}
             )
         except UnicodeError:
             raise OidcFailed("provider", "the provider's access token is not ASCII") from None
-        if found.get("sub") != claims["sub"]:
+        if more.get("sub") != claims["sub"]:
             raise OidcFailed("token", "the provider answered for another user (userinfo, sub)")
-        return found
+        return more
 
     async def _read_endpoints(self) -> ProviderEndpoints:
-        found = await self._json("GET", self._settings.issuer.rstrip("/") + _DISCOVERY)
-        if found.get("issuer") != self._settings.issuer:
-            name = printable(str(found.get("issuer")))[:_SHOWN]
+        document = await self._json("GET", self._settings.issuer.rstrip("/") + _DISCOVERY)
+        if document.get("issuer") != self._settings.issuer:
+            name = printable(str(document.get("issuer")))[:_SHOWN]
             text = f"the provider calls itself {name}: give exactly that as issuer"
             raise OidcFailed("provider", text)
-        said = found.get("token_endpoint_auth_methods_supported")
-        methods = said if isinstance(said, list) else ["client_secret_basic"]
+        method_names = document.get("token_endpoint_auth_methods_supported")
+        methods = method_names if isinstance(method_names, list) else ["client_secret_basic"]
         return ProviderEndpoints(
-            self._needed(found, "authorization_endpoint"),
-            self._needed(found, "token_endpoint"),
-            self._needed(found, "jwks_uri"),
-            self._address(found, "userinfo_endpoint"),
-            self._address(found, "end_session_endpoint"),
+            self._needed(document, "authorization_endpoint"),
+            self._needed(document, "token_endpoint"),
+            self._needed(document, "jwks_uri"),
+            self._address(document, "userinfo_endpoint"),
+            self._address(document, "end_session_endpoint"),
             "client_secret_basic" not in methods and "client_secret_post" in methods,
-            found.get("authorization_response_iss_parameter_supported") is True,
+            document.get("authorization_response_iss_parameter_supported") is True,
         )
 
     async def _read_keys(self) -> KeySet:
@@ -225,25 +225,25 @@ class OidcProvider:
         client = httpx.AsyncClient(verify=self._settings.tls, trust_env=not self._is_local)
         try:
             async with asyncio.timeout(limits.MAX_OIDC_WAIT_S), client:
-                asked = client.stream(method, address, headers=headers, timeout=None, **options)
-                async with asked as answer:
+                stream = client.stream(method, address, headers=headers, timeout=None, **options)
+                async with stream as answer:
                     content = await _bounded(answer, where)
         except TimeoutError:
             wait = f"{limits.MAX_OIDC_WAIT_S:g} s"
             raise OidcFailed("unreachable", f"{where} did not answer within {wait}") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            said = printable(str(error) or type(error).__name__)[:_SHOWN]
-            raise OidcFailed("unreachable", f"{where} cannot be asked: {said}") from error
+            reason = printable(str(error) or type(error).__name__)[:_SHOWN]
+            raise OidcFailed("unreachable", f"{where} cannot be asked: {reason}") from error
         try:
-            found = json.loads(content)
+            document = json.loads(content)
         except (ValueError, RecursionError):
-            found = None
+            document = None
         if answer.status_code != httpx.codes.OK:
             word: FailureWord = "unreachable" if answer.status_code >= 500 else "provider"
-            raise OidcFailed(word, f"{where} answered {answer.status_code}{_error_in(found)}")
-        if not isinstance(found, dict):
+            raise OidcFailed(word, f"{where} answered {answer.status_code}{_error_in(document)}")
+        if not isinstance(document, dict):
             raise OidcFailed("provider", f"{where} answered no JSON object")
-        return found
+        return document
 
 
 async def _bounded(answer: httpx.Response, where: str) -> bytes:
@@ -262,10 +262,10 @@ async def _bounded(answer: httpx.Response, where: str) -> bytes:
     return bytes(content)
 
 
-def _error_in(found: Any) -> str:
+def _error_in(document: Any) -> str:
     """Return what an answer says of its error, as OAuth has it; empty if nothing."""
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return ""
-    said = (found.get(each) for each in ("error", "error_description"))
-    text = ", ".join(each for each in said if isinstance(each, str))
+    parts = (document.get(each) for each in ("error", "error_description"))
+    text = ", ".join(each for each in parts if isinstance(each, str))
     return f": {printable(text)[:_SHOWN]}" if text else ""

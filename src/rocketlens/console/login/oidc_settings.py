@@ -105,8 +105,8 @@ class OidcSettings:
 
     def viewer(self, name: str, groups: Iterable[str]) -> Viewer:
         """Return what a user of the provider may see; without any grants if no rule is for it."""
-        known = frozenset(groups)
-        grants = (each.grant for each in self.rules if each.is_for(name, known))
+        group_names = frozenset(groups)
+        grants = (each.grant for each in self.rules if each.is_for(name, group_names))
         return Viewer(f"{OIDC_PREFIX}{name}", tuple(grants))
 
 
@@ -160,12 +160,12 @@ def claim_of(claims: Mapping[str, Any], name: str) -> Any:
     """Return a claim, also from inside of others by a name with dots; None if there is none."""
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = found.get(part)
-    return found
+        value = value.get(part)
+    return value
 
 
 def _text(where: str, table: Mapping[str, Any], key: str) -> str:

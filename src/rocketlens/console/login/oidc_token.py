@@ -129,8 +129,8 @@ def _header(token: str) -> TokenHeader:
         raise _refused(error) from error
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in _KEY_TYPES:
-        said = printable(str(algorithm))[:40]
-        raise OidcFailed("token", f"the id token has the algorithm {said}, which is not allowed")
+        name = printable(str(algorithm))[:40]
+        raise OidcFailed("token", f"the id token has the algorithm {name}, which is not allowed")
     return TokenHeader(algorithm, key_id)
 
 

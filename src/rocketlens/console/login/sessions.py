@@ -110,22 +110,22 @@ class Attempts:
 
     def wait_s(self, user: str, address: str) -> float:
         """Return the seconds until this pair may try again; 0 for now."""
-        found = self._failures.get(_pair(user, address))
-        if found is None or found.count < _FREE_FAILURES:
+        failures = self._failures.get(_pair(user, address))
+        if failures is None or failures.count < _FREE_FAILURES:
             return 0.0
-        passed = self._clock() - found.last
+        passed = self._clock() - failures.last
         if passed >= _FORGOTTEN_S:
             return 0.0
-        wait = min(limits.MAX_LOGIN_WAIT_S, 2.0 ** min(found.count - _FREE_FAILURES, 30))
+        wait = min(limits.MAX_LOGIN_WAIT_S, 2.0 ** min(failures.count - _FREE_FAILURES, 30))
         return max(0.0, wait - passed)
 
     def failed(self, user: str, address: str) -> None:
         """Count a failure."""
         pair, now = _pair(user, address), self._clock()
-        found = self._failures.pop(pair, None)
-        if found is None or now - found.last >= _FORGOTTEN_S:
-            found = _Failures(0, now)
-        self._failures[pair] = _Failures(found.count + 1, now)
+        failures = self._failures.pop(pair, None)
+        if failures is None or now - failures.last >= _FORGOTTEN_S:
+            failures = _Failures(0, now)
+        self._failures[pair] = _Failures(failures.count + 1, now)
         while len(self._failures) > limits.MAX_LOGIN_FAILURES:
             self._failures.popitem(last=False)
 

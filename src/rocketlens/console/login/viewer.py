@@ -128,8 +128,8 @@ class Viewer:
 
     def patterns(self, source: str) -> tuple[str, ...]:
         """Return the patterns of the topics of a source that may be seen."""
-        found = (topic for each in self.grants if each.has_source(source) for topic in each.topics)
-        return tuple(dict.fromkeys(found))
+        topics = (topic for each in self.grants if each.has_source(source) for topic in each.topics)
+        return tuple(dict.fromkeys(topics))
 
     def _has(self, role: Role, source: str, topic: str) -> bool:
         return any(each.role >= role and each.has(source, topic) for each in self.grants)
@@ -194,11 +194,11 @@ def patterns_in(where: str, key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def check_keys(where: str, table: Mapping[str, Any], known: AbstractSet[str]) -> None:
+def check_keys(where: str, table: Mapping[str, Any], allowed: AbstractSet[str]) -> None:
     """Check that a table has known keys only.
 
     :raises BadInput: with their number; a key may be a secret in the wrong spot.
     """
-    unknown = len(table.keys() - known)
+    unknown = len(table.keys() - allowed)
     if unknown:
-        raise BadInput(f"{where}: {unknown} unknown keys: give {', '.join(sorted(known))}")
+        raise BadInput(f"{where}: {unknown} unknown keys: give {', '.join(sorted(allowed))}")

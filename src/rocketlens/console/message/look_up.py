@@ -144,29 +144,29 @@ class LookUps:
         return StoryValue.of(story, found=story.message is not None)
 
     async def topics(
-        self, names: Sequence[str] = (), asked: Sequence[str] | None = None
+        self, names: Sequence[str] = (), topics: Sequence[str] | None = None
     ) -> TopicsValue:
         """Return the topics of some sources, all without names; a failure is coverage."""
-        found = await self._of_all(names, lambda each: each.topics(asked), TopicsAnswer)
+        answers = await self._of_all(names, lambda each: each.topics(topics), TopicsAnswer)
         return TopicsValue(
-            complete=all(answer.complete for _, answer in found),
+            complete=all(answer.complete for _, answer in answers),
             topics=[
-                topic_value(source, each) for source, answer in found for each in answer.topics
+                topic_value(source, each) for source, answer in answers for each in answer.topics
             ],
-            coverage=coverage_values(found),
+            coverage=coverage_values(answers),
         )
 
-    async def groups(self, names: Sequence[str] = (), asked: str | None = None) -> GroupsValue:
+    async def groups(self, names: Sequence[str] = (), group: str | None = None) -> GroupsValue:
         """Return the groups of some sources, all without names; a failure is coverage."""
-        found = await self._of_all(names, lambda each: each.groups(asked), GroupsAnswer)
+        answers = await self._of_all(names, lambda each: each.groups(group), GroupsAnswer)
         return GroupsValue(
-            complete=all(answer.complete for _, answer in found),
+            complete=all(answer.complete for _, answer in answers),
             groups=[
                 GroupValue.of(each, source=source.name)
-                for source, answer in found
+                for source, answer in answers
                 for each in answer.groups
             ],
-            coverage=coverage_values(found),
+            coverage=coverage_values(answers),
         )
 
     async def _of_all(
@@ -190,8 +190,8 @@ class LookUps:
 
 def failed_answer(source: ConsoleSource, error: str) -> Answer:
     """Return the answer of a source that could not be asked."""
-    asked = source.source
-    return Answer("", (), (Coverage(asked.name, asked.kind, SourceState.FAILED, None, error),))
+    origin = source.source
+    return Answer("", (), (Coverage(origin.name, origin.kind, SourceState.FAILED, None, error),))
 
 
 class Covered(Protocol):
@@ -203,11 +203,11 @@ class Covered(Protocol):
         ...
 
 
-def coverage_values(found: Sequence[tuple[ConsoleSource, Covered]]) -> list[CoverageValue]:
+def coverage_values(answers: Sequence[tuple[ConsoleSource, Covered]]) -> list[CoverageValue]:
     """Return the coverage of several sources, with their names."""
     return [
         CoverageValue.of(replace(each, source=f"{source.name}: {each.source}"))
-        for source, answer in found
+        for source, answer in answers
         for each in answer.coverage
     ]
 

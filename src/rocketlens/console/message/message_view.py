@@ -71,11 +71,11 @@ def _preview(message: MessageExt, rules: BodyRules) -> tuple[str, str]:
         return TEXT, ""
     if len(body) > limits.MAX_PREVIEW_BYTES or message.body_error is not None:
         # A character that is cut in two would make it no text.
-        found = find_text(
+        plain = find_text(
             body[: limits.MAX_PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore").encode()
         )
-        if found is not None and found[0]:
-            return TEXT, _cut(found[0])
+        if plain is not None and plain[0]:
+            return TEXT, _cut(plain[0])
         return BINARY, _cut("0x" + body[: limits.MAX_PREVIEW_CHARACTERS].hex())
     decoded = rules.decode(message)
     text = decoded.text if decoded.text is not None else decoded.as_json()

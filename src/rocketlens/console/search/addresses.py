@@ -25,24 +25,24 @@ def find_command(
     """
     if question.tag or (question.has_filter and has_rules):
         return ""
-    words = ["rocketlens", "find"]
+    arguments = ["rocketlens", "find"]
     if question.kind == "key":
-        words += ["--key", question.text]
+        arguments += ["--key", question.text]
     elif question.kind != "auto":
-        words += ["--kind", question.kind]
+        arguments += ["--kind", question.kind]
     if question.topic:
-        words += ["--topic", question.topic]
-    words += _narrowing_options(question)
+        arguments += ["--topic", question.topic]
+    arguments += _narrowing_options(question)
     if question.exhaustive:
-        words.append("--exhaustive")
+        arguments.append("--exhaustive")
     if question.all_topics:
-        words.append("--all")
-    words += ["--max", str(question.max_num)]
+        arguments.append("--all")
+    arguments += ["--max", str(question.max_num)]
     if question.text and question.kind != "key":
         behind = ["--", question.text] if question.text.startswith("-") else [question.text]
     else:
         behind = []
-    return "\n".join(shlex.join([*words, *each.command_options, *behind]) for each in sources)
+    return "\n".join(shlex.join([*arguments, *each.command_options, *behind]) for each in sources)
 
 
 def sql_command(
@@ -84,8 +84,8 @@ def sql_command(
     query = f"select {_COLUMNS} from messages{where} {_NEWEST} limit {question.max_num}"  # noqa: S608 - it is shown
     if is_unique_key:
         options.append(_unique_key_option(question.text))
-    words = ["rocketlens", "sql", query, *options, *_narrowing_options(question)]
-    return "\n".join(shlex.join([*words, *each.command_options]) for each in sources)
+    arguments = ["rocketlens", "sql", query, *options, *_narrowing_options(question)]
+    return "\n".join(shlex.join([*arguments, *each.command_options]) for each in sources)
 
 
 def sql_of_message(
@@ -98,8 +98,8 @@ def sql_of_message(
         return ""
     position = f"topic = {_literal(topic)} and queue_id = {queue_id}"
     query = f"select * from messages where {position} and queue_offset = {queue_offset}"  # noqa: S608 - it is shown
-    words = ["rocketlens", "sql", query, _unique_key_option(unique_key)]
-    return shlex.join([*words, *source.command_options])
+    arguments = ["rocketlens", "sql", query, _unique_key_option(unique_key)]
+    return shlex.join([*arguments, *source.command_options])
 
 
 def _unique_key_option(unique_key: str) -> str:
@@ -109,17 +109,17 @@ def _unique_key_option(unique_key: str) -> str:
 
 def _narrowing_options(question: Question) -> list[str]:
     """Return the options for times and content, which several commands have."""
-    words: list[str] = []
+    arguments: list[str] = []
     for name, value in (
         # Without a zone a command line would take them as times of its machine.
         ("--since", str(question.begin) if is_local(question.since) else question.since),
         ("--until", str(question.end) if is_local(question.until) else question.until),
     ):
         if value:
-            words += [name, value]
+            arguments += [name, value]
     # In one word: a value can begin with a dash.
     named = (("--where", question.where), ("--grep", question.grep))
-    return words + [f"{name}={value}" for name, value in named if value]
+    return arguments + [f"{name}={value}" for name, value in named if value]
 
 
 def _one_of(column: str, texts: Sequence[str]) -> str:

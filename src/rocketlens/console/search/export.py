@@ -48,19 +48,19 @@ async def export(
     """
     pages = searches.pages(question, form)
     # Nothing else watches the connection until the answer begins.
-    left = asyncio.ensure_future(_client_left(request))
+    client_gone = asyncio.ensure_future(_client_left(request))
     first = asyncio.ensure_future(anext(pages))
     try:
-        await asyncio.wait([left, first], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([client_gone, first], return_when=asyncio.FIRST_COMPLETED)
         if not first.done():
             return Response(status_code=_CLIENT_LEFT)
-        found = first.result()
+        first_page = first.result()
     finally:
-        left.cancel()
+        client_gone.cancel()
         first.cancel()
-        await asyncio.gather(left, first, return_exceptions=True)
+        await asyncio.gather(client_gone, first, return_exceptions=True)
     return StreamingResponse(
-        _file(found, pages, form),
+        _file(first_page, pages, form),
         media_type=MEDIA_TYPES[form],
         headers={
             "Content-Disposition": f'attachment; filename="messages.{form}"',

@@ -37,12 +37,12 @@ _STEPS_MS: Final = (
 def facets_of(rows: Sequence[MessageRow]) -> list[FacetValue]:
     """Return the facets of some rows: topics and tags by their counts, hours the newest first."""
     hours = Counter(each.store_timestamp_ms // _HOUR_MS * _HOUR_MS for each in rows)
-    found = (
+    facets = (
         _facet("topic", Counter(each.topic for each in rows).most_common()),
         _facet("tag", Counter(each.tags or None for each in rows).most_common()),
         _facet("hour", [(str(hour), hours[hour]) for hour in sorted(hours, reverse=True)]),
     )
-    return [each for each in found if len(each.counts) > 1]
+    return [each for each in facets if len(each.counts) > 1]
 
 
 def _facet(name: FacetName, counts: Sequence[tuple[str | None, int]]) -> FacetValue:
@@ -81,12 +81,12 @@ def time_counts(
     if not times:
         return None
     own = min(times), max(times)
-    asked = (
+    span = (
         own[0] if question.begin is None else min(own[0], question.begin),
         own[1] if question.end is None else max(own[1], question.end),
     )
     # In a long time that was asked for, all of them can be in one bar.
-    return (_counts(times, *asked) if is_whole else None) or _counts(times, *own)
+    return (_counts(times, *span) if is_whole else None) or _counts(times, *own)
 
 
 def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None:

@@ -171,21 +171,21 @@ class Question:
             raise BadInput(f"unknown kind {kind[:40]!r}: expected one of {', '.join(KINDS)}")
         if not 1 <= max_num <= limits.MAX_CONSOLE_ROWS:
             raise BadInput(f"max is {max_num}: expected 1 to {limits.MAX_CONSOLE_ROWS}")
-        words: dict[str, str] = {}
+        named: dict[str, str] = {}
         text = q.strip()
         if kind == "auto":
-            text, words = _split(text)
-        chosen: Any = "key" if "key" in words else kind
+            text, named = _split(text)
+        chosen: Any = "key" if "key" in named else kind
         question = cls(
-            words.get("key") or words.get("id") or text,
-            words.get("topic", topic.strip()),
+            named.get("key") or named.get("id") or text,
+            named.get("topic", topic.strip()),
             chosen,
-            words.get("tag", tag.strip()),
+            named.get("tag", tag.strip()),
             where.strip(),
             grep,
-            words.get("since", since.strip()),
-            words.get("until", until.strip()),
-            (words["source"],) if "source" in words else tuple(filter(None, sources)),
+            named.get("since", since.strip()),
+            named.get("until", until.strip()),
+            (named["source"],) if "source" in named else tuple(filter(None, sources)),
             max_num,
             exhaustive,
             all_topics,
@@ -258,22 +258,22 @@ class Question:
 
     def parameters(self, **changes: Any) -> list[tuple[str, str]]:
         """Return the values of an address that asks the same, or with changes."""
-        asked = replace(self, **changes)
+        changed = replace(self, **changes)
         values = [
-            ("q", asked.text),
-            ("topic", asked.topic),
-            ("kind", "" if asked.kind == "auto" else asked.kind),
-            ("tag", asked.tag),
-            ("where", asked.where),
-            ("grep", asked.grep),
-            ("since", asked.since),
-            ("until", asked.until),
-            ("zone", asked.zone_name if asked.since or asked.until else ""),
-            *(("source", each) for each in asked.sources),
-            ("max", "" if asked.max_num == limits.DEFAULT_CONSOLE_ROWS else str(asked.max_num)),
-            ("exhaustive", "true" if asked.exhaustive else ""),
-            ("all", "true" if asked.all_topics else ""),
-            ("cursor", "" if asked.cursor is None else str(asked.cursor)),
+            ("q", changed.text),
+            ("topic", changed.topic),
+            ("kind", "" if changed.kind == "auto" else changed.kind),
+            ("tag", changed.tag),
+            ("where", changed.where),
+            ("grep", changed.grep),
+            ("since", changed.since),
+            ("until", changed.until),
+            ("zone", changed.zone_name if changed.since or changed.until else ""),
+            *(("source", each) for each in changed.sources),
+            ("max", "" if changed.max_num == limits.DEFAULT_CONSOLE_ROWS else str(changed.max_num)),
+            ("exhaustive", "true" if changed.exhaustive else ""),
+            ("all", "true" if changed.all_topics else ""),
+            ("cursor", "" if changed.cursor is None else str(changed.cursor)),
         ]
         return [(name, value) for name, value in values if value]
 
@@ -285,12 +285,12 @@ class Question:
 
 def _split(text: str) -> tuple[str, dict[str, str]]:
     """Return the text of the box without its ``name:value`` words, and these."""
-    words: dict[str, str] = {}
+    named: dict[str, str] = {}
     rest: list[str] = []
     for match in _WORD.finditer(text):
         name, value = match["name"], match["value"]
         if name in _NAMES:
-            words[name] = value.strip('"')
+            named[name] = value.strip('"')
         else:
             rest.append(match[0])
-    return (" ".join(rest), words) if words else (text, words)
+    return (" ".join(rest), named) if named else (text, named)

@@ -95,9 +95,9 @@ def _plain(text: str) -> str:
     around it, and of several words the last one with a digit.
     """
     visible = "".join(each for each in text if unicodedata.category(each) not in _INVISIBLE)
-    words = [each for word in _BETWEEN.split(visible) if (each := _without_marks(word))]
-    numbers = [each for each in words if any(map(str.isdigit, each))]
-    return (numbers or words or [""])[-1]
+    parts = [each for word in _BETWEEN.split(visible) if (each := _without_marks(word))]
+    numbers = [each for each in parts if any(map(str.isdigit, each))]
+    return (numbers or parts or [""])[-1]
 
 
 def _without_marks(word: str) -> str:
@@ -120,8 +120,8 @@ async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
     if not question.topic or question.end is None:
         return None
     try:
-        found = await look_up.topics(question.sources, question.topic.split(","))
+        answer = await look_up.topics(question.sources, question.topic.split(","))
     except RocketLensError:
         return None
-    times = [each.oldest_ms for each in found.topics if each.oldest_ms is not None]
-    return min(times) if found.complete and times else None
+    times = [each.oldest_ms for each in answer.topics if each.oldest_ms is not None]
+    return min(times) if answer.complete and times else None

@@ -76,13 +76,13 @@ def saved_api_routes(saved: SavedSearches) -> APIRouter:
     @routes.get("/saved-searches")
     async def listed(*, everything: Everything = False) -> SavedSearchesValue:
         """Return one's own saved searches, and those of others that are shared."""
-        found = await saved.seen(everything=everything)
-        return SavedSearchesValue(searches=[value_of(each) for each in found])
+        searches = await saved.seen(everything=everything)
+        return SavedSearchesValue(searches=[value_of(each) for each in searches])
 
     @routes.post("/saved-searches")
-    async def save(question: Asked, asked: SaveRequest) -> SavedSearchValue:
+    async def save(question: Asked, body: SaveRequest) -> SavedSearchValue:
         """Save the search of the address, as /api/search takes it; `cursor` is not kept."""
-        return value_of(await saved.save(question, asked.title, is_shared=asked.is_shared))
+        return value_of(await saved.save(question, body.title, is_shared=body.is_shared))
 
     @routes.delete("/saved-searches/{name}")
     async def delete(name: Name) -> SavedSearchValue:
@@ -112,9 +112,9 @@ class SavedPages:
         """Return the list, with a form for the question if there is one, and why something was not
         done.
         """
-        found: list[SavedSearch] | None = None
+        searches: list[SavedSearch] | None = None
         try:
-            found = await self.saved.seen(everything=everything)
+            searches = await self.saved.seen(everything=everything)
         except (RocketLensError, OSError) as wrong:
             error = error or wrong
         return self._pages.page_with(
@@ -123,7 +123,7 @@ class SavedPages:
             request,
             preferences,
             question=question,
-            found=found,
+            found=searches,
             may_delete=self.saved.may_delete,
             everything=everything,
             title=title,

@@ -127,9 +127,11 @@ class SavedSearches:
         :raises RocketLensError: if the file is damaged.
         :raises OSError: if it cannot be read.
         """
-        found = await in_thread(self._read, FILE_THREADS)
+        searches = await in_thread(self._read, FILE_THREADS)
         shown = [
-            each for each in found if self._is_seen(each) or (everything and self._is_admin(each))
+            each
+            for each in searches
+            if self._is_seen(each) or (everything and self._is_admin(each))
         ]
         # The file has them in the order in which they were saved.
         return shown[::-1]
@@ -149,9 +151,9 @@ class SavedSearches:
             "save-search", title=saved.title, asked=dict(saved.asked), shared=is_shared
         )
 
-        def added(found: Sequence[SavedSearch]) -> list[SavedSearch]:
-            _check_room(found, saved)
-            return [*found, saved]
+        def added(searches: Sequence[SavedSearch]) -> list[SavedSearch]:
+            _check_room(searches, saved)
+            return [*searches, saved]
 
         await in_thread(lambda: self._change(added), FILE_THREADS)
         return saved
@@ -162,8 +164,8 @@ class SavedSearches:
         :raises MessageNotFound: if there is none that one may see.
         :raises ActRefused: if it is another user's.
         """
-        found = await in_thread(self._read, FILE_THREADS)
-        saved = next((each for each in found if each.name == name), None)
+        searches = await in_thread(self._read, FILE_THREADS)
+        saved = next((each for each in searches if each.name == name), None)
         if saved is None or not (self._is_seen(saved) or self._is_admin(saved)):
             raise MessageNotFound(f"there is no saved search {name[:80]!r}")
         if not self.may_delete(saved):
@@ -235,14 +237,14 @@ class SavedSearches:
         except FileNotFoundError:
             return []
         try:
-            found = _parsed(content)
+            searches = _parsed(content)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RocketLensError(
                 f"the file of saved searches {self.path} is damaged ({str(error)[:200]}): repair "
                 "it, or move it away to begin a new one; nothing is saved until then"
             ) from error
-        self._known = stamp, found
-        return found
+        self._known = stamp, searches
+        return searches
 
     def _change(self, change: Callable[[Sequence[SavedSearch]], list[SavedSearch]]) -> None:
         self._disk.make_directory_durably(self.path.parent)
@@ -275,18 +277,18 @@ def _parsed(content: bytes) -> list[SavedSearch]:
     return [SavedSearch.of(each) for each in value["searches"]]
 
 
-def _check_room(found: Sequence[SavedSearch], saved: SavedSearch) -> None:
+def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
     """Check that a search can be added to others.
 
     :raises BadInput: if it cannot.
     """
-    own = [each for each in found if each.user == saved.user]
+    own = [each for each in searches if each.user == saved.user]
     if any(each.title == saved.title for each in own):
         raise BadInput(f"you have a search named {saved.title!r}: give another name, or delete it")
     if len(own) >= limits.MAX_USER_SAVED_SEARCHES:
         raise BadInput(f"you have {len(own)} saved searches: delete one first")
-    if len(found) >= limits.MAX_SAVED_SEARCHES:
-        raise BadInput(f"this console has {len(found)} saved searches: delete one first")
+    if len(searches) >= limits.MAX_SAVED_SEARCHES:
+        raise BadInput(f"this console has {len(searches)} saved searches: delete one first")
 
 
 def _topics_in(request: FindRequest) -> tuple[str, ...]:

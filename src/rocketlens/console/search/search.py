@@ -100,23 +100,23 @@ class _Watch:
 
     def added(self, source: Source, message: MessageExt) -> None:
         """Take a message; a large one comes with the answer only."""
-        known = self._by_source[id(source)]
+        origin = self._by_source[id(source)]
         with self._lock:
-            self._origins.setdefault(order_in_time(message), known)
+            self._origins.setdefault(order_in_time(message), origin)
             if len(self._origins) > 2 * self._max_num + limits.MAX_CONSOLE_ROWS:
                 # An answer has none but the newest.
                 newest = sorted(self._origins, reverse=True)[: self._max_num]
                 self._origins = {rank: self._origins[rank] for rank in newest}
         if len(message.body) <= limits.MAX_PREVIEW_BYTES:
-            self.added_since.append((known, message))
+            self.added_since.append((origin, message))
             self._wake()
 
     def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
         """Take what a source has searched."""
         name = self._by_source[id(source)].name
         for each in coverage:
-            known = CoverageValue.of(replace(each, source=f"{name}: {each.source}"))
-            self.covered_since.append(known)
+            named = replace(each, source=f"{name}: {each.source}")
+            self.covered_since.append(CoverageValue.of(named))
         self._wake()
 
     def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
@@ -186,7 +186,7 @@ class Searches:
             watch = _Watch(chosen, question.max_kept, wake)
             searching = asyncio.create_task(_find(request, chosen, watch))
             searching.add_done_callback(lambda _: changed.set())
-            left, reported = question.max_num, since
+            rows_left, reported = question.max_num, since
             try:
                 while not searching.done():
                     try:
@@ -197,11 +197,11 @@ class Searches:
                     except TimeoutError:
                         is_due = True
                     changed.clear()
-                    found = await self._found(question, watch, since, left)
-                    left -= len(found.rows)
-                    if found.rows or found.coverage or (is_due and not searching.done()):
+                    progress = await self._found(question, watch, since, rows_left)
+                    rows_left -= len(progress.rows)
+                    if progress.rows or progress.coverage or (is_due and not searching.done()):
                         reported = self._clock()
-                        yield found
+                        yield progress
                 page = await self._page(question, chosen, await searching, watch, since)
             finally:
                 searching.cancel()
@@ -218,48 +218,48 @@ class Searches:
         """
         with self._counted():
             hold(limits.MAX_EXPORT_PAGE_BYTES + limits.MAX_EXPORT_PIECE_BYTES)
-            asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
-            self.check(asked)
+            whole = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
+            self.check(whole)
             parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
             self.audit.record("export", asked=dict(parameters), form=form)
-            async with aclosing(self._pages(asked, limits.MAX_EXPORT_PAGE_BYTES)) as pages:
-                async for found, page in pages:
-                    yield page._replace(messages=await self._all_masked(found))
+            async with aclosing(self._pages(whole, limits.MAX_EXPORT_PAGE_BYTES)) as pages:
+                async for of_sources, page in pages:
+                    yield page._replace(messages=await self._all_masked(of_sources))
 
     async def originals(self, question: Question, page_rows: int) -> AsyncGenerator[FoundPage]:
         """Yield the same without masks, so many messages at a time: to be sent again, not shown."""
         with self._counted():
-            asked = replace(question, cursor=None, max_num=page_rows)
-            self.check(asked)
+            whole = replace(question, cursor=None, max_num=page_rows)
+            self.check(whole)
             self._write_down(replace(question, cursor=None))
-            async with aclosing(self._pages(asked, limits.MAX_CONSOLE_ANSWER_BYTES)) as pages:
+            async with aclosing(self._pages(whole, limits.MAX_CONSOLE_ANSWER_BYTES)) as pages:
                 async for _, page in pages:
                     yield page
 
     async def _pages(
-        self, asked: Question, max_bytes: int
+        self, question: Question, max_bytes: int
     ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], FoundPage]]:
         """Yield each page, and where its messages are from; a page takes so many bytes at most."""
         is_complete = True
         while True:
-            request, chosen = self.check(asked)
-            watch = _Watch(chosen, asked.max_kept, lambda: None)
+            request, chosen = self.check(question)
+            watch = _Watch(chosen, question.max_kept, lambda: None)
             answer = await _find(request, chosen, watch, max_bytes)
-            page, is_more, answer = await self._newest(asked, chosen, answer, watch)
+            page, is_more, answer = await self._newest(question, chosen, answer, watch)
             is_complete = is_complete and answer.complete
             is_more = is_more and bool(page)
             messages = page[::-1]
-            found = [(watch.origin(each), each) for each in messages]
-            yield found, FoundPage(messages, answer, is_more)
+            of_sources = [(watch.origin(each), each) for each in messages]
+            yield of_sources, FoundPage(messages, answer, is_more)
             if not is_more:
                 break
-            cursor = Cursor.after(page, asked.cursor)
+            cursor = Cursor.after(page, question.cursor)
             if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
                 raise BadInput(
                     f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
                     f"{cursor.store_timestamp_ms}: ask for older ones with until"
                 )
-            asked = replace(asked, cursor=cursor)
+            question = replace(question, cursor=cursor)
         self.counts["complete" if is_complete else "incomplete"] += 1
 
     def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
@@ -297,24 +297,24 @@ class Searches:
         return round((self._clock() - since) * 1000)
 
     async def _found(
-        self, question: Question, watch: _Watch, since: float, left: int
+        self, question: Question, watch: _Watch, since: float, rows_left: int
     ) -> FoundSoFar:
         added = [watch.added_since.popleft() for _ in range(len(watch.added_since))]
         covered = [watch.covered_since.popleft() for _ in range(len(watch.covered_since))]
         cursor = question.cursor
         shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
-        rows = await self.rows([(source, message) for source, message in shown[:left]])
+        rows = await self.rows([(source, message) for source, message in shown[:rows_left]])
         read = watch.read_so_far()
         return FoundSoFar(tuple(rows), tuple(covered), self._since(since), read)
 
-    async def rows(self, found: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
+    async def rows(self, messages: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
         """Return messages as rows, in the same order."""
         brokers: dict[tuple[str, object], str] = {}
-        for source, message in found:
+        for source, message in messages:
             host = (source.name, message.store_host)
             if host not in brokers:
                 brokers[host] = await source.broker_of(message)
-        if not found:
+        if not messages:
             return []
 
         viewer = current_viewer()
@@ -324,7 +324,7 @@ class Searches:
             made = row_of(shown, source.name, brokers[source.name, each.store_host], self.rules)
             return made if shown is each else made.model_copy(update={"is_masked": True})
 
-        return await in_thread(lambda: [row(*each) for each in found], ROW_THREADS)
+        return await in_thread(lambda: [row(*each) for each in messages], ROW_THREADS)
 
     async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
         """Return a message as whose request is answered may see it."""
@@ -333,12 +333,12 @@ class Searches:
         return await in_thread(lambda: self._masked(message, viewer, source, bound), ROW_THREADS)
 
     async def _all_masked(
-        self, found: Sequence[tuple[ConsoleSource, MessageExt]]
+        self, messages: Sequence[tuple[ConsoleSource, MessageExt]]
     ) -> list[MessageExt]:
         viewer = current_viewer()
         bound = limits.MAX_SHOWN_JSON_BYTES
         return await in_thread(
-            lambda: [self._masked(each, viewer, source, bound) for source, each in found],
+            lambda: [self._masked(each, viewer, source, bound) for source, each in messages],
             ROW_THREADS,
         )
 
@@ -414,6 +414,6 @@ async def _find(
     max_bytes: int | None = None,
 ) -> Answer:
     bound = limits.MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
-    asked = [each.source for each in chosen]
+    sources = [each.source for each in chosen]
     most_s = limits.MAX_CONSOLE_SEARCH_S
-    return await find_in_all(request, asked, watch=watch, max_bytes=bound, max_s=most_s)
+    return await find_in_all(request, sources, watch=watch, max_bytes=bound, max_s=most_s)

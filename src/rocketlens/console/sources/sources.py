@@ -22,7 +22,7 @@ from rocketlens.client.search.cluster_story import ClusterStorySource
 from rocketlens.client.search.find import AnySource
 from rocketlens.client.search.story import story_async
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
-from rocketlens.console.sources.visible import seen_source
+from rocketlens.console.sources.visible import visible_source
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
@@ -84,7 +84,7 @@ class ConsoleSource(Protocol):
         """Return the story of a message; of one group alone, if it is given."""
         ...
 
-    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer | None:
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
         """Return its topics, or those that are asked for; None if it cannot know them."""
         ...
 
@@ -100,7 +100,7 @@ class ConsoleSource(Protocol):
         """Return about how many messages of a topic were stored since a time, if that is known."""
         ...
 
-    async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
+    async def groups(self, name: str | None = None) -> GroupsAnswer | None:
         """Return its consumer groups, or one; None if it cannot know them."""
         ...
 
@@ -154,9 +154,9 @@ class ClusterOfConsole:
     async def broker_of(self, message: MessageExt) -> str:
         """Return the name of the broker that stored a message, or its address."""
         host = str(message.store_host)
-        known = self._broker_names.get(host)
-        if known is not None and self._clock() - known[0] < _NAMES_FRESH_S:
-            return known[1]
+        entry = self._broker_names.get(host)
+        if entry is not None and self._clock() - entry[0] < _NAMES_FRESH_S:
+            return entry[1]
         try:
             name = await ClusterStorySource(self.admin.source).said_by(message)
         except RocketLensError:
@@ -171,9 +171,9 @@ class ClusterOfConsole:
         """Return what brokers and records tell of a message."""
         return await _story(self.admin, message, group)
 
-    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what brokers say of topics."""
-        return await self.admin.topics(asked)
+        return await self.admin.topics(names)
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the name servers know of its namespace. O(name servers) requests."""
@@ -194,9 +194,9 @@ class ClusterOfConsole:
         full_name = self.source.full_topic(topic.name)
         return await stored_since(self.source.cluster, full_name, topic.queues or (), since_ms)
 
-    async def groups(self, asked: str | None = None) -> GroupsAnswer:
+    async def groups(self, name: str | None = None) -> GroupsAnswer:
         """Return what brokers say of groups."""
-        return await self.admin.groups(asked)
+        return await self.admin.groups(name)
 
     async def producers(self) -> ProducersAnswer:
         """Return what brokers say of producers."""
@@ -242,9 +242,9 @@ class StoreDirectory:
         """Return what records and files tell of a message."""
         return await _story(self.source, message, group)
 
-    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
-        return await self.scans.run(lambda: self._scanned.topics(asked))
+        return await self.scans.run(lambda: self._scanned.topics(names))
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the file of topics has; all that is known of the store if it has none."""
@@ -255,15 +255,15 @@ class StoreDirectory:
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return what the file of topics says of one."""
         path = self._scanned.path
-        found = await self.scans.run(lambda: settings_in_store(path, topic))
-        return [] if found is None else [found]
+        settings = await self.scans.run(lambda: settings_in_store(path, topic))
+        return [] if settings is None else [settings]
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
         """Return nothing: a directory is what it was when its broker wrote it last."""
 
-    async def groups(self, asked: str | None = None) -> GroupsAnswer:
+    async def groups(self, name: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""
-        return await self.scans.run(lambda: self._scanned.groups(asked))
+        return await self.scans.run(lambda: self._scanned.groups(name))
 
     async def producers(self) -> None:
         """Return nothing: no file names them."""
@@ -294,7 +294,7 @@ class Sources:
             return self._opened
         if viewer not in self._seen:
             self._seen[viewer] = {
-                name: seen_source(each, viewer)
+                name: visible_source(each, viewer)
                 for name, each in self._opened.items()
                 if viewer.may_see_source(name)
             }

@@ -52,23 +52,23 @@ if TYPE_CHECKING:
     from rocketlens.query.source import Source
     from rocketlens.query.story.story import Story
 
-_UNSAID: Final = Sentence("not_shown")
+_HIDDEN_ERROR: Final = Sentence("not_shown")
 _RELIES_ON: Final = Sentence("in_part_only")
 
 
-def seen_source(source: "ConsoleSource", viewer: "Viewer") -> "ConsoleSource":
+def visible_source(source: "ConsoleSource", viewer: "Viewer") -> "ConsoleSource":
     """Return a source as a viewer may see it."""
-    return source if viewer.sees_all(source.name) else SeenSource(source, viewer)
+    return source if viewer.sees_all(source.name) else VisibleSource(source, viewer)
 
 
-def unsaid(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
+def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
     """Return coverage that is worth as much, without names of files and errors."""
     brokers: dict[str, Coverage] = {}
     others: list[Coverage] = []
     for each in coverage:
         if each.kind is SourceKind.BROKER:
-            known = brokers.get(each.source)
-            if known is None or (each.is_failure and not known.is_failure):
+            broker = brokers.get(each.source)
+            if broker is None or (each.is_failure and not broker.is_failure):
                 brokers[each.source] = _plain(each, each.source, each.kind)
         else:
             others.append(each)
@@ -87,12 +87,12 @@ def unsaid(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
 
 def _plain(coverage: Coverage, source: str, kind: SourceKind) -> Coverage:
     state = SourceState.FAILED if coverage.is_failure else SourceState.SEARCHED
-    error = _UNSAID if coverage.is_failure else None
+    error = _HIDDEN_ERROR if coverage.is_failure else None
     relies_on = _RELIES_ON if coverage.relies_on else None
     return Coverage(source, kind, state, None, error, relies_on=relies_on)
 
 
-_NOTHING_ASKED: Final = Coverage(
+_NOTHING_VISIBLE: Final = Coverage(
     "", SourceKind.COMMIT_LOG, SourceState.SEARCHED, None, None, 0, 0, 0
 )
 """Of a search that is about hidden topics alone: there is nothing, and that is complete."""
@@ -110,7 +110,7 @@ def namespace_of(source: "ConsoleSource") -> str:
     return namespace
 
 
-class _Sight:
+class _Rights:
     """What a viewer may see of one source. Grants name topics as users do: without namespace."""
 
     def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
@@ -133,80 +133,80 @@ class _Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenContent(ContentFilter):
+class _VisibleContent(ContentFilter):
     """A filter that looks at what may be seen only: coverage quotes what it could not decide on."""
 
-    sight: _Sight | None = None
+    rights: _Rights | None = None
 
     @classmethod
-    def of(cls, content: ContentFilter | None, sight: _Sight) -> "_SeenContent | None":
+    def of(cls, content: ContentFilter | None, rights: _Rights) -> "_VisibleContent | None":
         """Return a filter, for what may be seen; it counts where the other one does."""
         if content is None:
             return None
         return cls(
-            content.where, content.grep, content.grep_in, content.rules, content.tally, sight
+            content.where, content.grep, content.grep_in, content.rules, content.tally, rights
         )
 
     def passes(self, record: "Record | RecordView") -> bool:
         """Return whether a record may be seen and passes."""
-        assert self.sight is not None  # noqa: S101 - only made with one
+        assert self.rights is not None  # noqa: S101 - only made with one
         if TopicKind.of(record.topic) is TopicKind.NORMAL:
-            is_seen = self.sight.may_see(record.topic)
+            is_visible = self.rights.may_see(record.topic)
         else:
-            is_seen = self.sight.may_see_message(RecordSubject(record))
-        return is_seen and ContentFilter.passes(self, record)
+            is_visible = self.rights.may_see_message(RecordSubject(record))
+        return is_visible and ContentFilter.passes(self, record)
 
 
-class _SeenFindings(Findings):
-    """Takes what may be seen, for other findings."""
+class _VisibleFindings(Findings):
+    """Findings that leave out what may not be seen, and add the rest to others."""
 
-    def __init__(self, outer: Findings, sight: _Sight) -> None:
+    def __init__(self, outer: Findings, rights: _Rights) -> None:
         super().__init__(outer.messages, outer.on_added)
-        self._sight: Final = sight
+        self._rights: Final = rights
 
     def take(self, record: Record) -> bool:
         if TopicKind.of(record.topic) is not TopicKind.NORMAL:
             # Whether it is a copy, and of what, stands in its properties.
             return self.add(message_of(record))
-        if not self._sight.may_see(record.topic):
+        if not self._rights.may_see(record.topic):
             return self._may_take_more
         return super().take(record)
 
     def add(self, message: "MessageExt") -> bool:
-        is_seen = self._sight.may_see_message(message)
-        return super().add(message) if is_seen else self._may_take_more
+        is_visible = self._rights.may_see_message(message)
+        return super().add(message) if is_visible else self._may_take_more
 
 
-class _SeenMessages:
+class _VisibleMessages:
     """The messages of a source that a viewer may see."""
 
-    def __init__(self, source: "Source", sight: _Sight) -> None:
+    def __init__(self, source: "Source", rights: _Rights) -> None:
         self._source: Final = source
-        self._sight: Final = sight
+        self._rights: Final = rights
         self.name: Final = source.name
         self.kind: Final = source.kind
         self.is_one_log: Final = source.is_one_log
 
     async def find(self, request: "FindRequest", findings: Findings) -> None:
         """Add the messages that match and may be seen."""
-        patterns = self._sight.patterns
+        patterns = self._rights.patterns
         narrowed = narrowed_topics(request.topics, patterns)
-        for name, left in narrowed.items():
-            if not left:
+        for name, parts in narrowed.items():
+            if not parts:
                 findings.unknown[name] = no_topic(name)
         topics = patterns
         if request.topics:
-            topics = tuple(dict.fromkeys(each for left in narrowed.values() for each in left))
+            topics = tuple(dict.fromkeys(each for parts in narrowed.values() for each in parts))
         kinds: tuple[Kind, ...] = (request.kind,)
         position = request.queue_position
-        if position is not None and not self._sight.may_see(position.topic):
+        if position is not None and not self._rights.may_see(position.topic):
             # A text of this form can still be a key.
             kinds = ("unique-key", "key") if request.kind == "auto" else ()
         if not topics or not kinds:
-            findings.cover((_NOTHING_ASKED,))
+            findings.cover((_NOTHING_VISIBLE,))
             return
-        own = _SeenFindings(findings, self._sight)
-        content = _SeenContent.of(request.content, self._sight)
+        own = _VisibleFindings(findings, self._rights)
+        content = _VisibleContent.of(request.content, self._rights)
         try:
             for kind in kinds:
                 await self._source.find(
@@ -215,29 +215,29 @@ class _SeenMessages:
         except (BadInput, WrongUse):
             raise
         except (RocketLensError, OSError):
-            own.cover((Coverage("", self.kind, SourceState.FAILED, None, _UNSAID),))
+            own.cover((Coverage("", self.kind, SourceState.FAILED, None, _HIDDEN_ERROR),))
         findings.count += own.count
-        for name, left in narrowed.items():
-            if left and all(each in own.unknown for each in left):
+        for name, parts in narrowed.items():
+            if parts and all(each in own.unknown for each in parts):
                 findings.unknown[name] = no_topic(name)
-        findings.cover(unsaid(own.coverage))
+        findings.cover(without_names(own.coverage))
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the source does not have, or that are hidden."""
         single = [each for each in names if not is_pattern(each)]
-        seen = [each for each in single if self._sight.may_see(each)]
+        visible = [each for each in single if self._rights.may_see(each)]
         own = Findings(findings.messages)
         # What was searched so far decides whether the source can be sure.
         own.cover(findings.coverage)
-        if seen:
-            await self._source.check_topics(seen, own)
+        if visible:
+            await self._source.check_topics(visible, own)
             if not own.is_complete:
-                findings.cover(unsaid(own.coverage))
-        hidden = [each for each in single if each not in seen]
+                findings.cover(without_names(own.coverage))
+        hidden = [each for each in single if each not in visible]
         findings.unknown.update({name: no_topic(name) for name in (*hidden, *own.unknown)})
 
 
-class SeenSource:
+class VisibleSource:
     """A source of a console, as a viewer may see it."""
 
     def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
@@ -246,9 +246,9 @@ class SeenSource:
         self.title: Final = source.title
         self.command_options: Final = source.command_options
         self.kind: Final = source.kind
-        sight = _Sight(source, viewer)
-        self.source: Final[Source] = _SeenMessages(source.source, sight)
-        self._may_see: Final = sight.may_see
+        rights = _Rights(source, viewer)
+        self.source: Final[Source] = _VisibleMessages(source.source, rights)
+        self._may_see: Final = rights.may_see
 
     async def broker_of(self, message: "MessageExt") -> str:
         """Return the name of the broker that stored a message, or its address."""
@@ -268,7 +268,8 @@ class SeenSource:
             return any(name in text for text in texts for name in hidden)
 
         unlearnt = [
-            replace(each, what=Sentence("part_of_story"), why=_UNSAID) for each in story.unlearnt
+            replace(each, what=Sentence("part_of_story"), why=_HIDDEN_ERROR)
+            for each in story.unlearnt
         ]
         return replace(
             story,
@@ -285,25 +286,27 @@ class SeenSource:
             others=(),
             repeats=tuple(each for each in story.repeats if not names_hidden(each)),
             unlearnt=tuple(dict.fromkeys(unlearnt)),
-            coverage=unsaid(story.coverage),
+            coverage=without_names(story.coverage),
         )
 
-    async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer | None:
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
         """Return its topics that may be seen, or those of them that are asked for.
 
         :raises TopicNotFound: if one that is asked for is not among them.
         """
-        found = await self.opened.topics(None)
-        if found is None:
+        answer = await self.opened.topics(None)
+        if answer is None:
             return None
-        seen = [each for each in found.topics if self._may_see(each.name)]
-        for name in asked or ():
-            is_there = any(fnmatchcase(each.name, name) for each in seen)
-            if not is_there and (found.complete or not self._may_see(name)):
+        visible = [each for each in answer.topics if self._may_see(each.name)]
+        for name in names or ():
+            is_there = any(fnmatchcase(each.name, name) for each in visible)
+            if not is_there and (answer.complete or not self._may_see(name)):
                 raise no_topic(name)
-        if asked:
-            seen = [each for each in seen if any(fnmatchcase(each.name, name) for name in asked)]
-        return TopicsAnswer(tuple(seen), unsaid(found.coverage))
+        if names:
+            visible = [
+                each for each in visible if any(fnmatchcase(each.name, name) for name in names)
+            ]
+        return TopicsAnswer(tuple(visible), without_names(answer.coverage))
 
     async def topic_names(self) -> Sequence[str]:
         """Return the names of its topics that may be seen."""
@@ -316,20 +319,22 @@ class SeenSource:
         """
         if not self._may_see(topic):
             raise no_topic(topic)
-        found = await self.opened.topic_settings(topic)
-        return [replace(each, error=None if each.error is None else _UNSAID) for each in found]
+        settings = await self.opened.topic_settings(topic)
+        return [
+            replace(each, error=None if each.error is None else _HIDDEN_ERROR) for each in settings
+        ]
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
         """Return about how many messages of a topic were stored since a time, if that is known."""
         return await self.opened.stored_since(topic, since_ms)
 
-    async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
+    async def groups(self, name: str | None = None) -> GroupsAnswer | None:
         """Return its groups of topics that may be seen, with these topics only."""
-        found = await self.opened.groups(asked)
-        if found is None:
+        answer = await self.opened.groups(name)
+        if answer is None:
             return None
-        groups = tuple(filter(None, map(self._seen_group, found.groups)))
-        return GroupsAnswer(groups, unsaid(found.coverage))
+        groups = tuple(filter(None, map(self._visible_group, answer.groups)))
+        return GroupsAnswer(groups, without_names(answer.coverage))
 
     async def producers(self) -> None:
         """Return nothing: what topics they send to is not known, and some are hidden."""
@@ -340,41 +345,43 @@ class SeenSource:
         """
         if self.kind == "store":
             return None
-        found = await self.opened.status()
-        if not isinstance(found, BrokersAnswer):
+        answer = await self.opened.status()
+        if not isinstance(answer, BrokersAnswer):
             return None
-        return BrokersAnswer(tuple(map(_seen_broker, found.brokers)), unsaid(found.coverage))
+        return BrokersAnswer(
+            tuple(map(_visible_broker, answer.brokers)), without_names(answer.coverage)
+        )
 
-    def _seen_group(self, group: FoundGroup) -> FoundGroup | None:
+    def _visible_group(self, group: FoundGroup) -> FoundGroup | None:
         subscribed = (group.subscriptions or {}).items()
         subscriptions = {topic: each for topic, each in subscribed if self._may_see(topic)}
         queues = tuple(each for each in group.queues or () if self._may_see(each.topic))
         copies = {RETRY_PREFIX + group.name, DEAD_LETTER_PREFIX + group.name}
         if not {*subscriptions, *(each.topic for each in queues)} - copies:
             return None
-        is_retry_seen = self._may_see(RETRY_PREFIX + group.name)
-        is_dead_seen = self._may_see(DEAD_LETTER_PREFIX + group.name)
-        made = FoundGroup if is_retry_seen else _GroupWithoutRetries
+        is_retry_visible = self._may_see(RETRY_PREFIX + group.name)
+        is_dead_visible = self._may_see(DEAD_LETTER_PREFIX + group.name)
+        made = FoundGroup if is_retry_visible else _GroupWithoutRetries
         return made(
             name=group.name,
             members=group.members,
             message_model=group.message_model,
             subscriptions=None if group.subscriptions is None else subscriptions,
             queues=None if group.queues is None else queues,
-            dead_letters=group.dead_letters if is_dead_seen else None,
+            dead_letters=group.dead_letters if is_dead_visible else None,
         )
 
     async def close(self) -> None:
         """Leave it open: it is shared with other viewers."""
 
 
-def _seen_broker(broker: BrokerStatus) -> BrokerStatus:
+def _visible_broker(broker: BrokerStatus) -> BrokerStatus:
     return BrokerStatus(
         broker.cluster_name,
         broker.name,
         broker.broker_id,
         broker.address,
-        error=None if broker.error is None else _UNSAID,
+        error=None if broker.error is None else _HIDDEN_ERROR,
         version=broker.version,
         started_ms=broker.started_ms,
     )
@@ -390,30 +397,30 @@ class _GroupWithoutRetries(FoundGroup):
         return None
 
 
-def narrowed_topics(asked: Iterable[str], seen: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def narrowed_topics(topics: Iterable[str], patterns: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return for each name or pattern what is left of it; nothing if all of it is hidden.
 
     :raises BadInput: for a pattern with brackets, and for one that is cut into too many.
     """
-    seen = tuple(seen)
-    return {each: _narrowed(each, seen) for each in asked}
+    patterns = tuple(patterns)
+    return {each: _narrowed(each, patterns) for each in topics}
 
 
-def _narrowed(asked: str, seen: tuple[str, ...]) -> tuple[str, ...]:
-    if not is_pattern(asked):
-        return (asked,) if any(fnmatchcase(asked, each) for each in seen) else ()
-    if "[" in asked:
-        raise BadInput(f"{asked[:80]!r}: of patterns, you can use those with * and ? only")
-    if len(asked) > limits.MAX_TOPIC_CHARACTERS or asked.count("*") > limits.MAX_NARROWED_STARS:
-        raise BadInput(f"{asked[:80]!r} is too complicated: use fewer *")
-    found: set[str] = set()
-    for each in seen:
-        found |= _both(_without_double_stars(asked), _without_double_stars(each))
-        if len(found) > limits.MAX_NARROWED_PATTERNS:
-            raise BadInput(f"{asked[:80]!r} is too complicated: use fewer *")
-    wider = {each for each in found if "*" in each and "?" not in each}
+def _narrowed(topic: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    if not is_pattern(topic):
+        return (topic,) if any(fnmatchcase(topic, each) for each in patterns) else ()
+    if "[" in topic:
+        raise BadInput(f"{topic[:80]!r}: of patterns, you can use those with * and ? only")
+    if len(topic) > limits.MAX_TOPIC_CHARACTERS or topic.count("*") > limits.MAX_NARROWED_STARS:
+        raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
+    parts: set[str] = set()
+    for each in patterns:
+        parts |= _both(_without_double_stars(topic), _without_double_stars(each))
+        if len(parts) > limits.MAX_NARROWED_PATTERNS:
+            raise BadInput(f"{topic[:80]!r} is too complicated: use fewer *")
+    wider = {each for each in parts if "*" in each and "?" not in each}
     # Without those that another one has all of: the * of the one is a character for the other.
-    kept = {each for each in found if not any(fnmatchcase(each, w) for w in wider - {each})}
+    kept = {each for each in parts if not any(fnmatchcase(each, w) for w in wider - {each})}
     return tuple(sorted(kept))
 
 
@@ -430,17 +437,17 @@ def _both(one: str, other: str) -> frozenset[str]:
         return frozenset({""}) if not (one or other).strip("*") else frozenset()
     first, second = one[0], other[0]
     if first == second == "*":
-        found = {"*" + each for each in _both(one[1:], other) | _both(one, other[1:])}
+        common = {"*" + each for each in _both(one[1:], other) | _both(one, other[1:])}
     elif first == "*":
-        found = set(_both(one[1:], other)) | {second + each for each in _both(one, other[1:])}
+        common = set(_both(one[1:], other)) | {second + each for each in _both(one, other[1:])}
     elif second == "*":
-        found = set(_both(one, other[1:])) | {first + each for each in _both(one[1:], other)}
+        common = set(_both(one, other[1:])) | {first + each for each in _both(one[1:], other)}
     elif "?" in (first, second) or first == second:
         single = second if first == "?" else first
-        found = {single + each for each in _both(one[1:], other[1:])}
+        common = {single + each for each in _both(one[1:], other[1:])}
     else:
         return frozenset()
-    found = {_without_double_stars(each) for each in found}
-    if len(found) > limits.MAX_NARROWED_PATTERNS:
+    common = {_without_double_stars(each) for each in common}
+    if len(common) > limits.MAX_NARROWED_PATTERNS:
         raise BadInput("this pattern is too complicated: use fewer *")
-    return frozenset(found)
+    return frozenset(common)

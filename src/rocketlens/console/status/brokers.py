@@ -109,21 +109,21 @@ class BrokerLookUps:
         """
         chosen = self._sources.chosen(names)
         answers = await asyncio.gather(*map(_status_of, chosen))
-        found = [(s, each) for s, each in zip(chosen, answers, strict=True) if each is not None]
+        covered = [(s, each) for s, each in zip(chosen, answers, strict=True) if each is not None]
         brokers = [
             broker_value(source, each)
-            for source, answer in found
+            for source, answer in covered
             if isinstance(answer, BrokersAnswer)
             for each in answer.brokers
         ]
         viewer = current_viewer()
         return BrokersValue(
-            complete=all(answer.complete for _, answer in found),
+            complete=all(answer.complete for _, answer in covered),
             brokers=brokers[: limits.MAX_CONSOLE_BROKERS],
             left_out=max(len(brokers) - limits.MAX_CONSOLE_BROKERS, 0),
-            stores=[_store(s, each) for s, each in found if isinstance(each, StoreStatus)],
+            stores=[_store(s, each) for s, each in covered if isinstance(each, StoreStatus)],
             hidden=[each.name for each in chosen if not viewer.sees_all(each.name)],
-            coverage=coverage_values(found),
+            coverage=coverage_values(covered),
         )
 
 

@@ -58,7 +58,7 @@ class ClientLookUps:
         chosen = self._sources.chosen(names)
         clusters = [each for each in chosen if each.kind == "cluster"]
         answers = await asyncio.gather(*map(_asked, clusters))
-        found = [
+        covered = [
             (source, answer)
             for source, several in zip(clusters, answers, strict=True)
             for answer in several
@@ -70,37 +70,37 @@ class ClientLookUps:
         ]
         viewer = current_viewer()
         return ClientsValue(
-            complete=all(answer.complete for _, answer in found),
+            complete=all(answer.complete for _, answer in covered),
             clients=clients[: limits.MAX_CONSOLE_CLIENTS],
             left_out=max(len(clients) - limits.MAX_CONSOLE_CLIENTS, 0),
             without=[each.name for each in chosen if each.kind == "store"],
             hidden=[each.name for each in clusters if not viewer.sees_all(each.name)],
-            coverage=coverage_values(found),
+            coverage=coverage_values(covered),
         )
 
 
 async def _asked(source: ConsoleSource) -> list[GroupsAnswer | ProducersAnswer]:
     try:
-        found = await asyncio.gather(source.groups(), source.producers())
+        answers = await asyncio.gather(source.groups(), source.producers())
     except BadInput:
         raise
     except (RocketLensError, OSError) as error:
         return [GroupsAnswer((), failed_answer(source, str(error)).coverage)]
-    return [each for each in found if each is not None]
+    return [each for each in answers if each is not None]
 
 
 def _clients(
     source: ConsoleSource, answers: Sequence[GroupsAnswer | ProducersAnswer]
 ) -> list[ClientValue]:
     """Return the clients of one source, by their id."""
-    known: dict[str, GroupClient] = {}
+    members: dict[str, GroupClient] = {}
     consumes: dict[str, list[str]] = {}
     produces: dict[str, list[str]] = {}
     for answer in answers:
         groups = produces if isinstance(answer, ProducersAnswer) else consumes
         for group in answer.groups:
             for each in group.members or ():
-                known.setdefault(each.client_id, each)
+                members.setdefault(each.client_id, each)
                 groups.setdefault(each.client_id, []).append(group.name)
     return [
         ClientValue(
@@ -112,5 +112,5 @@ def _clients(
             consumes=consumes.get(name, []),
             produces=produces.get(name, []),
         )
-        for name, client in sorted(known.items())
+        for name, client in sorted(members.items())
     ]

@@ -96,9 +96,9 @@ class ListView:
         self._path: Final = path or request.url.path
         self._parameters: Final = request.query_params.multi_items()
         self._columns: Final = columns
-        asked = request.query_params.get(SORT, "")
-        name = asked.removeprefix(_DESCENDING)
-        self.sort: Final = asked if name in columns else ""
+        sort = request.query_params.get(SORT, "")
+        name = sort.removeprefix(_DESCENDING)
+        self.sort: Final = sort if name in columns else ""
         """The column, behind a minus if its largest value is first; empty: the usual order."""
         self.is_live: Final = request.query_params.get(LIVE) == "true"
         self.every_s: Final = limits.CONSOLE_REFRESH_S
@@ -125,10 +125,10 @@ class ListView:
         if not self.sort:
             return list(rows)
         value_of = self._columns[self.sort.removeprefix(_DESCENDING)].value_of
-        known = [each for each in rows if value_of(each) is not None]
-        unknown = [each for each in rows if value_of(each) is None]
-        known.sort(key=value_of, reverse=self.sort.startswith(_DESCENDING))
-        return known + unknown
+        with_value = [each for each in rows if value_of(each) is not None]
+        without_value = [each for each in rows if value_of(each) is None]
+        with_value.sort(key=value_of, reverse=self.sort.startswith(_DESCENDING))
+        return with_value + without_value
 
     def _address(self, name: str, value: str) -> str:
         kept = [(each, text) for each, text in self._parameters if each != name]

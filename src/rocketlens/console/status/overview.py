@@ -81,17 +81,17 @@ class OverviewLookUps:
             self._brokers.brokers([source.name]), self._look_up.groups([source.name])
         )
         # That no file of a store names groups is no failure of the store.
-        asked: list[BrokersValue | GroupsValue] = [brokers]
+        answers: list[BrokersValue | GroupsValue] = [brokers]
         if source.kind == "cluster":
-            asked.append(groups)
-        return _state_of(source, brokers, groups, asked)
+            answers.append(groups)
+        return _state_of(source, brokers, groups, answers)
 
 
 def _state_of(
     source: ConsoleSource,
     brokers: BrokersValue,
     groups: GroupsValue,
-    asked: Sequence[BrokersValue | GroupsValue],
+    answers: Sequence[BrokersValue | GroupsValue],
 ) -> SourceStateValue:
     disks = [each.disk_ratio for each in brokers.brokers if each.disk_ratio is not None]
     fullest = max(disks, default=0.0)
@@ -100,7 +100,7 @@ def _state_of(
     return SourceStateValue(
         source=source.name,
         kind=source.kind,
-        complete=all(each.complete for each in asked),
+        complete=all(each.complete for each in answers),
         brokers=len(brokers.brokers) + brokers.left_out,
         silent=[each.name for each in brokers.brokers if each.error is not None],
         full_disk=fullest if fullest >= _DISK_IS_FULL else None,
@@ -111,7 +111,7 @@ def _state_of(
         dead_letters=dead,
         more_lag=more_lag,
         more_dead_letters=more_dead,
-        coverage=[part for each in asked for part in each.coverage if part.is_failure],
+        coverage=[part for each in answers for part in each.coverage if part.is_failure],
     )
 
 
@@ -138,7 +138,7 @@ def overview_routes(pages: Pages, look_up: OverviewLookUps) -> APIRouter:
 
     @routes.get("/overview", include_in_schema=False, response_class=HTMLResponse)
     async def overview_page(request: Request, preferences: Preferred) -> Response:
-        found = await look_up.overview()
-        return pages.page("overview.html", request, preferences, found=found)
+        overview = await look_up.overview()
+        return pages.page("overview.html", request, preferences, found=overview)
 
     return routes

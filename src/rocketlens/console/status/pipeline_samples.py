@@ -177,16 +177,16 @@ class PipelineSamples:
 
     def _keep(self, broker: SampledBroker, status: BrokerStatus) -> bool:
         """Keep what a broker said; return False if there are too many brokers."""
-        known = self._by_broker.get(broker)
-        if known is None:
+        samples = self._by_broker.get(broker)
+        if samples is None:
             if len(self._by_broker) >= limits.MAX_PIPELINE_BROKERS:
                 return False
-            known = self._by_broker[broker] = BrokerSamples(broker, status.address)
-        known.address = status.address
+            samples = self._by_broker[broker] = BrokerSamples(broker, status.address)
+        samples.address = status.address
         error = status.error
         if error is None and status.end_offset is None:
             error = "it does not tell where its log ends"
-        known.add(
+        samples.add(
             PipelineSample(
                 self.clock(),
                 self.now_ms(),
@@ -200,8 +200,8 @@ class PipelineSamples:
         return True
 
     def _miss(self, broker: SampledBroker, why: str) -> None:
-        known = self._by_broker[broker]
-        known.add(PipelineSample(self.clock(), self.now_ms(), error=why))
-        if known.is_silent and len(known.samples) == known.samples.maxlen:
+        samples = self._by_broker[broker]
+        samples.add(PipelineSample(self.clock(), self.now_ms(), error=why))
+        if samples.is_silent and len(samples.samples) == samples.samples.maxlen:
             # It was gone for as long as samples are kept.
             del self._by_broker[broker]

@@ -90,23 +90,23 @@ def pipeline_value(
     viewer = current_viewer()
     chosen = sources.chosen(list(names))
     hidden = [each.name for each in chosen if not viewer.sees_all(each.name)]
-    seen = [each for each in chosen if each.name not in hidden]
-    asked = [each.name for each in seen if each.kind == "cluster"]
-    found = [each for each in samples.brokers(asked) if broker in {"", each.broker.name}]
-    errors = samples.errors(asked)
-    left_out = samples.left_out(asked)
+    visible = [each for each in chosen if each.name not in hidden]
+    clusters = [each.name for each in visible if each.kind == "cluster"]
+    histories = [each for each in samples.brokers(clusters) if broker in {"", each.broker.name}]
+    errors = samples.errors(clusters)
+    left_out = samples.left_out(clusters)
     brokers = [
         _broker(each, has_points=number < limits.MAX_PIPELINE_PLOTS)
-        for number, each in enumerate(found)
+        for number, each in enumerate(histories)
     ]
     failed = any(each.newest.error is not None for each in brokers)
     return PipelineValue(
-        complete=samples.are_of(asked) and not (errors or left_out or failed),
+        complete=samples.are_of(clusters) and not (errors or left_out or failed),
         every_s=limits.PIPELINE_SAMPLE_S,
         brokers=brokers,
         left_out=left_out,
         errors=errors,
-        stores=[each.name for each in seen if each.kind == "store"],
+        stores=[each.name for each in visible if each.kind == "store"],
         hidden=hidden,
     )
 
@@ -226,16 +226,16 @@ def _rate(
     return (high - low) / (sample.at_s - before.at_s)
 
 
-def _broker(found: BrokerSamples, *, has_points: bool) -> PipelineBroker:
-    source, cluster, name, broker_id = found.broker
-    points = list(points_of(found.samples)) if has_points else None
+def _broker(history: BrokerSamples, *, has_points: bool) -> PipelineBroker:
+    source, cluster, name, broker_id = history.broker
+    points = list(points_of(history.samples)) if has_points else None
     return PipelineBroker(
         source=source,
         cluster=cluster,
         name=name,
         broker_id=broker_id,
         role="slave" if broker_id else "master",
-        address=found.address,
-        newest=points[-1] if points else newest_of(found.samples),
+        address=history.address,
+        newest=points[-1] if points else newest_of(history.samples),
         points=points,
     )

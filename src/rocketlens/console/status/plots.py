@@ -74,9 +74,9 @@ def plot_of(
     """
     end_ms = times_ms[-1] if times_ms else 0
     begin_ms = min([*times_ms[:1], end_ms - _MIN_SPAN_MS])
-    known = [(name, row) for name, row in series if any(each is not None for each in row)]
+    named_rows = [(name, row) for name, row in series if any(each is not None for each in row)]
     top, step = _scale(
-        [each for _, row in known for each in row if each is not None], is_bytes=is_bytes
+        [each for _, row in named_rows for each in row if each is not None], is_bytes=is_bytes
     )
 
     def across(moment_ms: float) -> float:
@@ -86,7 +86,7 @@ def plot_of(
         return round(SIZE - value / top * SIZE, 1)
 
     lines = []
-    for name, row in known:
+    for name, row in named_rows:
         stretches = _stretches(times_ms, row, max_step_ms)
         path = "".join(
             _path([(across(moment), down(value)) for moment, value in each]) for each in stretches
@@ -134,18 +134,18 @@ def _gaps(
     times_ms: Sequence[int], rows: Sequence[Sequence[float | None]], max_step_ms: float
 ) -> list[tuple[int, int]]:
     """Return times of which no series has a value, from the sample before to the one behind."""
-    known = [
+    moments = [
         number for number in range(len(times_ms)) if any(row[number] is not None for row in rows)
     ]
-    found = [
+    gaps = [
         (times_ms[low], times_ms[high])
-        for low, high in pairwise(known)
+        for low, high in pairwise(moments)
         if high - low > 1 or times_ms[high] - times_ms[low] > max_step_ms
     ]
     # At the ends only what is longer: the first sample of all has no rate.
-    first, last = (known[0], known[-1]) if known else (len(times_ms) - 1, len(times_ms) - 1)
+    first, last = (moments[0], moments[-1]) if moments else (len(times_ms) - 1, len(times_ms) - 1)
     ends = [(times_ms[0], times_ms[first]), (times_ms[last], times_ms[-1])] if times_ms else []
-    return sorted(found + [each for each in ends if each[1] - each[0] > max_step_ms])
+    return sorted(gaps + [each for each in ends if each[1] - each[0] > max_step_ms])
 
 
 def _steps(*, is_bytes: bool) -> Iterator[float]:

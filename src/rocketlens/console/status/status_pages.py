@@ -97,9 +97,9 @@ def status_page_routes(
         preferences: Preferred,
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
-        found = await brokers.brokers(source)
+        answer = await brokers.brokers(source)
         return pages.page(
-            "brokers.html", request, preferences, found=found, clusters=by_cluster(found.brokers)
+            "brokers.html", request, preferences, found=answer, clusters=by_cluster(answer.brokers)
         )
 
     @routes.get("/clients")
@@ -108,8 +108,8 @@ def status_page_routes(
         preferences: Preferred,
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
-        found = await clients.clients(source)
-        return pages.page("clients.html", request, preferences, found=found)
+        answer = await clients.clients(source)
+        return pages.page("clients.html", request, preferences, found=answer)
 
     @routes.get("/pipeline")
     async def pipeline_page(
@@ -118,16 +118,16 @@ def status_page_routes(
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
         broker: Name = None,
     ) -> Response:
-        found = pipeline_value(pages.searches.sources, samples, source, broker or "")
+        answer = pipeline_value(pages.searches.sources, samples, source, broker or "")
         chosen = pages.searches.sources.chosen(source)
         return pages.page(
             "pipeline.html",
             request,
             preferences,
-            found=found,
+            found=answer,
             broker=broker,
             has_clusters=any(each.kind == "cluster" for each in chosen),
-            plotted=[(each, plots_of(each)) for each in found.brokers if each.points],
+            plotted=[(each, plots_of(each)) for each in answer.brokers if each.points],
         )
 
     return routes

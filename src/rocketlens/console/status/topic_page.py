@@ -111,12 +111,12 @@ class TopicLookUps:
         if is_pattern(name) or "," in name:
             raise no_topic(name)
         chosen = self._sources.chosen(sources)
-        found = await asyncio.gather(*(self._in_source(each, name) for each in chosen))
-        known = [each for each in found if isinstance(each, TopicInSourceValue)]
-        errors = [each for each in found if isinstance(each, TopicNotFound)]
-        if not known:
+        answers = await asyncio.gather(*(self._in_source(each, name) for each in chosen))
+        values = [each for each in answers if isinstance(each, TopicInSourceValue)]
+        errors = [each for each in answers if isinstance(each, TopicNotFound)]
+        if not values:
             raise errors[0] if errors else no_topic(name)
-        return TopicPageValue(name=name, group=group_of_topic(name), sources=known)
+        return TopicPageValue(name=name, group=group_of_topic(name), sources=values)
 
     async def names(self, sources: Sequence[str] = ()) -> TopicNamesValue:
         """Return the names of the topics of some sources, all without names.
@@ -228,8 +228,8 @@ def _groups_of(
             last_consumed_ms=max(times, default=None),
         )
 
-    found = [each for each in map(value, answer.groups) if each is not None]
-    return sorted(found, key=lambda each: (-(each.lag or 0), each.name))
+    groups = [each for each in map(value, answer.groups) if each is not None]
+    return sorted(groups, key=lambda each: (-(each.lag or 0), each.name))
 
 
 def topic_api_routes(look_up: TopicLookUps) -> APIRouter:
@@ -270,19 +270,19 @@ def topic_page_routes(pages: Pages, look_up: TopicLookUps) -> APIRouter:
         name: _TopicName,
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
     ) -> Response:
-        found = await look_up.topic(name, source)
+        answer = await look_up.topic(name, source)
         sources = pages.searches.sources
-        messages = await asyncio.gather(*(newest(name, each.source) for each in found.sources))
+        messages = await asyncio.gather(*(newest(name, each.source) for each in answer.sources))
         return pages.page(
             "topic.html",
             request,
             preferences,
-            found=found,
-            shown=list(zip(found.sources, messages, strict=True)),
+            found=answer,
+            shown=list(zip(answer.sources, messages, strict=True)),
             live=ListView(request, {}),
             may_send=[
                 each.source
-                for each in found.sources
+                for each in answer.sources
                 if sources.named(each.source).kind == "cluster"
                 and may_send(sources, sources.named(each.source), name)
             ],

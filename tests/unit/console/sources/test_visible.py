@@ -22,7 +22,7 @@ from rocketlens.console.app import Console
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.sources.visible import narrowed_topics, unsaid
+from rocketlens.console.sources.visible import narrowed_topics, without_names
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -400,8 +400,8 @@ def test_a_damaged_store_is_incomplete_without_the_names_of_its_files(stores, tm
     ],
 )
 def test_coverage_is_worth_the_same_without_its_words(coverage):
-    assert Answer("", (), unsaid(coverage)).complete is Answer("", (), coverage).complete
-    assert "salary" not in repr(unsaid(coverage))
+    assert Answer("", (), without_names(coverage)).complete is Answer("", (), coverage).complete
+    assert "salary" not in repr(without_names(coverage))
 
 
 @pytest.mark.parametrize("namespace", [None, "shop"])
