@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import SparkUnavailable
 from rocketlens.model.installation import install_command
+from rocketlens.pipeline.class_archive import ClassArchive
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -29,6 +30,7 @@ WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MAX_WARM_TASKS: Final = 64
 _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
@@ -51,7 +53,7 @@ def spark(
     Its workers run this interpreter, in whatever virtual environment it is, unless PYSPARK_PYTHON
     names another one. ``memory`` is the driver's heap, which is everything when ``master`` is
     local. ``config`` has other settings of Spark. If the process has a session already, that one
-    is returned. The first call takes 5 to 20 s.
+    is returned. The first call takes some seconds, and more at the first time on a machine.
 
     :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, no
         standalone master answers, or Spark does not start.
@@ -77,12 +79,13 @@ def start(
     for it. ``quick`` has the JVM compile fast rather than well, which suits jobs whose work is done
     in Python; long SQL runs twice as fast without it, and starts a few seconds later. ``config``
     overrides any setting made here. If the process has a session already, that one is returned
-    with the settings applied that can still change. Takes 5 to 9 s with two free cores.
+    with the settings applied that can still change. Takes 2 to 4 s with two free cores, and more at
+    the first time on a machine (`rocketlens.pipeline.class_archive`).
 
     :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, or no
         standalone master answers, before any JVM is started; or when Spark does not start.
     """
-    check_available()
+    java = check_available()
     _check_master(master)
     os.environ[WORKER_PYTHON] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -91,6 +94,7 @@ def start(
         # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
+    import pyspark
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -98,9 +102,11 @@ def start(
 
     chosen = settings(memory, is_local=is_local, quick=quick) | dict(config or {})
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
+        archive = ClassArchive(java, Path(pyspark.__file__).parent)
+        chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {archive.options}".rstrip()
         conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
         with _explained(master):
-            _start_context(conf.setAll(list(chosen.items())))
+            archive.keep(_start_context(conf.setAll(list(chosen.items()))).proc)
     builder = SparkSession.Builder()
     for name, value in chosen.items():
         if name.startswith("spark.sql."):
@@ -149,8 +155,8 @@ def _explained(master: str) -> "Iterator[None]":
         raise SparkUnavailable(message) from error
 
 
-def _start_context(conf: "SparkConf") -> None:
-    """Start the JVM, and show its output on stderr only if it fails."""
+def _start_context(conf: "SparkConf") -> Any:
+    """Start the JVM, show its output on stderr only if it fails, and return its gateway."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -166,6 +172,7 @@ def _start_context(conf: "SparkConf") -> None:
                 reason = next((line for line in lines if "rror" in line), str(error))
                 raise SparkUnavailable(f"the JVM did not start: {reason.strip()}") from error
     SparkContext(conf=conf, gateway=gateway)
+    return gateway
 
 
 def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, str]:
@@ -176,7 +183,7 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
         java_options += " -XX:TieredStopAtLevel=1"
     chosen = {
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": java_options,
+        _JAVA_OPTIONS: java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
@@ -197,8 +204,10 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
     return chosen
 
 
-def check_available() -> None:
+def check_available() -> Path:
     """Check that pyspark and a JDK can be used, in milliseconds and without starting them.
+
+    Return the ``java`` that Spark will run.
 
     :raises SparkUnavailable: saying what to install.
     """
@@ -210,6 +219,7 @@ def check_available() -> None:
     java, version = find_java()
     if version < OLDEST_JDK:
         raise SparkUnavailable(f"{java} is Java {version}, too old for Spark: {INSTALL_JDK}")
+    return java
 
 
 def find_java() -> tuple[Path, int]:

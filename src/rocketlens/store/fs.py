@@ -198,6 +198,15 @@ def check_can_open(count: int) -> None:
             os.close(descriptor)
 
 
+def user_cache() -> Path:
+    """Return the directory for the user's files that can be made again: XDG_CACHE_HOME or ~/.cache.
+
+    A relative XDG_CACHE_HOME is ignored, as its specification says.
+    """
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(chosen) if chosen.startswith("/") else Path.home() / ".cache"
+
+
 def pid() -> int:
     """Return the id of this process."""
     return os.getpid()

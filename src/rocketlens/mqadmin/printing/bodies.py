@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.errors import BadInput
+from rocketlens.store.fs import user_cache
 
-DIRECTORY_VARIABLE: Final = "XDG_CACHE_HOME"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z", re.ASCII)
 
 
 def bodies_directory() -> Path:
     """Return ``rocketlens/msgbodys`` in the user's cache directory."""
-    given = os.environ.get(DIRECTORY_VARIABLE, "")
-    cache = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return cache / "rocketlens" / "msgbodys"
+    return user_cache() / "rocketlens" / "msgbodys"
 
 
 def safe_name(msg_id: str) -> str:
