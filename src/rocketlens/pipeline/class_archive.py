@@ -54,7 +54,7 @@ class ClassArchive:
             self.options = f"-XX:ArchiveClassesAtExit={self._written} {_QUIET}"
 
     def keep(self, jvm: "Popen[Any]") -> None:
-        """Have the archive that a JVM writes kept when this process ends, if it is a new one.
+        """Keep the archive that a JVM writes, when this process ends, if it is a new one.
 
         The JVM ends with its standard input. An archive counts only if the JVM ended well: one that
         was killed may have left a part of it.
