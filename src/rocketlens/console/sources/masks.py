@@ -14,6 +14,8 @@ decoded text. It is masked as a whole if it cannot be decoded, if its format is 
 ``paths``, if it has no fields. The CRC of a masked body is left out: it would tell short values.
 
 Copies of a message (retries, dead letters, delayed ones) are masked by the rules for its topic.
+Rules name topics without a namespace, and are for those of every namespace, since a directory may
+have messages of several.
 ``KEYS``, ``TAGS`` and ``UNIQ_KEY`` can be searched for, so they cannot be masked by name.
 """
 
@@ -41,6 +43,8 @@ _STEP: Final = re.compile(
     r"\.\.(?P<deep>[^.\[\]*]+)|\.(?P<name>[^.\[\]*]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>\d{1,9})\]"
     r"|(?P<each>\.\*|\[\*\])"
 )
+
+_NAMESPACE: Final = re.compile("(?<=^%RETRY%)[^%]+%|(?<=^%DLQ%)[^%]+%|^[^%]+%")
 
 
 class _Object(list[tuple[str, Any]]):
@@ -155,12 +159,13 @@ class Masks:
     ) -> MessageExt:
         """Return a message as a viewer may see it: the same one if nothing is masked.
 
-        Rules and grants name topics without ``namespace``, that of the source. A body over
+        Grants name topics without ``namespace``, that of the source. A body over
         ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
         """
         stored = _topics_of(message)
         topics = [without_namespace(namespace, each) for each in stored]
-        rules = [each for each in self._rules if each.is_for((*topics, *stored))]
+        names = (*topics, *stored, *map(_without_any_namespace, stored))
+        rules = [each for each in self._rules if each.is_for(names)]
         if not rules or all(viewer.may_unmask(source, each) for each in topics):
             return message
         properties = {
@@ -180,6 +185,10 @@ class Masks:
         if len(message.body) <= max_body:
             body = _masked_body(message, rules, decoded_by)
         return replace(masked, body=body.encode("utf-8", "replace"), body_crc=0, body_error=None)
+
+
+def _without_any_namespace(topic: str) -> str:
+    return _NAMESPACE.sub("", topic)
 
 
 def _topics_of(message: MessageExt) -> list[str]:
