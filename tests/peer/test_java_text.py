@@ -15,7 +15,7 @@ from rocketlens.model.text import java
 from tests.support.effort import sized
 
 PROGRAM = Path(__file__).parent / "java" / "JavaText.java"
-VECTORS = Path(__file__).parents[1] / "unit" / "model" / "java_text_vectors.txt"
+VECTORS = Path(__file__).parents[1] / "unit" / "model" / "text" / "java_text_vectors.txt"
 
 # Bytes at which the decoder's tests turn, so that short random strings hit every branch.
 EDGES = bytes.fromhex(

@@ -158,7 +158,11 @@ class StoreReader:
         O(queues). Queues that cannot be read now lead nowhere.
         """
         end = self.log.min_offset
-        for name in self.queues.names():
+        try:
+            names = list(self.queues.names())
+        except OSError:
+            return end
+        for name in names:
             try:
                 queue = self.queues.queue(*name)
                 entry = queue.last_entry() if queue is not None else None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rocketlens.model.text import java
 from tests.support.group_world import CONFIG
 
-PRINTED = Path(__file__).parents[1] / "mqadmin" / "printed"
+PRINTED = Path(__file__).parents[2] / "mqadmin" / "printed"
 VECTORS = Path(__file__).parent / "java_text_vectors.txt"
 
 
