@@ -353,6 +353,8 @@ MAX_NEW_GROUP_CHARACTERS: Final = 120
 MAX_HEARTBEAT_GROUPS: Final = 1_000
 """Groups in one heartbeat. RocketMQ: no limit."""
 
+MAX_FAILURE_KINDS: Final = 100
+"""Kinds of failures of a listener that are counted, by type and line. RocketMQ: logs each whole."""
 MAX_SHOWN_CHARACTERS: Final = 300
 """Characters of a name or value of others in a remark or a log line. RocketMQ: any."""
 

@@ -74,7 +74,6 @@ TESTED_ELSEWHERE = {
     "client/consume/concurrent.py": "tests/unit/client/consume/test_push.py",
     "client/consume/membership.py": "tests/unit/client/consume/test_push.py",
     "client/consume/send_back.py": "tests/unit/client/consume/test_push.py",
-    "client/consume/service.py": "tests/unit/client/consume/test_serving.py",
     "client/consume/timing.py": "tests/unit/client/consume/test_push.py",
     "cli/dlq/last_failures.py": "tests/unit/cli/dlq/test_dlq_show.py",
     "query/story/last_failure.py": "tests/unit/cli/dlq/test_dlq_show.py",

@@ -10,6 +10,8 @@ from rocketlens.model.text.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocketlens.cli.table import Moment
     from rocketlens.model.group import FoundGroup, GroupsAnswer
 
@@ -52,7 +54,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: no file of a store names members.\n"
-        "behind: how old what was consumed last is, in the queue that is furthest behind."
+        "behind: how old what was consumed last is, in the queue that is furthest behind.\n"
+        "With --watch: consumed/s since it was printed before; ? the first time."
     )
     parser.add_argument(
         "group", metavar="GROUP", nargs="?", help="show this group with its members and queues"
@@ -74,14 +77,56 @@ def run(arguments: Namespace) -> ExitCode:
     """Print groups, once or again and again."""
     if arguments.watch is None:
         return _run_once(arguments)
+    rates = _Rates()
     while True:
         if sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
-        _run_once(arguments)
+        _run_once(arguments, rates)
         time.sleep(arguments.watch)
 
 
-def _run_once(arguments: Namespace) -> ExitCode:
+class _Rates:
+    """Messages that each group consumes a second, between two times that groups are printed."""
+
+    def __init__(self) -> None:
+        self._at_s: float | None = None
+        self._offsets: dict[str, dict[tuple[str, str | None, int], int]] = {}
+        self._by_group: dict[str, float | None] = {}
+
+    def add(self, groups: "Sequence[FoundGroup]") -> None:
+        """Take a sample of the offsets of groups."""
+        now_s = time.monotonic()
+        offsets = {
+            each.name: {
+                (q.topic, q.broker_name, q.queue_id): q.consumer_offset
+                for q in each.queues or ()
+                if q.consumer_offset >= 0
+            }
+            for each in groups
+        }
+        elapsed_s = 0.0 if self._at_s is None else now_s - self._at_s
+        self._by_group = {
+            name: _rate(self._offsets[name], queues, elapsed_s)
+            for name, queues in offsets.items()
+            if name in self._offsets and elapsed_s > 0
+        }
+        self._at_s, self._offsets = now_s, offsets
+
+    def of(self, group: "FoundGroup") -> float | None:
+        """Return the rate of a group; None with one sample, or if its offsets were reset."""
+        return self._by_group.get(group.name)
+
+
+def _rate(
+    before: dict[tuple[str, str | None, int], int],
+    after: dict[tuple[str, str | None, int], int],
+    elapsed_s: float,
+) -> float | None:
+    steps = [offset - before[queue] for queue, offset in after.items() if queue in before]
+    return None if min(steps, default=0) < 0 else sum(steps) / elapsed_s
+
+
+def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
     from rocketlens.cli.find import exit_code
     from rocketlens.cli.table import print_csv, print_rows
@@ -89,16 +134,19 @@ def _run_once(arguments: Namespace) -> ExitCode:
     from rocketlens.terminal.notes import print_notes
 
     found = _find(arguments)
+    if rates is not None:
+        rates.add(found.groups)
+    titles, rows = _table(found.groups, rates)
     if arguments.output == "json":
-        _print_json(found)
+        _print_json(found, rates)
     elif arguments.output == "csv":
-        print_csv(_TITLES, map(_row, found.groups))
+        print_csv(titles, rows)
     elif arguments.group is None:
         if found.groups:
-            print_rows(_TITLES, map(_row, found.groups))
+            print_rows(titles, rows)
     else:
         for group in found.groups:
-            _print_group(group)
+            _print_group(group, rates)
     sys.stdout.flush()
     count = len(found.groups)
     answer = Answer(arguments.group or "", (), found.coverage)
@@ -121,6 +169,17 @@ def _find(arguments: Namespace) -> "GroupsAnswer":
     )
 
 
+def _table(
+    groups: "Sequence[FoundGroup]", rates: _Rates | None
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Return titles and rows; with rates if there are two samples."""
+    if rates is None:
+        return _TITLES, [_row(each) for each in groups]
+    shown = [(each, rates.of(each)) for each in groups]
+    rows = [(*_row(each), None if rate is None else f"{rate:,.1f}") for each, rate in shown]
+    return (*_TITLES, "consumed/s"), rows
+
+
 def _row(group: "FoundGroup") -> tuple[object, ...]:
     return (
         group.name,
@@ -140,12 +199,12 @@ def _behind(group: "FoundGroup") -> str | None:
     return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 
 
-def _print_group(group: "FoundGroup") -> None:
+def _print_group(group: "FoundGroup", rates: _Rates | None) -> None:
     from rocketlens.cli.table import print_rows
     from rocketlens.model.text.escape import printable
     from rocketlens.wire.codes import version_name
 
-    print_rows(_TITLES, [_row(group)])
+    print_rows(*_table([group], rates))
     if group.members:
         print()
         rows = (
@@ -194,9 +253,12 @@ def group_fields(group: "FoundGroup") -> dict[str, Any]:
     }
 
 
-def _print_json(found: "GroupsAnswer") -> None:
+def _print_json(found: "GroupsAnswer", rates: _Rates | None) -> None:
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
-    groups = [group_fields(group) for group in found.groups]
+    groups = [
+        group_fields(each) | ({} if rates is None else {"consumed_per_second": rates.of(each)})
+        for each in found.groups
+    ]
     coverage = [coverage_fields(each) for each in found.coverage]
     print(json_line({"complete": found.complete, "groups": groups, "coverage": coverage}))

@@ -39,6 +39,11 @@ OURS: Final = (
     ),
 )
 """Options that may stand behind the command as well as before it."""
+_INSTEAD: Final = {
+    "statsall": "rocketlens groups --watch has the lag and rate of each group, rocketlens status "
+    "the rates of each broker",
+}
+"""What there is instead of commands of RocketMQ's tool that are not here."""
 EXAMPLES: Final = (
     ("rocketlens mqadmin help queryMsgByKey", "the options of a command"),
     (
@@ -152,7 +157,8 @@ def command_named(name: str) -> SubCommand:
     for command in COMMANDS:
         if command.name.lower() == name.lower():
             return command
-    raise BadInput(f"The sub command {name[:60]} not exist. (see rocketlens mqadmin help)")
+    instead = _INSTEAD.get(name.lower(), "see rocketlens mqadmin help")
+    raise BadInput(f"The sub command {name[:60]} not exist. ({instead})")
 
 
 def command_list(layout: str) -> str:

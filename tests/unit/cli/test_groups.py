@@ -1,11 +1,14 @@
 """``rocketlens groups`` over a cluster and over the directory of its store."""
 
 import json
+import re
 
 import pytest
 
 from rocketlens import SyncPushConsumer
+from rocketlens.cli import groups
 from rocketlens.client.send.message import Message
+from rocketlens.model.group import FoundGroup, GroupQueue
 from rocketlens.testing import cluster
 
 GROUP = "billing"
@@ -125,3 +128,52 @@ def test_groups_are_printed_again_until_ctrl_c(run, golden, monkeypatch):
     done = run("groups", "--watch", "7", "--store", str(golden("5.5.0").store))
     assert (done.code, waited) == (130, [7, 7, 7])
     assert done.out.count("group\tmembers\tmodel\tlag\tbehind") == 3
+
+
+@pytest.mark.parametrize("output", ["table", "csv", "json"])
+def test_watched_groups_have_the_rate_between_two_samples(run, tmp_path, monkeypatch, output):
+    now_s = [100.0]
+    with cluster(tmp_path / "watched") as running, running.producer() as producer:
+        for number in range(9):
+            producer.send(Message("Orders", f"{number}"))
+        counts = [6, 3, 0]
+        consumer = SyncPushConsumer(running.name_server, group=GROUP, begin="first")
+        consumer.subscribe("Orders")
+
+        def wait(seconds):
+            """Let the group consume some messages, and the time pass."""
+            if not counts:
+                raise KeyboardInterrupt
+            consume(consumer, counts.pop(0))
+            now_s[0] += seconds
+
+        with consumer:
+            consume(consumer, 0)
+            monkeypatch.setattr("rocketlens.cli.groups.time.monotonic", lambda: now_s[0])
+            monkeypatch.setattr("rocketlens.cli.groups.time.sleep", wait)
+            done = run("groups", "--watch", "2", "-n", running.name_server, "-o", output)
+    if output == "json":
+        rates = [json.loads(line)["groups"] for line in done.out.splitlines()]
+        rates = [[each["consumed_per_second"] for each in groups] for groups in rates]
+        assert rates[-2:] == [[1.5], [0.0]]
+        return
+    rows = [re.split("[\t,]", line) for line in done.out.splitlines()]
+    assert {row[-1] for row in rows if row[0] == "group"} == {"consumed/s"}
+    assert [row[-1] for row in rows if row[0] == GROUP][-2:] == ["1.5", "0.0"]
+
+
+def test_offsets_that_were_reset_have_no_rate():
+    rates = groups._Rates()
+    at = [10.0]
+
+    def sample(offset, monkeypatch):
+        queue = GroupQueue("T", "b", 0, 100, offset, None)
+        group = FoundGroup(GROUP, (), None, None, (queue,), None)
+        with monkeypatch.context() as patch:
+            patch.setattr("rocketlens.cli.groups.time.monotonic", lambda: at[0])
+            rates.add([group])
+        at[0] += 4.0
+        return rates.of(group)
+
+    with pytest.MonkeyPatch.context() as patch:
+        assert [sample(each, patch) for each in (50, 90, 20, 22)] == [None, 10.0, None, 0.5]

@@ -24,7 +24,7 @@ from rocketlens.client.consume.listener import (
 from rocketlens.client.consume.orderly import LockCalls, OrderlyService
 from rocketlens.client.consume.pulling import PullSettings
 from rocketlens.client.consume.send_back import SendBack
-from rocketlens.client.consume.service import ServiceParts
+from rocketlens.client.consume.service import ListenerFailures, ServiceParts
 from rocketlens.client.consume.settings import PushSettings
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
@@ -235,6 +235,7 @@ class PushConsumer(ConsumerClient):
             concurrency=settings.concurrency,
             timeout_s=settings.consume_timeout_s,
             clock=settings.clock,
+            failures=ListenerFailures(self.group, settings.clock),
             trace=self._trace,
         )
         if self._is_orderly:

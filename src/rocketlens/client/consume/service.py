@@ -1,13 +1,16 @@
 """What concurrent and orderly consumption have in common: a call of the listener, and its end."""
 
 import asyncio
+import concurrent.futures
 import logging
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import rocketlens
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consume_stats import ConsumeRates
@@ -21,6 +24,68 @@ from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
 
 logger: Final = logging.getLogger("rocketlens.client")
+_TRACEBACK_PAUSE_S: Final = 60.0
+"""The least time between two tracebacks of listeners."""
+_NOT_THE_USERS: Final = tuple(
+    str(Path(module.__file__ or "").parent) for module in (rocketlens, asyncio, concurrent.futures)
+)
+"""Where the code is that calls listeners."""
+
+
+class _FailureKind(NamedTuple):
+    name: str
+    file: str
+    line: int
+
+
+def _is_not_the_users(file: str) -> bool:
+    return file.startswith(_NOT_THE_USERS)
+
+
+class ListenerFailures:
+    """Logs what listeners raise, without a traceback for each of thousands of attempts.
+
+    The first failure of a kind, which is a type and the line that raised it, is logged with its
+    traceback, from the listener's own code on. Those that follow are one line with their number.
+    """
+
+    def __init__(self, group: str, clock: Callable[[], float]) -> None:
+        """Log for ``group``; ``clock`` returns seconds."""
+        self._group: Final = group
+        self._clock: Final = clock
+        self._counts: Final[dict[_FailureKind, int]] = {}
+        self._told: set[_FailureKind] = set()
+        """Kinds whose traceback was logged."""
+        self._told_at_s: float | None = None
+
+    def add(self, error: Exception, ids: str) -> None:
+        """Log a failure of a listener with some messages."""
+        trace = error.__traceback__
+        while trace is not None and _is_not_the_users(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        frames = traceback.extract_tb(trace)
+        kind = _FailureKind(
+            type(error).__name__,
+            frames[-1].filename if frames else "",
+            (frames[-1].lineno or 0) if frames else 0,
+        )
+        if kind not in self._counts and len(self._counts) >= limits.MAX_FAILURE_KINDS:
+            del self._counts[next(iter(self._counts))]
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        now_s = self._clock()
+        is_time = self._told_at_s is None or now_s - self._told_at_s >= _TRACEBACK_PAUSE_S
+        if trace is not None and is_time and kind not in self._told:
+            self._told = {*self._told & self._counts.keys(), kind}
+            self._told_at_s = now_s
+            told = (type(error), error, trace)
+            logger.warning("group %s: a listener failed at %s", self._group, ids, exc_info=told)
+            return
+        where = f" ({kind.file}:{kind.line})" if kind.file else ""
+        text = " ".join(f"{kind.name}: {error}".split())[: limits.MAX_SHOWN_CHARACTERS]
+        times = "the first time" if count == 1 else f"{count} times now"
+        logger.warning(
+            "group %s: a listener failed at %s: %s%s, %s", self._group, ids, text, where, times
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +105,7 @@ class ServiceParts:
     concurrency: int
     timeout_s: float
     clock: Callable[[], float]
+    failures: ListenerFailures
     trace: TraceWriter | None = None
 
 
@@ -115,10 +181,9 @@ async def call_listener(
     raised: Exception | None = None
     try:
         returned = await parts.calls.call(messages, context)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a listener may raise anything; it is logged
         raised = error
-        ids = ", ".join(each.msg_id for each in messages)
-        logger.warning("group %s: a listener failed at %s", parts.group, ids, exc_info=True)
+        parts.failures.add(error, ", ".join(each.msg_id for each in messages))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():

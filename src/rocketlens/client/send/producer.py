@@ -53,7 +53,7 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.client import (
     HEART_BEAT,
     UNREGISTER_CLIENT,
@@ -93,6 +93,11 @@ class SendHook:
 
     def after(self, context: SendContext) -> None:
         """Called after an attempt."""
+
+
+_ALLOW_RECALLS: Final = (
+    "set recallMessageEnable=true in its broker.conf (rocketlens serve -c broker.conf)"
+)
 
 
 class Producer(ClusterClient):
@@ -302,7 +307,16 @@ class Producer(ClusterClient):
             producer_group=self.group, topic=full_topic, recall_handle=recall_handle
         )
         left_s = max(0.0, deadline_s - self._now_s())
-        answer = await self._cluster.ask(broker.master, RECALL_MESSAGE, request, timeout_s=left_s)
+        try:
+            answer = await self._cluster.ask(
+                broker.master, RECALL_MESSAGE, request, timeout_s=left_s
+            )
+        except BrokerError as error:
+            if "operation is forbidden" in (error.remark or ""):
+                remark = f"{error.remark}: {_ALLOW_RECALLS}"
+                code = ResponseCode.NO_PERMISSION
+                raise BrokerError(error.address, code, remark, retriable=False) from error
+            raise
         return fields_of(broker.master, RECALL_MESSAGE, answer).msg_id
 
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:

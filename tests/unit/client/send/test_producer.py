@@ -315,6 +315,23 @@ def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_unique
     produce(scenario, masters=2, slaves=1)
 
 
+def test_a_broker_that_allows_no_recalls_is_named_with_the_key_that_allows_them():
+    async def scenario(cluster, producer):
+        remark = "recall failed, operation is forbidden"
+        cluster.masters[0].err(ResponseCode.NO_PERMISSION, remark)
+        with pytest.raises(BrokerError) as caught:
+            await producer.recall("T", handle_of("broker-a", "T"))
+        assert caught.value.code == 16
+        assert f"{remark}: set recallMessageEnable=true in its broker.conf" in str(caught.value)
+        assert "rocketlens serve -c broker.conf" in str(caught.value)
+        cluster.masters[0].err(ResponseCode.NO_PERMISSION, "no right to")
+        with pytest.raises(BrokerError) as caught:
+            await producer.recall("T", handle_of("broker-a", "T"))
+        assert "recallMessageEnable" not in str(caught.value)
+
+    produce(scenario)
+
+
 def test_a_recall_is_of_a_topic_of_the_namespace():
     async def scenario(cluster, producer):
         cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
