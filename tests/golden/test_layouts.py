@@ -8,8 +8,10 @@ import pytest
 import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, NotAStore
-from rocketlens.formats import dledger
+from rocketlens.formats import batchqueue_entry, dledger
+from rocketlens.formats.batch_body import message_count
 from rocketlens.model.message import Host
+from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.support.layouts import Layout, ids
@@ -23,6 +25,12 @@ ROCKSDB, BATCHES, TIERED, COMPACTED = (
 LAYOUTS = (*DLEDGER, *ELSEWHERE, *LIGHT, ROCKSDB, TIERED, COMPACTED)
 LOST = ((), ("index",), ("consumequeue",), ("index", "consumequeue"))
 
+BATCH_QUEUES = "batchconsumequeue"
+every_loss_with_batches = pytest.mark.parametrize(
+    "lost",
+    [*LOST, (BATCH_QUEUES,), ("index", "consumequeue", BATCH_QUEUES)],
+    ids=lambda lost: "-".join(lost) or "whole",
+)
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 every_other_place = pytest.mark.parametrize("name", ELSEWHERE)
 both_with_light_topics = pytest.mark.parametrize("name", LIGHT)
@@ -352,7 +360,7 @@ def test_a_database_that_is_damaged_costs_no_message(layout):
 
 
 @pytest.mark.parametrize("name", [BATCHES])
-@pytest.mark.parametrize("lost", LOST, ids=lambda lost: "-".join(lost) or "whole")
+@every_loss_with_batches
 def test_messages_in_batches_are_found_one_by_one(layout, lost):
     for part in lost:
         shutil.rmtree(layout.store / part)
@@ -386,6 +394,52 @@ def test_messages_in_batches_are_found_one_by_one(layout, lost):
         assert len(answer.messages) == 40
         assert len(store.find(topic="Orders").messages) == len(list(store.scan("Orders"))) == 80
         assert len(store.find(topic="Orders", max_num=10).messages) == 10
+
+
+@pytest.mark.parametrize("name", [BATCHES])
+def test_each_entry_of_a_batch_queue_leads_to_its_record(layout):
+    log = CommitLog(layout.store / "commitlog")
+    count = 0
+    for path in (layout.store / "batchconsumequeue").rglob("0" * 20):
+        content = path.read_bytes()
+        for start in range(0, len(content), batchqueue_entry.ENTRY_BYTES):
+            entry = batchqueue_entry.decode(content, start)
+            assert entry.encode() == content[start : start + batchqueue_entry.ENTRY_BYTES]
+            if entry.is_end:
+                break
+            record = log.record_at(entry.physical_offset)
+            assert entry.store_size == record.total_size
+            assert entry.store_timestamp_ms == record.store_timestamp_ms
+            assert entry.first_queue_offset == record.queue_offset
+            assert entry.message_count == message_count(record)
+            assert (str(record.queue_id), record.topic) == (path.parent.name, "Orders")
+            count += 1
+    assert count == 40
+
+
+@pytest.mark.parametrize("name", [BATCHES])
+@every_loss_with_batches
+def test_topics_are_counted_message_by_message_where_batches_are_one_record(layout, lost):
+    for part in lost:
+        shutil.rmtree(layout.store / part)
+    with layout.open() as store:
+        counted = {topic.name: topic for topic in store.topics(["Orders", "Payments"]).topics}
+        assert {name: topic.messages for name, topic in counted.items()} == {
+            "Orders": 80,
+            "Payments": 40,
+        }
+        assert store.topics().complete
+        assert [each.max_offset for each in counted["Orders"].queues] == [20, 60]
+        records = {each["offset_msg_id"] for each in layout.sent if each["topic"] == "Orders"}
+        size = sum(each.size_bytes for each in counted["Orders"].queues)
+        assert size == sum(store.view_message(each).store_size for each in records)
+        if not lost:
+            sent = layout.sent[0]
+            answer = store.find(f"Orders/{sent['queue_id']}/{sent['queue_offset'] + 1}")
+            assert [(each.source, each.state.value) for each in answer.coverage] == [
+                ("consumequeue/Orders/1", "searched"),
+                ("commitlog", "searched"),
+            ]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rocketlens.errors import BadInput, BodyError, ConfigError, FormatError, RecordError
 from rocketlens.formats import (
     batch_body,
+    batchqueue_entry,
     body_compression,
     checkpoint,
     consumequeue_entry,
@@ -17,6 +18,7 @@ from rocketlens.formats import (
 )
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
+from rocketlens.formats.batchqueue_entry import BatchEntry
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
@@ -27,6 +29,7 @@ from rocketlens.model.text import json_dialect
 from rocketlens.model.text.java import decode_utf8
 from tests.support.effort import sized
 
+i16 = st.integers(-(2**15), 2**15 - 1)
 i32 = st.integers(-(2**31), 2**31 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
 u31 = st.integers(0, 2**31 - 1)
@@ -171,6 +174,11 @@ def test_bytes_that_are_no_packed_body_are_a_body_error(content, sys_flag, has_h
 @given(st.builds(QueueEntry, i64, i32, i64))
 def test_a_queue_entry_comes_back(entry):
     assert consumequeue_entry.decode(entry.encode()) == entry
+
+
+@given(st.builds(BatchEntry, i64, i32, i64, i64, i64, i16, i32, i32))
+def test_an_entry_of_a_batch_queue_comes_back(entry):
+    assert batchqueue_entry.decode(entry.encode()) == entry
 
 
 @given(st.builds(Checkpoint, i64, i64, i64, i64, i64, i64))

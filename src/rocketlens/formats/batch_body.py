@@ -91,6 +91,17 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
         start += total_size
 
 
+def message_at(record: Record, queue_offset: int) -> Record | None:
+    """Return the message of a record that has a queue offset: itself, or one of a batch."""
+    messages = records_in(record) or (record,)
+    return next((each for each in messages if each.queue_offset == queue_offset), None)
+
+
+def message_count(record: Record) -> int:
+    """Return how many messages a record has: 1, if it is no batch."""
+    return len(records_in(record)) or 1
+
+
 def records_in(record: Record) -> tuple[Record, ...]:
     """Return the messages of a record that is a batch, as if each had a record; none of any other.
 

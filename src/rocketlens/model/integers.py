@@ -6,5 +6,6 @@ is the one in the layout tables, as the annotation's metadata.
 
 from typing import Annotated
 
+I16 = Annotated[int, "i16"]
 I32 = Annotated[int, "i32"]
 I64 = Annotated[int, "i64"]

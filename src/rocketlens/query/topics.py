@@ -7,15 +7,17 @@ so there is a bound to it; an answer that would need more is incomplete and says
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
+    BATCH_QUEUE,
     DEAD_LETTER_PREFIX,
     LMQ_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
+    QUEUE_TYPE,
     RETRY_PREFIX,
     TIMER_TOPIC,
     TRACE_TOPIC,
@@ -61,6 +63,7 @@ class Topics:
         self._before_long_scan = before_long_scan
         self._damage: list[Damage] = []
         self._named: set[str] | None = None
+        self._configured_batches: set[str] | None = None
         self._read_to: int | None = None
         """The physical offset up to which the log was read for topics, from its first record on."""
 
@@ -226,6 +229,16 @@ class Topics:
             number -= file.last_entry
         return topics
 
+    def batch_topics(self) -> set[str]:
+        """Return the topics that can have batches of messages which are one record.
+
+        Their queues or their configuration tell; that is read once.
+        """
+        if self._configured_batches is None:
+            table = read_table(self._source.path, TOPICS_FILE, TOPICS_MEMBER).entries
+            self._configured_batches = set(filter(lambda name: _is_in_batches(table[name]), table))
+        return self._configured_batches | self._source.queues.batch_topics()
+
     def configured(self) -> set[str]:
         """Return the topics of the configuration; if it has none, those of groups."""
         path = self._source.path
@@ -240,3 +253,9 @@ class Topics:
         return topics | {
             f"{kind}{group}" for kind in (RETRY_PREFIX, DEAD_LETTER_PREFIX) for group in groups
         }
+
+
+def _is_in_batches(config: Any) -> bool:
+    """Return whether a topic's configuration lets it have batches that are one record."""
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return isinstance(attributes, dict) and attributes.get(QUEUE_TYPE) == BATCH_QUEUE

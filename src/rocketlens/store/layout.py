@@ -35,6 +35,7 @@ from rocketlens.errors import NotAStore
 from rocketlens.store import fs
 from rocketlens.store.broker_conf import paths_of
 
+BATCH_QUEUES: Final = "batchconsumequeue"
 COMPACTED: Final = "compactionLog"
 """TOPIC/QUEUE/files of the logs of compacted topics."""
 INDEX_LOCK: Final = "index.lock"
@@ -122,7 +123,7 @@ class StoreLayout:
     @property
     def batch_queues(self) -> Path:
         """TOPIC/QUEUE/files of RocketMQ 5's topics whose records are batches of messages."""
-        return self.root / "batchconsumequeue"
+        return self.root / BATCH_QUEUES
 
     @property
     def index(self) -> Path:

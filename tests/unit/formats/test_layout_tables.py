@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 
 from rocketlens import formats
-from rocketlens.formats import body_compression, consumequeue_entry, index_file, java_properties
+from rocketlens.formats import (
+    batchqueue_entry,
+    body_compression,
+    consumequeue_entry,
+    index_file,
+    java_properties,
+)
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
+from rocketlens.formats.batchqueue_entry import BatchEntry
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.compiled import kernels_index, kernels_scan
@@ -50,6 +57,7 @@ SIZES = {**{code: struct.calcsize(f">{code}") for code in "bhiq"}, "H": 4, "n": 
 
 # The classes that declare the layouts of a module, in the order of its tables.
 DECLARED = {
+    "batchqueue_entry": [BatchEntry],
     "checkpoint": [Checkpoint],
     "commitlog_record": [Record],
     "consumequeue_entry": [QueueEntry],
@@ -137,6 +145,7 @@ def test_a_layout_table_has_the_fields_and_types_that_the_class_declares(name):
         (index_file.HEADER_LAYOUT, IndexHeader),
         (index_file.ENTRY_LAYOUT, IndexEntry),
         (consumequeue_entry.ENTRY_LAYOUT, QueueEntry),
+        (batchqueue_entry.ENTRY_LAYOUT, BatchEntry),
     ],
 )
 def test_structs_dtypes_and_offsets_are_those_that_the_table_lists(layout, kind):
@@ -254,6 +263,7 @@ def test_fields_in_a_layout_table_are_those_of_the_class_in_order(name):
 def test_sizes_named_beside_the_structs_are_theirs():
     for name, constant, size in [
         ("checkpoint", "CHECKPOINT_BYTES", 4096),
+        ("batchqueue_entry", "ENTRY_BYTES", 46),
         ("consumequeue_entry", "ENTRY_BYTES", 20),
         ("dledger", "ENTRY_HEADER_BYTES", 48),
         ("index_file", "HEADER_BYTES", 40),

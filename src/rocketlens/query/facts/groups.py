@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_at
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
@@ -138,7 +139,7 @@ class StoreGroupFiles:
             record = self._reader.log.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
             return None
-        is_it = record.topic == topic and record.queue_offset == offset - 1
+        is_it = record.topic == topic and message_at(record, offset - 1) is not None
         return record.store_timestamp_ms if is_it else None
 
     def configs(self) -> Mapping[str, Any]:

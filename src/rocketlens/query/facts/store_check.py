@@ -16,15 +16,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import has_queue_entry
+from rocketlens.formats.batch_body import message_at, message_count
+from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.model.group import FoundGroup, GroupQueue
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.query.facts.groups import groups_of_store
 from rocketlens.query.store_reader import StoreReader
-from rocketlens.store.fs import entries
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.former_topics import TopicEvidence, begins_again, read_evidence
 from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
@@ -94,7 +95,7 @@ def read_contents(reader: StoreReader) -> LogContents | None:
             _add_time(contents, piece.store_timestamp_ms)
             if has_queue_entry(piece.sys_flag):
                 name = QueueName(piece.topic, piece.queue_id)
-                _add(contents, evidence, name, piece.queue_offset, piece.physical_offset)
+                _add(contents, evidence, name, _Place.of(piece))
             continue
         _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
         for topic, queue_id, all_rows in piece.queues():
@@ -103,8 +104,11 @@ def read_contents(reader: StoreReader) -> LogContents | None:
             (anew,) = (rows["queue_offset"] == 0).nonzero()
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
             for index in sorted(each for each in ends if 0 <= each < len(rows)):
-                offsets = (int(rows[index][each]) for each in ("queue_offset", "physical_offset"))
-                _add(contents, evidence, QueueName(topic, queue_id), *offsets)
+                row = rows[index]
+                place = _Place(int(row["queue_offset"]), int(row["physical_offset"]))
+                if row["sys_flag"] & SYS_FLAG_INNER_BATCH:
+                    place = _Place.of(log.record_at(place.physical_offset, check_crc=False))
+                _add(contents, evidence, QueueName(topic, queue_id), place)
     contents.damage = walk.damage
     contents.torn_at = walk.torn_at
     return contents
@@ -114,20 +118,27 @@ def _add_time(contents: LogContents, store_timestamp_ms: int) -> None:
     contents.newest_ms = max(contents.newest_ms or 0, store_timestamp_ms)
 
 
-def _add(
-    contents: LogContents,
-    evidence: TopicEvidence,
-    name: QueueName,
-    queue_offset: int,
-    physical_offset: int,
-) -> None:
+class _Place(NamedTuple):
+    """Where a record is in its queue and in the log."""
+
+    queue_offset: int
+    physical_offset: int
+    message_count: int = 1
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        return cls(record.queue_offset, record.physical_offset, message_count(record))
+
+
+def _add(contents: LogContents, evidence: TopicEvidence, name: QueueName, place: _Place) -> None:
+    queue_offset, physical_offset, count = place
     if physical_offset < evidence.known_end_of(name.topic):
         return
     before = contents.spans.get(name)
     last = None if before is None else before.last_physical_offset
     is_new = before is None or begins_again(queue_offset, physical_offset, last)
     first = queue_offset if before is None or is_new else before.first
-    contents.spans[name] = Span(first, queue_offset + 1, physical_offset)
+    contents.spans[name] = Span(first, queue_offset + count, physical_offset)
 
 
 def queue_faults(reader: StoreReader, contents: LogContents | None) -> Iterator[QueueFault]:
@@ -136,10 +147,9 @@ def queue_faults(reader: StoreReader, contents: LogContents | None) -> Iterator[
     :raises OSError: when a queue cannot be read.
     """
     spans: Mapping[QueueName, Span] = {} if contents is None else contents.spans
-    elsewhere = {each.name for each in entries(reader.layout.batch_queues)}
     dispatched = reader.queues_end()
     for name in sorted({*reader.queues.names(), *spans}):
-        queue = None if name.topic in elsewhere else reader.queues.queue(*name)
+        queue = reader.queues.queue(*name)
         if queue is None:
             continue
         yield from _holes(name, queue)
@@ -173,7 +183,8 @@ def _leads_home(
         record = reader.log.record_at(entry.physical_offset, check_crc=False)
     except RecordError:
         return False
-    return (record.topic, record.queue_id, record.queue_offset) == (*name, queue_offset)
+    is_of_queue = (record.topic, record.queue_id) == name
+    return is_of_queue and message_at(record, queue_offset) is not None
 
 
 def offset_faults_of_store(

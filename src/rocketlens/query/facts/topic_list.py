@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_at, message_count
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.rocketmq import PERM_INHERIT, is_system_topic, reply_topic
+from rocketlens.model.rocketmq import (
+    PERM_INHERIT,
+    SYS_FLAG_INNER_BATCH,
+    is_system_topic,
+    reply_topic,
+)
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.store_reader import (
@@ -87,6 +93,8 @@ class _StoreTopics:
         self._unread: Final[set[str]] = set()
         """Topics with a queue that could not be read."""
         self._of_broker: Final[set[str]] = set()
+        self._is_lost = False
+        """Whether queues have no files: the log is read for their messages."""
         self._queues_end = 0
         """The physical offset behind the last message that a queue leads to."""
 
@@ -98,12 +106,18 @@ class _StoreTopics:
         table = self._configuration()
         configured = {name: _queue_count(value) for name, value in table.items()}
         self._of_broker.update(_of_broker(table))
-        for name in reader.queues.names():
+        names = reader.queues.names()
+        for name in names:
             try:
                 self._counted[name.topic][name.queue_id] = self._count(name)
             except OSError as error:
                 self._unread.add(name.topic)
                 self._fail(f"{CONSUME_QUEUE}/{name.topic}/{name.queue_id}", error.strerror)
+        batch_topics = reader.topics.batch_topics()
+        kinds = {name.topic in batch_topics for name in names}
+        if kinds < ({False, True} if batch_topics else {False}):
+            # Queues of one kind are lost: those of the other do not lead to their messages.
+            self._is_lost = True
         self._read_log()
         for topic, count in configured.items():
             for queue_id in range(count):
@@ -142,9 +156,12 @@ class _StoreTopics:
 
         :raises OSError: when the queue cannot be read.
         """
+        import numpy as np
+
         queue = self._reader.queues.queue(*name)
         if queue is None:
             return _Counted()
+        self._is_lost |= not queue.files
         counted = _Counted(queue.max_offset, queue.max_offset)
         first = last = None
         for first_queue_offset, entries in _entries(queue):
@@ -153,7 +170,10 @@ class _StoreTopics:
             is_there &= entries["physical_offset"] >= self._reader.log.min_offset
             (indexes,) = is_there.nonzero()
             if len(indexes):
-                counted.size_bytes += int(sizes[indexes].sum(dtype="i8"))
+                # Messages of a batch are in one record.
+                places = entries["physical_offset"][indexes]
+                is_other = np.diff(places, prepend=places[0] - 1) != 0
+                counted.size_bytes += int(sizes[indexes][is_other].sum(dtype="i8"))
                 last = first_queue_offset + int(indexes[-1]), entries[indexes[-1]]
                 first = first or (first_queue_offset + int(indexes[0]), entries[indexes[0]])
         if first is not None and last is not None:
@@ -169,7 +189,8 @@ class _StoreTopics:
         wrong = f"its entry {queue_offset} leads to another record"
         try:
             record = self._reader.log.record_at(int(entry["physical_offset"]), check_crc=False)
-            if (record.topic, record.queue_id, record.queue_offset) == (*name, queue_offset):
+            is_of_queue = (record.topic, record.queue_id) == name
+            if is_of_queue and message_at(record, queue_offset) is not None:
                 return record.store_timestamp_ms
         except RecordError as error:
             wrong = str(error)
@@ -179,7 +200,7 @@ class _StoreTopics:
     def _read_log(self) -> None:
         """Count the messages behind those that queues lead to."""
         reader = self._reader
-        start = self._queues_end
+        start = 0 if self._is_lost else self._queues_end
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
         start, log_end = walk.position, walk.stop
         for piece in walk.pieces():
@@ -204,7 +225,8 @@ class _StoreTopics:
         counted = self._counted[record.topic].setdefault(record.queue_id, _Counted())
         if has_queue_entry(record.sys_flag) and record.queue_offset >= counted.max_offset:
             offset, time_ms = record.queue_offset, record.store_timestamp_ms
-            counted.add(offset, offset, record.total_size, time_ms, time_ms)
+            last = offset + message_count(record) - 1
+            counted.add(offset, last, record.total_size, time_ms, time_ms)
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:
         counted = self._counted[topic].setdefault(queue_id, _Counted())
@@ -212,9 +234,13 @@ class _StoreTopics:
         rows = rows[rows["queue_offset"] >= counted.max_offset]
         if len(rows):
             first, last = rows[0], rows[-1]
+            last_offset = int(last["queue_offset"])
+            if last["sys_flag"] & SYS_FLAG_INNER_BATCH:
+                last_record = self._reader.log.record_at(int(last["physical_offset"]))
+                last_offset += message_count(last_record) - 1
             counted.add(
                 int(first["queue_offset"]),
-                int(last["queue_offset"]),
+                last_offset,
                 int(rows["store_size"].sum(dtype="i8")),
                 int(first["store_timestamp_ms"]),
                 int(last["store_timestamp_ms"]),

@@ -11,7 +11,6 @@ from rocketlens.query.lookup.by_time import Scan, find_in_time
 from rocketlens.query.lookup.candidates import read_candidate
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.store_reader import StoreReader
-from rocketlens.store.fs import entries
 from rocketlens.store.read.index.index_files import CorruptIndexFile, newest_first
 from rocketlens.store.read.index.tail import Tail
 
@@ -67,8 +66,7 @@ def _find_in_batches(
 
     Those are of topics of RocketMQ 5 with ``queue.type=BatchCQ``.
     """
-    names = (entry.name for entry in entries(reader.layout.batch_queues))
-    topics = frozenset(filter(message_filter.takes_topic, names))
+    topics = frozenset(filter(message_filter.takes_topic, reader.topics.batch_topics()))
     if topics:
         find_in_time(Scan(reader, replace(message_filter, topic=None, topics=topics)), findings)
 

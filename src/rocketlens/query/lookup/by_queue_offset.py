@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_at
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
@@ -127,7 +128,7 @@ class _Search:
         topic, queue_id, queue_offset = self._position
         if topic.startswith(LMQ_PREFIX):
             return lambda record: _light_queues(record).get(topic) == str(queue_offset)
-        if not (self._reader.layout.batch_queues / topic).is_dir():
+        if topic not in self._reader.topics.batch_topics():
             return None
 
         # A scan takes batches apart.
@@ -206,15 +207,18 @@ def _record_of(
         record = reader.log.record_at(entry.physical_offset)
     except RecordError as error:
         return None, f"its entry {queue_offset} leads to a bad {error}"
-    there = QueuePosition(record.topic, record.queue_id, record.queue_offset)
+    message: Record | None = record
     if position.topic.startswith(LMQ_PREFIX):
         if not is_dispatched_to(record, position.topic):
             return None, f"its entry {queue_offset} leads to a message that was not sent there"
-    elif there != position:
-        return None, f"its entry {queue_offset} leads to a message of {there}"
+    else:
+        message = message_at(record, queue_offset)
+        if message is None or (record.topic, record.queue_id) != position[:2]:
+            there = QueuePosition(record.topic, record.queue_id, record.queue_offset)
+            return None, f"its entry {queue_offset} leads to a message of {there}"
     if not reader.is_record_start(record):
         return None, f"its entry {queue_offset} leads to no record's start"
-    return record, None
+    return message, None
 
 
 def _light_queues(record: Record) -> dict[str, str]:
@@ -275,9 +279,8 @@ def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) ->
             record = reader.log.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
             continue
+        there = record.topic, str(record.queue_id), record.total_size
         topic, queue_id = queue.directory.parent.name, queue.directory.name
-        if (record.topic, str(record.queue_id)) == (topic, queue_id) and (
-            (record.queue_offset, record.total_size) == (queue_offset, entry.store_size)
-        ):
+        if there == (topic, queue_id, entry.store_size) and message_at(record, queue_offset):
             return entry
     return None

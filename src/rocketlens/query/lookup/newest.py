@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -145,13 +146,15 @@ def _newest_first(
     while heap:
         minus_offset, queue_offset, name = heappop(heap)
         record = log.record_at(-minus_offset)
-        there = (record.topic, record.queue_id, record.queue_offset)
+        in_batch = [each for each in records_in(record) if each.queue_offset <= queue_offset]
+        messages = in_batch or [record]
+        there = (record.topic, record.queue_id, messages[-1].queue_offset)
         # An entry of a light queue leads to a record of another topic: the filter compares those.
         if name.topic not in message_filter.light and there != (*name, queue_offset):
             raise RecordError(Reason.POSITION, "its queue entry is another's", -minus_offset)
         if begin is None or record.store_timestamp_ms >= begin:
-            yield record
-            push(name, queue_offset - 1)
+            yield from reversed(messages)
+            push(name, queue_offset - len(messages))
 
 
 def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:

@@ -10,7 +10,7 @@ from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.read.mapped import MappedFiles
 
-_FILE_NAME: Final = re.compile(r"\d{20}\Z")
+QUEUE_FILE_NAME: Final = re.compile(r"\d{20}\Z")
 
 
 class QueueName(NamedTuple):
@@ -65,7 +65,7 @@ class ConsumeQueue:
                 fs.file_id(entry),
             )
             for entry in fs.entries(self.directory)
-            if _FILE_NAME.match(entry.name)
+            if QUEUE_FILE_NAME.match(entry.name)
             and int(entry.name) % ENTRY_BYTES == 0
             and (size := fs.size_of(entry))
         ]
@@ -215,6 +215,10 @@ class ConsumeQueues:
         except OSError as error:
             self.unlisted = f"{self.directory} cannot be listed: {error.strerror}"
             return []
+
+    def batch_topics(self) -> set[str]:
+        """Return the topics whose queues are batch queues: none of these."""
+        return set()
 
     def look_again(self) -> None:
         """Check each queue's directory again before the queue is next returned.

@@ -34,6 +34,8 @@ from rocketlens.formats.consumequeue_entry import (
 from rocketlens.formats.rocksdb_key import QueueKey
 from rocketlens.formats.rocksdb_key import decode as decode_key
 from rocketlens.store import fs
+from rocketlens.store.layout import BATCH_QUEUES
+from rocketlens.store.read.batchqueue import FileQueues
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueFile, QueueName
 
 if TYPE_CHECKING:
@@ -322,12 +324,12 @@ class RocksQueues(ConsumeQueues):
 
 
 def queues_in(directory: Path) -> ConsumeQueues:
-    """Return the queues of ``consumequeue/``, in files or in RocksDB.
+    """Return the queues of ``consumequeue/``, in files or in RocksDB, and those of batches.
 
     Where RocksDB cannot be read here there are none, and ``missing`` says why.
     """
     if not is_database(directory):
-        return ConsumeQueues(directory)
+        return FileQueues(directory, directory.with_name(BATCH_QUEUES))
     if is_readable():
         return RocksQueues(directory)
     queues = ConsumeQueues(directory)

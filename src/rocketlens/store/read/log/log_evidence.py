@@ -138,7 +138,7 @@ class LogEvidence:
             except OSError:
                 continue
             if entry is not None:
-                file = f"consumequeue/{name.topic}/{name.queue_id}"
+                file = "/".join(queue.directory.parts[-3:]) if queue is not None else ""
                 yield Proof(entry.physical_offset, file, name)
 
     def _of_index(self) -> Iterator[Proof]:
@@ -296,8 +296,13 @@ def _goes_on(queue: ConsumeQueue, end: int) -> bool:
     """Return whether a queue's last two entries are of records behind the end of a log, and as far
     from each other as records in a row. Damaged ones lead anywhere.
     """
-    before, last = (queue.entry(queue.max_offset - count) for count in (2, 1))
-    if before is None or last is None or before.physical_offset < end:
+    last = queue.last_entry()
+    if last is None:
+        return False
+    # Messages of a batch have one record.
+    first_of_last = queue.first_where(lambda each: each.physical_offset >= last.physical_offset)
+    before = queue.entry(first_of_last - 1)
+    if before is None or before.physical_offset < end:
         return False
     step = last.physical_offset - before.physical_offset
     return MIN_RECORD_BYTES <= before.store_size <= step <= _FARTHEST_NEXT_RECORD

@@ -1,0 +1,182 @@
+"""Batch queues: the records of the topics of RocketMQ 5 with ``queue.type=BatchCQ``.
+
+They are read as consume queues are: each message has an entry, and those of a batch lead to one
+record.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens.formats.batchqueue_entry import ENTRY_BYTES, ENTRY_LAYOUT, BatchEntry, decode
+from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, QueueEntry
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as MESSAGE_ENTRY_BYTES
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as MESSAGE_ENTRY_LAYOUT
+from rocketlens.store import fs
+from rocketlens.store.read.consumequeue import (
+    QUEUE_FILE_NAME,
+    ConsumeQueue,
+    ConsumeQueues,
+    QueueFile,
+    QueueName,
+)
+from rocketlens.store.read.mapped import MappedFiles
+
+_RUN_MESSAGES: Final = DEFAULT_FILE_BYTES // MESSAGE_ENTRY_BYTES
+
+
+class _Part(NamedTuple):
+    """One file, without bytes behind its last whole entry."""
+
+    path: Path
+    size: int
+    file_id: fs.FileId | None
+
+
+class BatchQueue(ConsumeQueue):
+    """Reads one queue. ``files`` have the messages that were there when they were listed."""
+
+    def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
+        """List the files of the queue; errors as of a consume queue."""
+        self._parts: list[_Part] = []
+        super().__init__(directory, mapped)
+
+    def refresh(self) -> None:
+        """List the files again: a running broker adds and deletes files.
+
+        :raises OSError: when the directory cannot be listed, or a file cannot be opened.
+        """
+        self._parts = [
+            _Part(Path(entry.path), size, fs.file_id(entry))
+            for entry in fs.entries(self.directory)
+            if QUEUE_FILE_NAME.match(entry.name)
+            and (size := (fs.size_of(entry) or 0) // ENTRY_BYTES * ENTRY_BYTES)
+        ]
+        self.files = []
+        for part in self._parts:
+            view = self._view(part)
+            count = _written(view)
+            if count:
+                first, last = decode(view), decode(view, (count - 1) * ENTRY_BYTES)
+                number = last.stop - first.first_queue_offset
+                self.files.append(
+                    QueueFile(part.path, first.first_queue_offset, number, part.file_id)
+                )
+
+    def refresh_if_changed(self) -> None:
+        """Do as `refresh`: what a file has changes with each message."""
+        self.refresh()
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Return the entry of a message; None if there is none. O(files * log entries).
+
+        :raises OSError: when a file cannot be opened now.
+        """
+        for part in reversed(self._parts):
+            view = self._view(part)
+            low, high = 0, _written(view)
+            while low < high:
+                middle = (low + high) // 2
+                if decode(view, middle * ENTRY_BYTES).first_queue_offset > queue_offset:
+                    high = middle
+                else:
+                    low = middle + 1
+            if low:
+                found = decode(view, (low - 1) * ENTRY_BYTES)
+                return _of_message(found) if queue_offset < found.stop else None
+        return None
+
+    def contents(self) -> Iterator[tuple[int, memoryview]]:
+        """Return runs of entries of messages, each with the queue offset of its first.
+
+        :raises OSError: when a file cannot be opened now.
+        """
+        import numpy as np
+
+        for part in self._parts:
+            view = self._view(part)
+            rows = np.frombuffer(view, ENTRY_LAYOUT.dtype)[: _written(view)]
+            rows = rows[(rows["store_size"] > 0) & (rows["message_count"] > 0)]
+            if not len(rows):
+                continue
+            counts = rows["message_count"].astype("i8")
+            firsts = rows["first_queue_offset"].astype("i8")
+            is_cut = np.diff(np.cumsum(counts) // _RUN_MESSAGES) > 0
+            is_cut |= firsts[1:] != (firsts + counts)[:-1]
+            for run in np.split(np.arange(len(rows)), is_cut.nonzero()[0] + 1):
+                entries = np.zeros(len(run), MESSAGE_ENTRY_LAYOUT.dtype)
+                for name in entries.dtype.names or ():
+                    entries[name] = rows[name][run]
+                content = np.repeat(entries, counts[run]).tobytes()
+                yield int(firsts[run[0]]), memoryview(content)
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset of the next message: behind the last written entry. O(log entries)."""
+        for part in reversed(self._parts):
+            view = self._view(part)
+            count = _written(view)
+            if count:
+                return decode(view, (count - 1) * ENTRY_BYTES).stop
+        return 0
+
+    def _view(self, part: _Part) -> memoryview:
+        """Return a file's bytes; zeros, which are not entries, if it was deleted or cut.
+
+        :raises OSError: when it cannot be opened now.
+        """
+        try:
+            view = self._mapped.get(part.path, part.size, part.file_id).view
+        except FileNotFoundError:
+            view = memoryview(b"")
+        return view if len(view) == part.size else memoryview(bytes(part.size))
+
+
+class FileQueues(ConsumeQueues):
+    """All queues of a store that are in files: consume queues, and batch queues."""
+
+    def __init__(self, directory: Path, batches: Path) -> None:
+        """Set both directories, which may not exist."""
+        super().__init__(directory)
+        self._batches = ConsumeQueues(batches)
+
+    def names(self) -> list[QueueName]:
+        """List all queues, those of one kind by topic and number.
+
+        :raises OSError: when a directory cannot be listed.
+        """
+        return [*super().names(), *self._batches.names()]
+
+    def topics(self) -> list[str]:
+        """List the topics that have queues; none, and ``unlisted``, when that fails."""
+        topics = [*super().topics(), *self._batches.topics()]
+        self.unlisted = self.unlisted or self._batches.unlisted
+        return [] if self.unlisted else topics
+
+    def batch_topics(self) -> set[str]:
+        """Return the topics that have batch queues; none if they cannot be listed."""
+        topics = self._batches.topics()
+        self.unlisted = self.unlisted or self._batches.unlisted
+        return set(topics)
+
+    def _open_queue(self, name: QueueName) -> ConsumeQueue:
+        of_topic = self._batches.directory / name.topic
+        if of_topic.is_dir():
+            return BatchQueue(of_topic / str(name.queue_id), self._mapped)
+        return super()._open_queue(name)
+
+
+def _written(view: memoryview) -> int:
+    """Return how many entries were written: they are taken to be the first ones."""
+    low, high = 0, len(view) // ENTRY_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if decode(view, middle * ENTRY_BYTES).is_end:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _of_message(entry: BatchEntry) -> QueueEntry:
+    return QueueEntry(entry.physical_offset, entry.store_size, entry.tags_code)
