@@ -95,7 +95,7 @@ def read_contents(reader: StoreReader) -> LogContents | None:
             _add_time(contents, piece.store_timestamp_ms)
             if has_queue_entry(piece.sys_flag):
                 name = QueueName(piece.topic, piece.queue_id)
-                _add(contents, evidence, name, _Place.of(piece))
+                _add(contents, evidence, name, _RecordOffsets.of(piece))
             continue
         _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
         for topic, queue_id, all_rows in piece.queues():
@@ -105,10 +105,12 @@ def read_contents(reader: StoreReader) -> LogContents | None:
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
             for index in sorted(each for each in ends if 0 <= each < len(rows)):
                 row = rows[index]
-                place = _Place(int(row["queue_offset"]), int(row["physical_offset"]))
+                offsets = _RecordOffsets(int(row["queue_offset"]), int(row["physical_offset"]))
                 if row["sys_flag"] & SYS_FLAG_INNER_BATCH:
-                    place = _Place.of(log.record_at(place.physical_offset, check_crc=False))
-                _add(contents, evidence, QueueName(topic, queue_id), place)
+                    offsets = _RecordOffsets.of(
+                        log.record_at(offsets.physical_offset, check_crc=False)
+                    )
+                _add(contents, evidence, QueueName(topic, queue_id), offsets)
     contents.damage = walk.damage
     contents.torn_at = walk.torn_at
     return contents
@@ -118,7 +120,7 @@ def _add_time(contents: LogContents, store_timestamp_ms: int) -> None:
     contents.newest_ms = max(contents.newest_ms or 0, store_timestamp_ms)
 
 
-class _Place(NamedTuple):
+class _RecordOffsets(NamedTuple):
     """Where a record is in its queue and in the log."""
 
     queue_offset: int
@@ -130,8 +132,10 @@ class _Place(NamedTuple):
         return cls(record.queue_offset, record.physical_offset, message_count(record))
 
 
-def _add(contents: LogContents, evidence: TopicEvidence, name: QueueName, place: _Place) -> None:
-    queue_offset, physical_offset, count = place
+def _add(
+    contents: LogContents, evidence: TopicEvidence, name: QueueName, offsets: _RecordOffsets
+) -> None:
+    queue_offset, physical_offset, count = offsets
     if physical_offset < evidence.known_end_of(name.topic):
         return
     before = contents.spans.get(name)

@@ -171,8 +171,8 @@ class _StoreTopics:
             (indexes,) = is_there.nonzero()
             if len(indexes):
                 # Messages of a batch are in one record.
-                places = entries["physical_offset"][indexes]
-                is_other = np.diff(places, prepend=places[0] - 1) != 0
+                physical_offsets = entries["physical_offset"][indexes]
+                is_other = np.diff(physical_offsets, prepend=physical_offsets[0] - 1) != 0
                 counted.size_bytes += int(sizes[indexes][is_other].sum(dtype="i8"))
                 last = first_queue_offset + int(indexes[-1]), entries[indexes[-1]]
                 first = first or (first_queue_offset + int(indexes[0]), entries[indexes[0]])
