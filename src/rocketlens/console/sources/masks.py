@@ -35,6 +35,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
 from rocketlens.model.arrow import package
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
 
 MASK: Final = "***"
@@ -44,7 +45,7 @@ _STEP: Final = re.compile(
     r"|(?P<each>\.\*|\[\*\])"
 )
 
-_NAMESPACE: Final = re.compile("(?<=^%RETRY%)[^%]+%|(?<=^%DLQ%)[^%]+%|^[^%]+%")
+_NAMESPACE: Final = re.compile(f"^({RETRY_PREFIX}|{DEAD_LETTER_PREFIX}|)[^%]+%")
 
 
 class _Object(list[tuple[str, Any]]):
@@ -188,7 +189,7 @@ class Masks:
 
 
 def _without_any_namespace(topic: str) -> str:
-    return _NAMESPACE.sub("", topic)
+    return _NAMESPACE.sub(r"\1", topic)
 
 
 def _topics_of(message: MessageExt) -> list[str]:
