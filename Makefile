@@ -23,7 +23,7 @@ pytest := $(bin)/python -m pytest $(shared)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all coverage check format docs map bench release lock clean
+.PHONY: help demo test test-all coverage check format blocking docs map bench release lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ docs: .venv/ready ## Build the documentation as a site in build/site
 
 map: ## Write the map of modules in ARCHITECTURE.md from their docstrings
 	@$(PYTHON) docs/module_map.py
+
+blocking: .venv/ready ## Write the blocking clients from the async ones
+	@$(bin)/python packaging/blocking_clients.py
 
 bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for what can be chosen)
 	@$(bin)/python -m bench $(BENCH_ARGS)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin.consume_directly import ConsumedDirectly
     from rocketlens.client.admin.track import MessageTrack, TrackType
-    from rocketlens.client.blocking.sync import SyncMQAdmin, SyncProducer, SyncTransactionProducer
+    from rocketlens.client.blocking.sync import SyncMQAdmin
     from rocketlens.client.blocking.sync_consumer import SyncLitePullConsumer, SyncPushConsumer
+    from rocketlens.client.blocking.sync_producer import SyncProducer, SyncTransactionProducer
     from rocketlens.client.connect.route import MessageQueue
     from rocketlens.client.consume.listener import (
         ConsumeConcurrentlyStatus,
@@ -204,8 +205,8 @@ _HOMES = {
     "SendResult": "rocketlens.client.send.send_result",
     "SendStatus": "rocketlens.client.send.send_result",
     "SyncMQAdmin": "rocketlens.client.blocking.sync",
-    "SyncProducer": "rocketlens.client.blocking.sync",
-    "SyncTransactionProducer": "rocketlens.client.blocking.sync",
+    "SyncProducer": "rocketlens.client.blocking.sync_producer",
+    "SyncTransactionProducer": "rocketlens.client.blocking.sync_producer",
     "LocalTransactionState": "rocketlens.client.send.transaction",
     "TransactionProducer": "rocketlens.client.send.transaction",
     "TransactionSendResult": "rocketlens.client.send.transaction",

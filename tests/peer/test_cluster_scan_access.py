@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens import Message
 from rocketlens.bulk.options import known_options
-from rocketlens.client.blocking.sync import SyncProducer
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.client.connect.cluster import Credentials
 from rocketlens.errors import RocketLensError
 from rocketlens.net.tls import client_context

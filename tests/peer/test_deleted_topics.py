@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rocketlens import Message
-from rocketlens.client.blocking.sync import SyncProducer
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from tests.support.patience import PATIENCE_S
 from tests.support.synthetic import files_below
 

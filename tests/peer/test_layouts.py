@@ -7,7 +7,7 @@ import pytest
 
 import rocketlens
 from rocketlens import Message, SyncMQAdmin
-from rocketlens.client.blocking.sync import SyncProducer
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.layouts import Layout, ids
 from tests.support.patience import PATIENCE_S

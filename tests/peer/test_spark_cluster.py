@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens import Message
-from rocketlens.client.blocking.sync import SyncProducer
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, TOOLS_GROUP
 from rocketlens.model.text import json_dialect
 from tests.support.patience import PATIENCE_S

@@ -5,9 +5,7 @@ broker that fails makes an answer incomplete and is named in its coverage.
 """
 
 import asyncio
-import ssl
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
@@ -18,8 +16,9 @@ from rocketlens.client.admin.groups import find_groups
 from rocketlens.client.admin.status import find_brokers, find_status
 from rocketlens.client.admin.topics import find_topics
 from rocketlens.client.connect.broker_history import SeenBrokers
-from rocketlens.client.connect.cluster import ClusterCalls, Credentials, fields_of
+from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.settings import AdminSettings, takes_settings
 from rocketlens.client.connect.survey import Survey
 from rocketlens.client.resend.resend import RESEND_GROUP, message_again
 from rocketlens.client.search.cluster_source import ClusterSource
@@ -35,7 +34,6 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PERM_READ_WRITE
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
-from rocketlens.net.channel import Handler
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.find import find
@@ -66,7 +64,6 @@ from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicR
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from os import PathLike
     from typing import Unpack
 
     from rocketlens.client.send.producer import Producer
@@ -92,40 +89,24 @@ class ClusterClient:
     state directory.
     """
 
-    def __init__(
-        self,
-        name_servers: str | Iterable[str] | None = None,
-        *,
-        namespace: str = "",
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | None = None,
-        timeout_s: float = limits.ADMIN_TIMEOUT_S,
-        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
-        handlers: Mapping[int, Handler] = NO_HANDLERS,
-        clock: Callable[[], float] = time.monotonic,
-        seen_brokers: "str | PathLike[str] | None" = None,
-    ) -> None:
-        self.namespace: Final = namespace
+    @takes_settings(AdminSettings)
+    def __init__(self, settings: AdminSettings) -> None:
+        self.namespace: Final = settings.namespace
         self._connection: Final[dict[str, Any]] = {
-            "credentials": credentials,
-            "tls": tls,
-            "timeout_s": timeout_s,
-            "connect_timeout_s": connect_timeout_s,
+            name: getattr(settings, name)
+            for name in ("credentials", "tls", "timeout_s", "connect_timeout_s")
         }
         self._cluster: Final = ClusterCalls(
-            name_servers,
-            credentials=credentials,
-            tls=tls,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            handlers=handlers,
-            clock=clock,
+            settings.name_servers,
+            handlers=settings.handlers or NO_HANDLERS,
+            clock=settings.clock,
+            **self._connection,
         )
         seen = None
-        if seen_brokers is not None:
-            seen = SeenBrokers(Path(seen_brokers), self._cluster.name_servers)
-        survey = Survey(self._cluster, seen, clock)
-        self.source: Final = ClusterSource(self._cluster, survey, namespace)
+        if settings.seen_brokers is not None:
+            seen = SeenBrokers(Path(settings.seen_brokers), self._cluster.name_servers)
+        survey = Survey(self._cluster, seen, settings.clock)
+        self.source: Final = ClusterSource(self._cluster, survey, settings.namespace)
         """The source for `rocketlens.find`."""
 
     @overload

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.life.service import BrokerService
-from rocketlens.client.blocking.sync import SyncMQAdmin, SyncProducer
+from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.config import NameServerConfig

@@ -14,13 +14,15 @@ import functools
 import inspect
 import ssl
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import Credentials
-from rocketlens.query.topic_choice import suggestion
+from rocketlens.net.channel import Handler
+from rocketlens.query.options import meant_keyword
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -43,6 +45,22 @@ class ConnectionSettings:
     connect_timeout_s: float = limits.CONNECT_TIMEOUT_S
     clock: Callable[[], float] = time.monotonic
     """Returns seconds, and never goes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings(ConnectionSettings):
+    """What an admin has beside that."""
+
+    handlers: Mapping[int, Handler] | None = None
+    """Answer what brokers ask of clients, by request code."""
+    seen_brokers: str | PathLike[str] | None = None
+    """A file in which the brokers that answers come from are remembered for 30 days."""
+
+
+def arguments_of(settings: object, kind: type | None = None) -> dict[str, Any]:
+    """Return settings as keyword arguments, or only those that the dataclass ``kind`` has."""
+    each: Any = kind or type(settings)
+    return {field.name: getattr(settings, field.name) for field in fields(each)}
 
 
 def takes_settings(
@@ -81,7 +99,7 @@ def check_arguments(
     for option in options:
         if option not in signature.parameters:
             text = f"{name}() has no argument {option!r}"
-            raise TypeError(text + suggestion(option, signature.parameters))
+            raise TypeError(text + meant_keyword(option, signature.parameters))
     try:
         signature.bind(*arguments, **options)
     except TypeError as error:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.settings import ConnectionSettings, arguments_of
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_stats import ConsumeRates
 from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
@@ -54,16 +55,8 @@ class ConsumerClient(ClusterClient):
     _consume_type: ConsumeType
 
     def __init__(self, settings: ConsumerSettings) -> None:
-        super().__init__(
-            settings.name_servers,
-            namespace=settings.namespace,
-            credentials=settings.credentials,
-            tls=settings.tls,
-            timeout_s=settings.timeout_s,
-            connect_timeout_s=settings.connect_timeout_s,
-            handlers=Serving(self).handlers(),
-            clock=settings.clock,
-        )
+        handlers = Serving(self).handlers()
+        super().__init__(**arguments_of(settings, ConnectionSettings), handlers=handlers)
         self.group: Final = self._full_topic(settings.group)
         self.begin: Final = BEGINS[settings.begin]
         self._started_ms: Final = time.time_ns() // 1_000_000

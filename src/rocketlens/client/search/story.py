@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.client.blocking.sync import SourceInLoop
+from rocketlens.client.blocking.base import SourceInLoop
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.cluster_story import ClusterStorySource
 from rocketlens.client.search.find import AnySource, check_sources, open_source

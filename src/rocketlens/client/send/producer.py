@@ -18,15 +18,15 @@ import contextlib
 import dataclasses
 import logging
 import os
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import Credentials, broker_error, fields_of, request_name
+from rocketlens.client.connect.cluster import broker_error, fields_of, request_name
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.connect.settings import ConnectionSettings, arguments_of, takes_settings
 from rocketlens.client.mq_admin import ClusterClient
 from rocketlens.client.send.message import Message, check_message, check_topic
 from rocketlens.client.send.queue_choice import QueueChooser
@@ -51,7 +51,6 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, is_group_topic, reply_topic
 from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.client import (
@@ -100,6 +99,50 @@ _ALLOW_RECALLS: Final = (
 )
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SendingSettings(ConnectionSettings):
+    """What both kinds of producers have, checked when they are made."""
+
+    group: str = DEFAULT_GROUP
+    retries: int = 2
+    """How many other brokers are tried after the first."""
+    send_timeout_s: float = limits.SEND_TIMEOUT_S
+    """For one send with all its attempts."""
+    attempt_timeout_s: float | None = None
+    """For one attempt, so that a broker that hangs leaves time for another."""
+    retries_when_not_safe: bool = False
+    compression: Compression | None = Compression.ZLIB
+    compression_level: int = 5
+    compress_over_bytes: int = limits.COMPRESS_OVER_BYTES
+    """Bodies of this size or more are compressed, those of batches never."""
+    max_message_bytes: int = limits.MAX_MESSAGE_BYTES
+    default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS
+    isolates_latency: bool = False
+    """Avoid slow brokers for a while."""
+    hooks: Iterable[SendHook] = ()
+    trace: bool | str = False
+    """Write message trace to RocketMQ's own topic, or to the one that it names."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        :raises BadInput: if one is not valid.
+        """
+        problem = group_problem(self.group)
+        if problem is not None:
+            raise BadInput(problem)
+        if self.retries < 0:
+            raise BadInput(f"retries is {self.retries}; give how often to try again, 0 for never")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings(SendingSettings):
+    """What a producer has beside that."""
+
+    handlers: Mapping[int, Handler] | None = None
+    """Answer what brokers ask of clients, by request code."""
+
+
 class Producer(ClusterClient):
     """Sends messages to a RocketMQ cluster. An async context manager; belongs to one event loop.
 
@@ -115,69 +158,38 @@ class Producer(ClusterClient):
     to RocketMQ's own topic, or to the one that it names; it never delays or fails a send.
     """
 
-    def __init__(
-        self,
-        name_servers: str | Iterable[str] | None = None,
-        *,
-        group: str = DEFAULT_GROUP,
-        namespace: str = "",
-        retries: int = 2,
-        send_timeout_s: float = limits.SEND_TIMEOUT_S,
-        attempt_timeout_s: float | None = None,
-        retries_when_not_safe: bool = False,
-        compression: Compression | None = Compression.ZLIB,
-        compression_level: int = 5,
-        compress_over_bytes: int = limits.COMPRESS_OVER_BYTES,
-        max_message_bytes: int = limits.MAX_MESSAGE_BYTES,
-        default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
-        isolates_latency: bool = False,
-        hooks: Iterable[SendHook] = (),
-        trace: bool | str = False,
-        credentials: Credentials | None = None,
-        tls: ssl.SSLContext | None = None,
-        timeout_s: float = limits.ADMIN_TIMEOUT_S,
-        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
-        handlers: Mapping[int, Handler] = NO_HANDLERS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    @takes_settings(ProducerSettings)
+    def __init__(self, settings: ProducerSettings) -> None:
         self._requests: Final = PendingRequests()
+        handlers = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.receive}
         super().__init__(
-            name_servers,
-            namespace=namespace,
-            credentials=credentials,
-            tls=tls,
-            timeout_s=timeout_s,
-            connect_timeout_s=connect_timeout_s,
-            handlers={RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.receive, **handlers},
-            clock=clock,
+            **arguments_of(settings, ConnectionSettings),
+            handlers=handlers | dict(settings.handlers or {}),
         )
-        problem = group_problem(group)
-        if problem is not None:
-            raise BadInput(problem)
-        if retries < 0:
-            raise BadInput(f"retries is {retries}; give how often to try again, 0 for never")
-        self.group: Final = self._full_topic(group)
-        self.retries: Final = retries
-        self.send_timeout_s: Final = send_timeout_s
-        self.attempt_timeout_s: Final = attempt_timeout_s
-        self.retries_when_not_safe: Final = retries_when_not_safe
-        self.hooks: Final = tuple(hooks)
-        self._default_topic_queue_nums: Final = default_topic_queue_nums
+        self._settings: Final = settings
+        self.group: Final = self._full_topic(settings.group)
+        self.retries: Final = settings.retries
+        self.send_timeout_s: Final = settings.send_timeout_s
+        self.attempt_timeout_s: Final = settings.attempt_timeout_s
+        self.retries_when_not_safe: Final = settings.retries_when_not_safe
+        self.hooks: Final = tuple(settings.hooks)
         self._sending: Final = Sending(
             group=self.group,
-            namespace=namespace,
+            namespace=settings.namespace,
             full_topic=self._full_topic,
-            compression=compression,
-            compression_level=compression_level,
-            compress_over_bytes=compress_over_bytes,
-            max_message_bytes=max_message_bytes,
+            compression=settings.compression,
+            compression_level=settings.compression_level,
+            compress_over_bytes=settings.compress_over_bytes,
+            max_message_bytes=settings.max_message_bytes,
             default_topic=DEFAULT_TOPIC,
-            default_topic_queue_nums=default_topic_queue_nums,
+            default_topic_queue_nums=settings.default_topic_queue_nums,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
-        self._trace: Final = self._trace_writer(self.group, trace=trace)
-        self._now_s: Final = clock
-        self._chooser: Final = QueueChooser(isolates_latency=isolates_latency, clock=clock)
+        self._trace: Final = self._trace_writer(self.group, trace=settings.trace)
+        self._now_s: Final = settings.clock
+        self._chooser: Final = QueueChooser(
+            isolates_latency=settings.isolates_latency, clock=settings.clock
+        )
         self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
         self._heartbeats: asyncio.Task[None] | None = None
         self._greeted: set[str] = set()
@@ -465,7 +477,7 @@ class Producer(ClusterClient):
                 default = await self._cluster.route(DEFAULT_TOPIC, wait=False)
             except TopicNotFound:
                 raise error from None
-            route = default.as_default_of(topic, self._default_topic_queue_nums)
+            route = default.as_default_of(topic, self._settings.default_topic_queue_nums)
         if not route.write_queues:
             route = await self._cluster.fresh_route(topic)
         if not route.write_queues:

@@ -21,9 +21,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from rocketlens.client.connect.settings import arguments_of, takes_settings
 from rocketlens.client.consume.listener import ListenerThreads
 from rocketlens.client.send.message import Message, check_message
-from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.producer import Producer, SendingSettings
 from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.errors import BadInput, FieldError, MessageIllegal, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import decode, message_of
@@ -87,6 +88,24 @@ class TransactionSendResult:
     local_transaction_state: LocalTransactionState
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings(SendingSettings):
+    """What a producer of transactions has beside that."""
+
+    check: Check
+    """Decides what became of a transaction whose end a broker lacks."""
+    topics: Iterable[str] = ()
+    """Brokers of these get a heartbeat at the start: they can ask about earlier messages."""
+    check_threads: int = 4
+    """How many plain ``check`` functions run at once."""
+
+    def __post_init__(self) -> None:
+        """Check the settings; errors as `SendingSettings`."""
+        SendingSettings.__post_init__(self)
+        if self.check_threads < 1:
+            raise BadInput(f"check_threads is {self.check_threads}: give 1 or more")
+
+
 class TransactionProducer(Producer):
     """Sends messages that are delivered only if a local transaction commits.
 
@@ -104,24 +123,15 @@ class TransactionProducer(Producer):
     arguments as of `Producer`; ``check_threads`` is how many plain ``check`` functions run at once.
     """
 
-    def __init__(
-        self,
-        name_servers: str | Iterable[str] | None = None,
-        *,
-        check: Check,
-        topics: Iterable[str] = (),
-        check_threads: int = 4,
-        **options: Any,
-    ) -> None:
-        if check_threads < 1:
-            raise BadInput(f"check_threads is {check_threads}: give 1 or more")
+    @takes_settings(TransactionSettings)
+    def __init__(self, settings: TransactionSettings) -> None:
         handlers: Mapping[int, Handler] = {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
-        super().__init__(name_servers, handlers=handlers, **options)
-        self._check: Final = check
-        self._first_topics: Final = tuple(topics)
-        self._check_threads: Final = check_threads
-        self._calls: Final = ListenerThreads(check_threads)
-        self._local_calls: Final = ListenerThreads(check_threads)
+        super().__init__(**arguments_of(settings, SendingSettings), handlers=handlers)
+        self._check: Final = settings.check
+        self._first_topics: Final = tuple(settings.topics)
+        self._check_threads: Final = settings.check_threads
+        self._calls: Final = ListenerThreads(settings.check_threads)
+        self._local_calls: Final = ListenerThreads(settings.check_threads)
         self._held: Final[asyncio.Queue[_HeldCheck]] = asyncio.Queue(CHECKS_HELD)
         self._waiting: Final[set[tuple[str, int]]] = set()
         self._workers: Final[set[asyncio.Task[None]]] = set()

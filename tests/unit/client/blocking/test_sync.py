@@ -9,7 +9,8 @@ import pytest
 
 import rocketlens
 from rocketlens.client import Message, MessageQueue
-from rocketlens.client.blocking.sync import SyncMQAdmin, SyncProducer
+from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound, WrongUse
 from rocketlens.net.sync import LoopThread
 from rocketlens.wire.recall_handle import RecallHandle

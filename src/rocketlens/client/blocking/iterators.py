@@ -1,9 +1,10 @@
-"""All messages of topics of a cluster, with blocking calls, and as tables of Arrow."""
+"""Messages of topics of a cluster, iterated over with blocking calls, and as tables of Arrow."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens.client.search.scan import ClusterMessages
+from rocketlens.client.search.tail import TopicTail
 from rocketlens.model.answer import Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
@@ -14,6 +15,51 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 256
 """Messages that pass from the thread of the client to that of the caller in one step."""
+
+
+class SyncTopicTail:
+    """`rocketlens.client.search.tail.TopicTail` with blocking calls; a context manager."""
+
+    def __init__(self, thread: LoopThread, tailed: TopicTail) -> None:
+        self._thread: Final = thread
+        self._tailed: Final = tailed
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What was read."""
+        return self._tailed.coverage
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for could be read, once the iteration has ended."""
+        return self._tailed.complete
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._thread.run(self._tailed.aclose())
+
+    def __enter__(self) -> Self:
+        """Return this tail."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop reading."""
+        self.close()
+
+    def __iter__(self) -> Self:
+        """Return this tail."""
+        return self
+
+    def __next__(self) -> MessageExt:
+        """Return the next message; waits for it if the tail follows."""
+        message = self._thread.run(self._next())
+        if message is None:
+            raise StopIteration
+        return message
+
+    async def _next(self) -> MessageExt | None:
+        # A coroutine cannot raise StopIteration.
+        return await anext(self._tailed, None)
 
 
 class SyncClusterMessages(ArrowMessages):
