@@ -122,12 +122,15 @@ class Survey:
     async def brokers(self) -> SurveyResult[dict[str, Broker]]:
         """Return every broker registered at any name server, by name, at most 30 s old.
 
+        That none is registered is not remembered: a cluster that starts has its first one soon.
+
         :raises RemotingError: if no name server responds.
         """
-        if self._brokers is None or self._clock() - self._brokers[0] >= limits.ROUTE_REFRESH_S:
-            now_s = self._clock()
-            self._brokers = now_s, await self._fetch_brokers()
-        return self._brokers[1]
+        listed = self._brokers
+        if listed is None or self._clock() - listed[0] >= limits.ROUTE_REFRESH_S:
+            listed = self._clock(), await self._fetch_brokers()
+            self._brokers = listed if listed[1].value else None
+        return listed[1]
 
     async def gone_since(self) -> tuple[Coverage, ...]:
         """Return the brokers that are missing now, if routes or topics are newer than what is

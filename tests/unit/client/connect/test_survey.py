@@ -209,3 +209,16 @@ def test_no_broker_at_all_is_no_complete_answer(path):
                 await asking.view_message("7F0000010000000100000000000000AB")
 
     ask_with_memory(scenario, path)
+
+
+def test_a_broker_that_registers_after_none_was_there_is_asked_at_once(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        brokers, topics = server.brokers, server.topics
+        server.brokers, server.topics = {}, {"T": []}
+        async with admin() as asking:
+            assert (await asking.brokers()).failures[0].error == "no broker is registered"
+            server.brokers, server.topics = brokers, topics
+            assert (await asking.brokers()).complete
+
+    ask_with_memory(scenario, path)
