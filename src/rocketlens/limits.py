@@ -922,5 +922,6 @@ MAX_LOOKED_AT_ENTRIES: Final = 1_000
 """Entries of a directory that holds no store which are looked into for one: a few milliseconds."""
 MAX_NAMED_STORES: Final = 3
 """Stores that are named where one was expected and is not: a line holds no more paths."""
-MAX_CLASS_ARCHIVE_S: Final = 60.0
-"""Seconds for Spark's JVM to write its classes into an archive when it ends: 3 to 5 s each once."""
+MAX_CLASS_ARCHIVE_S: Final = 120.0
+"""Seconds for Spark's JVM to write its classes into an archive when it ends: 3 to 5 s on an idle
+machine, once."""

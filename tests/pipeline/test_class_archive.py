@@ -65,13 +65,16 @@ def test_a_jvm_maps_the_archive_that_an_earlier_one_wrote(tmp_path, jdk):
         pytest.skip("what a process has mapped is read from /proc")
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-W", "error", "-c", STARTS, str(tmp_path)]
-    said = [
-        subprocess.run(
+    uses = []
+    # A JVM that needs very long to write the archive, on a busy machine, leaves that to the next.
+    while "True\n" not in uses and len(uses) < 4:
+        said = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
-        for _ in range(2)
-    ]
-    assert [(each.stdout, each.stderr) for each in said] == [("False\n", ""), ("True\n", "")]
+        assert said.stderr == ""
+        uses.append(said.stdout)
+    assert uses[0] == "False\n"
+    assert uses[-1] == "True\n"
     assert [path.suffix for path in (tmp_path / "rocketlens").iterdir()] == [".jsa"]
 
 

@@ -69,7 +69,8 @@ class ClassArchive:
         context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
         if context is not None:
             context.stop()
-        with suppress(OSError, TimeoutExpired):
+        # Ctrl-C means now: the next process writes the archive.
+        with suppress(OSError, TimeoutExpired, KeyboardInterrupt):
             if jvm.stdin is not None:
                 jvm.stdin.close()
             if jvm.wait(limits.MAX_CLASS_ARCHIVE_S) == 0:
