@@ -120,13 +120,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say_compiling(is_kept: bool) -> None:  # noqa: FBT001 - compiling calls it so
-    """Print why a command is silent, and whether each run will be silent again."""
+    """Print why a command is silent: on a terminal, and where each run will be silent again."""
     if not is_kept:
         note(
             "compiling, and in every run again, because no directory for compiled code can be "
             "written: set NUMBA_CACHE_DIR to one"
         )
-    else:
+    elif sys.stderr.isatty():
         note("compiling, once: some seconds (rocketlens doctor --compile does it ahead)")
 
 

@@ -371,10 +371,12 @@ def test_only_the_command_that_is_named_is_imported():
     ]
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_compiling_is_told_on_a_terminal_and_in_a_pipe(capsys, monkeypatch, is_terminal):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+def test_compiling_is_told_on_a_terminal_and_everywhere_if_it_is_not_kept(capsys, monkeypatch):
+    program._say_compiling(is_kept=True)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     program._say_compiling(is_kept=True)
     assert "compiling, once" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
     program._say_compiling(is_kept=False)
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().err

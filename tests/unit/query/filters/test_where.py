@@ -16,7 +16,7 @@ from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92
 from rocketlens.query.filters.where import FIELDS, BodyUnread, parse_where, value_of_tree
 from tests.support.sql92_cases import by_where
 
-GOLDEN = Path(__file__).parents[2] / "model" / "sql92" / "judged-5.5.0.jsonl"
+GOLDEN = Path(__file__).parents[2] / "model" / "sql" / "sql92" / "judged-5.5.0.jsonl"
 NOW_MS = 1_790_000_000_123
 MOMENT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 BODY = {

@@ -6,7 +6,8 @@ from rocksdict import Options, Rdict
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.rocksdb_key import QueueKey
 from rocketlens.limits import MAX_QUEUE_OFFSET
-from rocketlens.store.read.consumequeue import ConsumeQueues, QueueName
+from rocketlens.store.read.batchqueue import FileQueues
+from rocketlens.store.read.consumequeue import QueueName
 from rocketlens.store.read.rocks import RocksDatabase, RocksQueues, queues_in, table_in
 
 
@@ -138,4 +139,4 @@ def test_a_closed_database_is_an_os_error(writer, directory):
 
 def test_queues_in_files_are_no_database(directory):
     directory.mkdir()
-    assert type(queues_in(directory)) is ConsumeQueues
+    assert type(queues_in(directory)) is FileQueues
