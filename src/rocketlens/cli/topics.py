@@ -1,15 +1,12 @@
 """``rocketlens topics``: the topics of a store or a cluster, and what is in them."""
 
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens import limits
 from rocketlens.cli.options import add_list_output, add_source
-from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
@@ -98,54 +95,18 @@ def run(arguments: Namespace) -> ExitCode:
 def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
     """Return the topics, and how many messages wait for each; None if that is not known."""
     from rocketlens.cli.source import ask_source
+    from rocketlens.terminal.waiting import waiting_in_cluster, waiting_in_store
 
     asked = arguments.topic or None
 
     async def in_cluster(admin: "MQAdmin") -> "tuple[TopicsAnswer, WaitingMessages | None]":
-        return await admin.topics(asked), await _waiting_in_cluster(admin)
+        return await admin.topics(asked), await waiting_in_cluster(admin)
 
     def in_store(store: "Store") -> "tuple[TopicsAnswer, WaitingMessages | None]":
         found = store.topics(asked)
-        return found, _waiting_in_store(store, found)
+        return found, waiting_in_store(store, found)
 
     return ask_source(arguments, in_store, in_cluster)
-
-
-def _waiting_in_store(store: "Store", found: "TopicsAnswer") -> "WaitingMessages | None":
-    from rocketlens.query.facts.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
-
-    most = limits.MAX_WAITING_MESSAGES
-    try:
-        answers = [store.find(topic=topic, max_num=most) for topic in KEPT_FOR_MS]
-    except RocketLensError:
-        return None
-    now_ms = newest_ms(answers, (each.newest_ms for each in found.topics))
-    return waiting_messages(answers, now_ms)
-
-
-async def _waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
-    from rocketlens.client.connect.namespace import without_namespace
-    from rocketlens.query.facts.waiting import KEPT_FOR_MS, waiting_messages
-
-    now_ms = time.time_ns() // 1_000_000
-    answers = []
-    for topic, longest_ms in KEPT_FOR_MS.items():
-        try:
-            answers.append(
-                await admin.find(
-                    topic=topic, begin=now_ms - longest_ms, max_num=limits.MAX_WAITING_MESSAGES
-                )
-            )
-        except TopicNotFound:
-            # Brokers of RocketMQ 4 have no timers.
-            continue
-        except RocketLensError:
-            return None
-    found = waiting_messages(answers, now_ms)
-    if found is None:
-        return None
-    counts = {without_namespace(admin.namespace, name): n for name, n in found.counts.items()}
-    return found._replace(counts=counts)
 
 
 def _row(topic: "FoundTopic", waiting: "WaitingMessages | None") -> Sequence[object]:

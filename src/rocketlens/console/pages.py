@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,11 +40,12 @@ from rocketlens.console.status.list_view import (
     listed_rows,
 )
 from rocketlens.console.texts import LANGUAGES, Texts
-from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer
+from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer, TopicValue
 from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
 from rocketlens.errors import RocketLensError
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.escape import printable
 from rocketlens.query.topic_choice import is_pattern
 
@@ -157,6 +159,17 @@ class Reader:
         except (ValueError, TypeError, OverflowError):
             return printable(text)
         return f"{self.time(at)} {self.offset(at)}"
+
+    def due(self, epoch_ms: int) -> str:
+        """Return when a message is due, or was, and how far that is from now."""
+        left_ms = epoch_ms - time.time_ns() // 1_000_000
+        name = "fact.due_in" if left_ms > 0 else "fact.due_ago"
+        return self.t(name, time=self.time(epoch_ms), span=span_text(abs(left_ms)))
+
+    def waiting(self, topic: TopicValue) -> str:
+        """Return how many messages wait for a topic; with a plus if there may be more."""
+        more = "" if topic.waiting is None or topic.waiting_is_exact else "+"
+        return self.number(topic.waiting) + more
 
     def clock(self, epoch_ms: int) -> str:
         """Return hour and minute of a time in the reader's zone."""

@@ -164,6 +164,9 @@ class MessageDetail(ConsoleValue):
     flag: int
     body_crc: int
     prepared_transaction_offset: int
+    due_ms: int | None = Field(
+        description="when a broker delivers, or delivered, a message that it keeps for later"
+    )
     body: BodyValue
 
 
@@ -231,7 +234,12 @@ class TopicValue(ConsoleValue):
     name: str
     kind: str
     is_deleted: bool
+    is_of_broker: bool = Field(description="a broker made it, under its own name or its cluster's")
     messages: int | None
+    waiting: int | None = Field(
+        description="messages that are kept for it until they are due: delays and timers"
+    )
+    waiting_is_exact: bool = Field(description="whether no more than these wait")
     size_bytes: int | None
     oldest_ms: int | None
     newest_ms: int | None

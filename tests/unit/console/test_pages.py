@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from rocketlens import console
+from rocketlens.console import pages
 from rocketlens.console.pages import Reader, capitalized
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search.search import FoundSoFar, ReadSoFar
@@ -23,6 +24,7 @@ from tests.support.console_client import (
     store_at,
 )
 from tests.support.made_stores import NOW_MS, Sent, make_store
+from tests.support.patched import change_for
 from tests.support.xss_payloads import PAYLOADS
 
 STATIC = Path(console.__file__).with_name("static")
@@ -547,3 +549,17 @@ def test_a_story_says_nothing_twice_and_its_positions_are_links(tmp_path):
     assert '<span class="chip">' not in timeline
     assert 'href="/search?q=Orders%2F0%2F0&amp;kind=queue-offset&amp;source=s"' in timeline
     assert "存储为" in story_of(made, "zh")
+
+
+def test_the_page_of_a_message_that_waits_has_its_due_time_and_how_far_that_is(
+    tmp_path, monkeypatch
+):
+    topic, named = "SCHEDULE_TOPIC_XXXX", (("REAL_TOPIC", "Orders"), ("DELAY", "18"))
+    made = make_store(tmp_path / "s", [Sent(topic, queue_id=17, named=named)])
+    texts = []
+    for minutes in (2, 180):
+        now_ns = (NOW_MS + minutes * 60_000) * 1_000_000
+        change_for(monkeypatch, pages, "time", time_ns=lambda now_ns=now_ns: now_ns)
+        texts.append(answer(f"/m/s/{topic}/-/17/0", store_at(made.path, "s")).text)
+    assert "2023-11-15 00:13:20.000, in 1 h 58 min" in texts[0]
+    assert "2023-11-15 00:13:20.000, 1 h ago" in texts[1]

@@ -27,6 +27,7 @@ from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.topic import FoundTopic, TopicsAnswer
 from rocketlens.net.pace import in_thread
+from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
 
@@ -147,14 +148,23 @@ class LookUps:
         self, names: Sequence[str] = (), topics: Sequence[str] | None = None
     ) -> TopicsValue:
         """Return the topics of some sources, all without names; a failure is coverage."""
-        answers = await self._of_all(names, lambda each: each.topics(topics), TopicsAnswer)
+        answers = await self.topics_answers(names, topics)
+        waiting = await asyncio.gather(*(waiting_in(*each) for each in answers))
         return TopicsValue(
             complete=all(answer.complete for _, answer in answers),
             topics=[
-                topic_value(source, each) for source, answer in answers for each in answer.topics
+                topic_value(source, each, of_source)
+                for (source, answer), of_source in zip(answers, waiting, strict=True)
+                for each in answer.topics
             ],
             coverage=coverage_values(answers),
         )
+
+    async def topics_answers(
+        self, names: Sequence[str] = (), topics: Sequence[str] | None = None
+    ) -> list[tuple[ConsoleSource, TopicsAnswer]]:
+        """Return the same, by source, without how many messages wait for each."""
+        return await self._of_all(names, lambda each: each.topics(topics), TopicsAnswer)
 
     async def groups(self, names: Sequence[str] = (), group: str | None = None) -> GroupsValue:
         """Return the groups of some sources, all without names; a failure is coverage."""
@@ -212,6 +222,21 @@ def coverage_values(answers: Sequence[tuple[ConsoleSource, Covered]]) -> list[Co
     ]
 
 
-def topic_value(source: ConsoleSource, topic: FoundTopic) -> TopicValue:
-    """Return a topic of a source."""
-    return TopicValue.of(topic, source=source.name)
+async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMessages | None:
+    """Return how many messages wait for the topics of a source; None if that is not known."""
+    try:
+        return await source.waiting(answer) if answer.topics else None
+    except (RocketLensError, OSError):
+        return None
+
+
+def topic_value(
+    source: ConsoleSource, topic: FoundTopic, waiting: WaitingMessages | None
+) -> TopicValue:
+    """Return a topic of a source, with how many messages wait for it."""
+    return TopicValue.of(
+        topic,
+        source=source.name,
+        waiting=None if waiting is None else waiting.counts.get(topic.name, 0),
+        waiting_is_exact=waiting is not None and waiting.is_exact,
+    )

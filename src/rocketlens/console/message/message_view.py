@@ -12,6 +12,7 @@ from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
+from rocketlens.model.due import due_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey
 from rocketlens.model.properties import SYSTEM_PROPERTIES
@@ -61,6 +62,7 @@ def detail_of(
         ids=decoded_ids(message),
         store_host=str(message.store_host),
         born_host=str(message.born_host),
+        due_ms=due_ms(message),
         body=body_of(message, rules, form),
     )
 

@@ -120,8 +120,9 @@ async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
     if not question.topic or question.end is None:
         return None
     try:
-        answer = await look_up.topics(question.sources, question.topic.split(","))
+        answers = await look_up.topics_answers(question.sources, question.topic.split(","))
     except RocketLensError:
         return None
-    times = [each.oldest_ms for each in answer.topics if each.oldest_ms is not None]
-    return min(times) if answer.complete and times else None
+    topics = (each for _, answer in answers for each in answer.topics)
+    times = [each.oldest_ms for each in topics if each.oldest_ms is not None]
+    return min(times) if all(answer.complete for _, answer in answers) and times else None

@@ -29,12 +29,14 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.query.facts.topic_settings import settings_in_store, topics_in_file
+from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.offline import Store
 from rocketlens.query.source import Source
 from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.waiting import waiting_in_cluster, waiting_in_store
 
 _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
@@ -98,6 +100,10 @@ class ConsoleSource(Protocol):
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
         """Return about how many messages of a topic were stored since a time, if that is known."""
+        ...
+
+    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
+        """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
         ...
 
     async def groups(self, name: str | None = None) -> GroupsAnswer | None:
@@ -194,6 +200,11 @@ class ClusterOfConsole:
         full_name = self.source.full_topic(topic.name)
         return await stored_since(self.source.cluster, full_name, topic.queues or (), since_ms)
 
+    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
+        """Return how many messages wait for each topic, if all of them could be looked at."""
+        del answer
+        return await waiting_in_cluster(self.admin)
+
     async def groups(self, name: str | None = None) -> GroupsAnswer:
         """Return what brokers say of groups."""
         return await self.admin.groups(name)
@@ -260,6 +271,10 @@ class StoreDirectory:
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
         """Return nothing: a directory is what it was when its broker wrote it last."""
+
+    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
+        """Return how many messages wait for each topic, if all of them could be looked at."""
+        return await self.scans.run(lambda: waiting_in_store(self._scanned, answer))
 
     async def groups(self, name: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""

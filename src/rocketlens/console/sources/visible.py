@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rocketlens.console.sources.sources import ConsoleSource
     from rocketlens.formats.commitlog_record import RecordView
     from rocketlens.model.message import MessageExt
+    from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.options import Kind
     from rocketlens.query.request import FindRequest
     from rocketlens.query.source import Source
@@ -327,6 +328,14 @@ class VisibleSource:
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
         """Return about how many messages of a topic were stored since a time, if that is known."""
         return await self.opened.stored_since(topic, since_ms)
+
+    async def waiting(self, answer: TopicsAnswer) -> "WaitingMessages | None":
+        """Return how many messages wait for each topic that may be seen."""
+        waiting = await self.opened.waiting(answer)
+        if waiting is None:
+            return None
+        counts = {name: n for name, n in waiting.counts.items() if self._may_see(name)}
+        return waiting._replace(counts=counts)
 
     async def groups(self, name: str | None = None) -> GroupsAnswer | None:
         """Return its groups of topics that may be seen, with these topics only."""

@@ -48,6 +48,7 @@ def _topic_columns() -> Columns:
         "source": Column(lambda each: each.source, falls_first=False),
         "queues": topic(lambda each: _count(each.queues)),
         "messages": topic(lambda each: each.messages),
+        "waiting": topic(lambda each: each.waiting),
         "oldest": topic(lambda each: each.oldest_ms),
         "newest": topic(lambda each: each.newest_ms),
         "size": topic(lambda each: each.size_bytes),

@@ -17,7 +17,12 @@ from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.act.permission import may_send
 from rocketlens.console.api import ERRORS, Sourced
 from rocketlens.console.failures import failure_of
-from rocketlens.console.message.look_up import coverage_values, failed_answer, topic_value
+from rocketlens.console.message.look_up import (
+    coverage_values,
+    failed_answer,
+    topic_value,
+    waiting_in,
+)
 from rocketlens.console.pages import Pages
 from rocketlens.console.search.parameters import Preferred
 from rocketlens.console.search.question import Question
@@ -157,16 +162,17 @@ class TopicLookUps:
             # Deleted since it was listed, or a broker that may have it did not answer.
             return no_topic(name) if topics.complete else _unknown(source, topics)
         (topic,) = topics.topics
-        settings, groups, lately = await asyncio.gather(
+        settings, groups, lately, waiting = await asyncio.gather(
             _settings(source, name),
             _groups(source),
             source.stored_since(topic, self._now_ms() - _LATELY_MS),
+            waiting_in(source, topics),
         )
         answers = (topics, *(() if groups is None else (groups,)))
         return TopicInSourceValue(
             source=source.name,
             complete=all(each.complete for each in answers),
-            topic=topic_value(source, topic),
+            topic=topic_value(source, topic, waiting),
             last_minute=lately,
             settings=settings,
             groups=_groups_of(source, name, groups),

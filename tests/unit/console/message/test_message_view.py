@@ -18,7 +18,7 @@ from rocketlens.console.message.message_view import (
 from rocketlens.console.values import MessageRow
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.message_id import UniqueKey
-from tests.support.made_stores import Sent, make_store
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 RULES = BodyRules()
 
@@ -114,3 +114,16 @@ def test_properties_are_those_of_the_producer_and_of_rocketmq(tmp_path):
 def test_a_dead_letter_was_delivered_again_as_often_as_its_story_says(kind, times, shown):
     row = MessageRow.model_construct(topic_kind=kind, reconsume_times=times)
     assert deliveries_after_the_first(row) == shown
+
+
+@pytest.mark.parametrize(
+    ("topic", "named", "due_ms"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", (("DELAY", "18"),), NOW_MS + 7_200_000),
+        ("rmq_sys_wheel_timer", (("TIMER_OUT_MS", str(NOW_MS + 5)),), NOW_MS + 5),
+        ("Orders", (("DELAY", "18"),), None),
+    ],
+)
+def test_a_message_that_is_kept_for_later_says_when_it_is_due(tmp_path, topic, named, due_ms):
+    message = message_with(tmp_path, b"", topic=topic, named=named)
+    assert detail_of(message, row_of(message, "s", "b", RULES), RULES, "text").due_ms == due_ms

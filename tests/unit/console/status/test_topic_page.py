@@ -143,6 +143,35 @@ def test_a_topic_of_two_sources_is_shown_for_each_of_them(running, store):
     assert "<h2>live</h2>" not in one
 
 
+def test_lists_and_the_page_of_a_topic_count_the_messages_that_wait_for_it(tmp_path):
+    named = {topic: (("REAL_TOPIC", topic), ("DELAY", "18")) for topic in ("Orders", "Paid")}
+    made = make_store(
+        tmp_path / "store",
+        [
+            Sent(),
+            Sent("Paid"),
+            *(Sent("SCHEDULE_TOPIC_XXXX", queue_id=17, named=named["Orders"]) for _ in range(3)),
+            Sent("SCHEDULE_TOPIC_XXXX", queue_id=17, named=named["Paid"]),
+        ],
+    )
+    context = store_at(made.path, "s")
+    table, page, listed, sorted_ = answers(
+        ["/topics", "/topics/Orders", "/api/topics", "/topics?sort=-waiting"], context
+    )
+    assert '<td class="figure" data-label="Waiting">3</td>' in table.text
+    assert "Waiting</dt><dd>3</dd>" in page.text
+    waiting = {each["name"]: each["waiting"] for each in listed.json()["topics"]}
+    assert (waiting["Orders"], waiting["Paid"]) == (3, 1)
+    assert sorted_.text.index(">Orders<") < sorted_.text.index(">Paid<")
+
+
+def test_topics_that_a_broker_made_for_itself_are_marked(running):
+    text = answer("/topics?all=true", live(running)).text
+    assert text.count("of the broker</span>") >= 1
+    own = text[: text.index("of the broker</span>")].rsplit("<tr", 1)[1]
+    assert "DefaultCluster" in own or "broker" in own
+
+
 @pytest.mark.parametrize("name", ["Ordrs", "Ord*", "Orders,Orders"])
 def test_a_topic_that_is_not_there_is_said_to_be_none(store, name):
     page = answer(f"/topics/{name}", store_at(store.path, "s"))

@@ -1,0 +1,57 @@
+"""How many messages wait for each topic of a store or a cluster, for commands and the console."""
+
+import time
+from typing import TYPE_CHECKING
+
+from rocketlens import limits
+from rocketlens.errors import RocketLensError, TopicNotFound
+
+if TYPE_CHECKING:
+    from rocketlens.client.mq_admin import MQAdmin
+    from rocketlens.model.topic import TopicsAnswer
+    from rocketlens.query.facts.waiting import WaitingMessages
+    from rocketlens.query.offline import Store
+
+
+def waiting_in_store(store: "Store", answer: "TopicsAnswer") -> "WaitingMessages | None":
+    """Return how many messages wait in a store whose topics are ``answer``; None if not known."""
+    from rocketlens.query.facts.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
+
+    most = limits.MAX_WAITING_MESSAGES
+    try:
+        answers = [store.find(topic=topic, max_num=most) for topic in KEPT_FOR_MS]
+    except RocketLensError:
+        return None
+    now_ms = newest_ms(answers, (each.newest_ms for each in answer.topics))
+    return waiting_messages(answers, now_ms)
+
+
+async def waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
+    """Return the same of a cluster, by the names of topics in its namespace."""
+    from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+    from rocketlens.query.facts.waiting import KEPT_FOR_MS, waiting_messages
+
+    now_ms = time.time_ns() // 1_000_000
+    answers = []
+    for topic, longest_ms in KEPT_FOR_MS.items():
+        try:
+            answers.append(
+                await admin.find(
+                    topic=topic, begin=now_ms - longest_ms, max_num=limits.MAX_WAITING_MESSAGES
+                )
+            )
+        except TopicNotFound:
+            # Brokers of RocketMQ 4 have no timers.
+            continue
+        except RocketLensError:
+            return None
+    waiting = waiting_messages(answers, now_ms)
+    if waiting is None:
+        return None
+    space = admin.namespace
+    counts = {
+        without_namespace(space, name): count
+        for name, count in waiting.counts.items()
+        if is_in_namespace(space, name)
+    }
+    return waiting._replace(counts=counts)
