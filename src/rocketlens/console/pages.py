@@ -25,6 +25,7 @@ from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.search import addresses
+from rocketlens.console.search.answer_notes import notes_of
 from rocketlens.console.search.facets import narrowed, within
 from rocketlens.console.search.parameters import Addressed, Asked, Preferred
 from rocketlens.console.search.question import Question
@@ -356,6 +357,7 @@ class Pages:
         return {
             "answer": answer,
             "reasons": await reasons_for(question, answer, self.look_up),
+            "notes": notes_of(question, answer.coverage),
             "choosable": self.choosable(answer.messages),
             "may_choose": may_act_at_all(self.searches.sources),
         }
