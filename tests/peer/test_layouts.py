@@ -7,7 +7,9 @@ import pytest
 
 import rocketlens
 from rocketlens import Message, SyncMQAdmin
+from rocketlens.bulk.options import known_options
 from rocketlens.client.blocking.sync_producer import SyncProducer
+from rocketlens.pipeline.cluster_scan import ClusterScan
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.layouts import Layout, ids
 from tests.support.patience import PATIENCE_S
@@ -129,3 +131,15 @@ def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
             scan = admin.scan("Orders", where=where)
             assert len(list(scan)) == count
             assert scan.complete
+        # What tasks of Spark do, in stretches that begin and end within batches.
+        options = {"namesrv": broker.namesrv_address, "subscribe": "Orders", "minPartitions": "30"}
+        tasks = ClusterScan(known_options(options, "cluster reads"))
+        batches = [batch for share in tasks.shares() for batch in tasks.read(share)]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        places = sorted((row["queue_id"], row["queue_offset"], *row["keys"]) for row in rows)
+        assert places == sorted(
+            (sent["queue_id"], sent["queue_offset"] + number, key)
+            for sent in layout.sent
+            if sent["topic"] == "Orders"
+            for number, key in enumerate(keys_of(sent))
+        )

@@ -14,7 +14,9 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.connect.survey import Survey
 from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
-from rocketlens.formats.commitlog_record import encode
+from rocketlens.formats import batch_body
+from rocketlens.formats.batch_body import BatchMember
+from rocketlens.formats.commitlog_record import decode, encode
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.wire.codes import RequestCode
@@ -331,25 +333,35 @@ def test_records_of_other_queues_and_topics_are_not_taken(caplog):
     with_cluster(scenario)
 
 
-def test_a_batch_of_rocketmq_5_has_the_offsets_of_its_messages(caplog):
-    """One record of several messages: the next one's offset is as many further on."""
+def test_each_message_of_a_batch_is_a_row_once_wherever_stretches_are_cut(caplog):
+    """One record of several messages comes with each stretch that has one of them."""
 
     async def scenario(cluster):
         broker = cluster.masters[0]
         queue = broker.queues["T", 0]
+        members = [BatchMember(0, b"member %d" % number, b"") for number in range(6)]
         batch = replace(
-            queue[4], sys_flag=SYS_FLAG_INNER_BATCH, properties=b"INNER_NUM\x016\x02", total_size=0
+            queue[4],
+            sys_flag=SYS_FLAG_INNER_BATCH,
+            properties=b"INNER_NUM\x016\x02",
+            body=batch_body.encode(members),
+            physical_offset=len(broker.log),
         )
-        batch = replace(batch, physical_offset=len(broker.log))
-        batch = replace(batch, total_size=len(encode(batch)))
+        batch = decode(encode(batch))
         broker.log += encode(batch)
         broker.records.append(batch)
         queue[4:10] = [batch] * 6
         scan = scan_of(cluster.given)
-        for start, stop, expected in ((0, 25, [*range(5), *range(10, 25)]), (7, 12, [10, 11])):
+        for start, stop in ((0, 25), (0, 7), (7, 12), (5, 6), (9, 10), (10, 25)):
             found = await rows_of(scan, [QueueStretch(QUEUE, start, stop)])
-            assert [row["queue_offset"] for row in found] == expected
+            assert [row["queue_offset"] for row in found] == [*range(start, stop)]
+            of_batch = {row["queue_offset"]: row["body"] for row in found}
+            for number in range(max(start, 4), min(stop, 10)):
+                assert of_batch[number] == b"member %d" % (number - 4)
         assert not caplog.text
+        scan.row_filter = scan.row_filter.within("queue_offset", 8, 11)
+        found = await rows_of(scan, [QueueStretch(QUEUE, 0, 25)])
+        assert [row["queue_offset"] for row in found] == [8, 9, 10, 11]
         del queue[10:]
         await rows_of(scan, [QueueStretch(QUEUE, 0, 12)])
         assert ": 10 to 11" in caplog.text

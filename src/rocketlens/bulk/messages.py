@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -36,6 +37,8 @@ from rocketlens.bulk.positions import (
 from rocketlens.errors import BadInput, StoreError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
@@ -273,24 +276,55 @@ class BatchScan:
         placed_end: int,
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
-        from rocketlens.formats import columns
-        from rocketlens.formats.compiled import kernels
-        from rocketlens.store.read.log.scan import Damage
+        from rocketlens.formats import batch_rows, columns
 
         base_offset = reader.walked.log_range.base_offset
         for rows in reader:
-            chosen = self._choose(rows, content, base_offset, placed_end)
-            if self.check_crc and len(chosen):
-                is_sound = kernels.crc_ok(content, base_offset, chosen)
-                for row in chosen[~is_sound]:
-                    start = int(row["physical_offset"])
-                    damage.append(Damage(start, start + int(row["store_size"]), _CRC))
-                chosen = chosen if is_sound.all() else chosen[is_sound]
-            if not self.is_damage:
-                yield from columns.batches(content, base_offset, chosen, with_body=self.with_body)
+            for is_batch, run in batch_rows.runs(rows):
+                if is_batch and not self.is_damage:
+                    sound = self._sound(rows[run], content, base_offset, damage)
+                    yield from self._of_batches(sound, content, base_offset, placed_end)
+                    continue
+                is_chosen = self._choose(rows[run], content, base_offset, placed_end)
+                chosen = rows[run] if is_chosen.all() else rows[run][is_chosen]
+                chosen = self._sound(chosen, content, base_offset, damage)
+                if not self.is_damage:
+                    yield from columns.batches(
+                        content, base_offset, chosen, with_body=self.with_body
+                    )
 
-    def _choose(self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int) -> "Rows":
-        """Return the rows of the filter, by their own fields, before any column is built."""
+    def _of_batches(
+        self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int
+    ) -> Iterator[Any]:
+        """Return the batches of the messages of records that are batches themselves."""
+        from rocketlens.formats import batch_rows
+        from rocketlens.formats.commitlog_record import message_of
+        from rocketlens.model.arrow import batches_of
+
+        for piece in batch_rows.messages_of(content, base_offset, rows):
+            is_chosen = self._choose(piece.rows, content, base_offset, placed_end)
+            chosen = map(message_of, compress(piece.messages, is_chosen))
+            yield from batches_of(chosen, with_body=self.with_body)
+
+    def _sound(
+        self, rows: "Rows", content: "Bytes", base_offset: int, damage: "list[Damage]"
+    ) -> "Rows":
+        """Return the rows whose records have their checksums; the others go to ``damage``."""
+        from rocketlens.formats.compiled import kernels
+        from rocketlens.store.read.log.scan import Damage
+
+        if not self.check_crc or not len(rows):
+            return rows
+        is_sound = kernels.crc_ok(content, base_offset, rows)
+        for row in rows[~is_sound]:
+            start = int(row["physical_offset"])
+            damage.append(Damage(start, start + int(row["store_size"]), _CRC))
+        return rows if is_sound.all() else rows[is_sound]
+
+    def _choose(
+        self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int
+    ) -> "npt.NDArray[np.bool_]":
+        """Return for each row whether the filter takes it, before any column is built."""
         import numpy as np
 
         from rocketlens.formats import commitlog_record
@@ -314,7 +348,7 @@ class BatchScan:
                 low, high = placed[groups.group_of_row].T
                 is_in = (rows["queue_offset"] >= low) & (rows["queue_offset"] < high)
                 is_chosen &= is_in | (rows["physical_offset"] >= placed_end)
-        return rows if is_chosen.all() else rows[is_chosen]
+        return is_chosen
 
     def _has_topic(self, topic: str) -> bool:
         pushed = self.row_filter.topics

@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -50,6 +51,10 @@ from rocketlens.net.tls import client_context
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketlens.bulk.ranges import Rows
     from rocketlens.formats.pulled_records import PulledRows
 
 _log = logging.getLogger(__name__)
@@ -320,11 +325,11 @@ class ClusterScan:
                 yield from self._batches(part, chunk.bodies)
 
     def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
-        import numpy as np
-
-        from rocketlens.formats import columns
+        from rocketlens.formats import batch_rows, columns
+        from rocketlens.formats.commitlog_record import message_of
         from rocketlens.formats.compiled import kernels
-        from rocketlens.formats.pulled_records import scan_pulled
+        from rocketlens.formats.pulled_records import PulledRows, scan_pulled
+        from rocketlens.model.arrow import batches_of
 
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)
         pulled = pulled.of(_belongs(pulled, part))
@@ -333,23 +338,36 @@ class ClusterScan:
         missing = _missing(pulled, part)
         if missing:
             self._lost(part, missing)
-        # One that begins before the part is a batch, of which other messages are in it.
-        pulled = pulled.of(pulled.rows["queue_offset"] >= part.start)
-        is_chosen = np.ones(len(pulled.rows), np.bool_)
+        content = pulled.content
+        for is_batch, run in batch_rows.runs(pulled.rows):
+            rows, offsets = pulled.rows[run], pulled.physical_offsets[run]
+            if not is_batch:
+                chosen = PulledRows(content, rows, offsets).of(self._choose(rows, offsets, part))
+                yield from columns.batches(
+                    content,
+                    0,
+                    chosen.rows,
+                    with_body=self.with_body,
+                    physical_offsets=chosen.physical_offsets,
+                )
+                continue
+            for piece in batch_rows.messages_of(content, 0, rows, offsets):
+                is_chosen = self._choose(piece.rows, piece.physical_offsets, part)
+                messages = map(message_of, compress(piece.messages, is_chosen))
+                yield from batches_of(messages, with_body=self.with_body)
+
+    def _choose(
+        self, rows: "Rows", physical_offsets: "npt.NDArray[np.int64]", part: QueueStretch
+    ) -> "npt.NDArray[np.bool_]":
+        """Return for each row whether it is of the part, and of the filter."""
+        # A batch has messages of several parts, and comes in each.
+        offsets = rows["queue_offset"]
+        is_chosen = (offsets >= part.start) & (offsets < part.stop)
         for column, (low, high) in self.row_filter.bounds.items():
-            values = pulled.rows[column]
-            if column == "physical_offset":
-                values = pulled.physical_offsets
+            values = physical_offsets if column == "physical_offset" else rows[column]
             if (low, high) != INT64:
                 is_chosen &= (values >= low) & (values <= high)
-        pulled = pulled.of(is_chosen)
-        yield from columns.batches(
-            pulled.content,
-            0,
-            pulled.rows,
-            with_body=self.with_body,
-            physical_offsets=pulled.physical_offsets,
-        )
+        return is_chosen
 
     def _lost(self, part: QueueStretch, missing: list[tuple[int, int]]) -> None:
         count = sum(stop - start for start, stop in missing)

@@ -176,10 +176,7 @@ class Scan(ArrowMessages):
 
     def records(self) -> Iterator[Record]:
         """Yield the records of the messages, as `__iter__` does."""
-        for physical_offset in self.offsets():
-            record = self.record_at(physical_offset)
-            if record is not None:
-                yield from self.matching_in(record)
+        return self._messages_at(self.offsets())
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a record at an offset of :meth:`offsets`."""
@@ -189,27 +186,39 @@ class Scan(ArrowMessages):
         """Yield the messages as they are read: records one by one, or many as rows of a chunk.
 
         In the order of the log, each compared with its checksums, and once it is read. A chunk
-        holds until the next piece.
+        holds until the next piece, and has no batches: their messages come one by one.
         """
         for piece in self._pieces():
             if not isinstance(piece, Chunk):
                 if self._is_there(piece) and self._is_match(piece):
-                    yield from self._sound([piece.physical_offset])
+                    yield from self._messages_at([piece.physical_offset])
                 continue
-            from rocketlens.formats.compiled import kernels
+            from rocketlens.formats import batch_rows
 
             rows = self._matching_rows(piece)
-            is_sound = kernels.crc_ok(piece.content, piece.base_offset, rows)
-            is_whole = bool(is_sound.all())
-            if len(rows):
-                sound = rows if is_whole else rows[is_sound]
-                yield Chunk(piece.content, piece.base_offset, sound)
-            if not is_whole:
-                # Read again, for the reason; or it was being written at the first look.
-                yield from self._sound(rows["physical_offset"][~is_sound].tolist())
+            for is_batch, run in batch_rows.runs(rows):
+                if is_batch:
+                    yield from self._messages_at(rows["physical_offset"][run].tolist())
+                else:
+                    yield from self._plain(Chunk(piece.content, piece.base_offset, rows[run]))
 
-    def _sound(self, physical_offsets: Iterable[int]) -> Iterator[Record]:
-        return filter(None, map(self.record_at, physical_offsets))
+    def _plain(self, chunk: Chunk) -> Iterator[Record | Chunk]:
+        """Yield the rows of a chunk without batches that have their checksums."""
+        from rocketlens.formats.compiled import kernels
+
+        rows = chunk.rows
+        is_sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows)
+        is_whole = bool(is_sound.all())
+        if len(rows):
+            sound = rows if is_whole else rows[is_sound]
+            yield Chunk(chunk.content, chunk.base_offset, sound)
+        if not is_whole:
+            # Read again, for the reason; or it was being written at the first look.
+            yield from self._messages_at(rows["physical_offset"][~is_sound].tolist())
+
+    def _messages_at(self, physical_offsets: Iterable[int]) -> Iterator[Record]:
+        for record in filter(None, map(self.record_at, physical_offsets)):
+            yield from self.matching_in(record)
 
     def record_at(self, physical_offset: int) -> Record | None:
         """Return the record at an offset of :meth:`offsets`.
