@@ -6,9 +6,9 @@ What is sent to a topic with `queue.type=BatchCQ` as a batch is one record of it
 import json
 import shutil
 
-import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import ipc
 
 import rocketlens
 from rocketlens.bulk.messages import BatchScan, read_batches
@@ -29,7 +29,7 @@ def sent_one_by_one(layout, topics=("Orders", "Payments")):
     """Return what was sent as rows, sorted: the queue offset of a batch is that of its first."""
     rows = []
     for sent in layout.sent:
-        last = sent.get("batch", sent["n"] if "n" in sent else None)
+        last = sent.get("batch", sent.get("n"))
         first = last - 2 if "batch" in sent else last
         for number in range(first, last + 1):
             place = (sent["topic"], sent["queue_id"], sent["queue_offset"] + number - first)
