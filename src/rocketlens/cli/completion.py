@@ -35,6 +35,12 @@ _rocketlens_words() {
 _rocketlens_topics() { _rocketlens_words topics }
 _rocketlens_contexts() { _rocketlens_words contexts }
 """
+_FISH: Final = """
+function _rocketlens_words
+  set -l line (commandline -opc) (commandline -ct)
+  rocketlens completion --words $argv -- $line[2..] 2>/dev/null
+end
+"""
 EXAMPLES: Final = (
     (
         "rocketlens completion bash",
@@ -76,17 +82,13 @@ def run(arguments: Namespace) -> ExitCode:
 
 def script(shell: str, parser: ArgumentParser) -> str:
     """Return the script of a shell for all commands of a parser."""
-    if shell == "fish":
-        from rocketlens.cli.completion_fish import fish_script
-
-        return fish_script(parser, _kind_of)
     import shtab
 
     for each in _parsers(parser):
         for action in each._actions:  # noqa: SLF001 - argparse has no public list of them
             _mark(action)
     # A text for each shell, which its annotations do not know.
-    preamble: Any = {"bash": _BASH, "zsh": _ZSH}
+    preamble: Any = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
     return shtab.complete(parser, shell, root_prefix="rocketlens", preamble=preamble)
 
 
@@ -105,7 +107,8 @@ def _mark(action: Action) -> None:
     marked: Any = action
     kind = _kind_of(action)
     if kind in _KINDS:
-        marked.complete = dict.fromkeys(("bash", "zsh"), f"_rocketlens_{kind}")
+        function = f"_rocketlens_{kind}"
+        marked.complete = {"bash": function, "zsh": function, "fish": f"(_rocketlens_words {kind})"}
     elif kind is not None:
         marked.complete = shtab.DIRECTORY if kind == "DIR" else shtab.FILE
 

@@ -81,3 +81,50 @@ def test_an_unknown_shell_is_refused(run):
         done = run("completion", *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert "bash, zsh, fish, tcsh" in done.err
+
+
+@pytest.fixture(scope="module")
+def proposed(tmp_path_factory):
+    """Return ``proposed(script, line)``: what fish proposes for the last word of a line."""
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("needs fish")
+    home = tmp_path_factory.mktemp("fish")
+    program = home / "rocketlens"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketlens.main "$@"\n')
+    program.chmod(0o755)
+
+    def propose(script, line):
+        (home / "script.fish").write_text(script)
+        done = subprocess.run(
+            [
+                *(fish, "--no-config", "-c"),
+                "set -x PATH $argv[1] $PATH; source $argv[1]/script.fish; complete -C $argv[2]",
+                *(str(home), line),
+            ],
+            env={"HOME": str(home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        return [each.split("\t")[0] for each in done.stdout.splitlines()]
+
+    return propose
+
+
+def test_fish_completes_commands_options_choices_directories_and_topics(
+    run, golden, proposed, tmp_path
+):
+    script = run("completion", "fish").out
+    assert proposed(script, "rocketlens to") == ["topics"]
+    assert proposed(script, "rocketlens index ") == ["build", "follow", "verify"]
+    assert proposed(script, "rocketlens index verify --sto") == ["--store"]
+    assert proposed(script, "rocketlens serve --log-level ") == [
+        *("debug", "info", "warning", "error"),
+    ]
+    assert proposed(script, "rocketlens serve --sinc") == []
+    (tmp_path / "stores").mkdir()
+    assert proposed(script, f"rocketlens find --store {tmp_path}/st") == [f"{tmp_path}/stores/"]
+    store = golden("5.5.0").store
+    assert proposed(script, f"rocketlens find --store {store} -t Pay") == ["PayTopic"]

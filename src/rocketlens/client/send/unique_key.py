@@ -108,7 +108,11 @@ def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def _netlink_addresses() -> Iterator[tuple[int, str]]:
-    """Ask the kernel for addresses; nothing is sent over the network."""
+    """Ask the kernel for addresses; nothing is sent over the network.
+
+    By hand: importing ifaddr starts a process (`ldconfig`, to find libc) and takes 40 ms, which
+    `rocketlens send` would pay on each start.
+    """
     request = _ADDRESS_HEAD.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
     size = _NETLINK_HEAD.size + len(request)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
