@@ -81,7 +81,6 @@ TESTED_ELSEWHERE = {
     "cli/dlq/last_failures.py": "tests/unit/cli/dlq/test_dlq_show.py",
     "query/story/last_failure.py": "tests/unit/cli/dlq/test_dlq_show.py",
     "client/resend/dead_letters.py": "tests/unit/cli/dlq/test_dlq_redrive.py",
-    "client/admin/groups.py": "tests/unit/cli/test_groups.py",
     "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",
     "console/search/parameters.py": "tests/unit/console/test_api.py",
     "console/failures.py": "tests/unit/console/test_api.py",

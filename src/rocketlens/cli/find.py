@@ -1,4 +1,7 @@
-"""``rocketlens find``: messages by id, key, queue position, or topic and time."""
+"""``rocketlens find``: messages by id, key, queue position, or topic and time.
+
+Where nothing has a text, a note says what may have been meant.
+"""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -14,7 +17,7 @@ from rocketlens.cli.options import (
     positive_number,
     store_directory,
 )
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note, say
 from rocketlens.terminal.streams import discard_stdout
@@ -22,9 +25,11 @@ from rocketlens.terminal.times import TIMES_HELP, parse_time, range_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
+    from rocketlens.model.message_id import NearlyMessageId
     from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess
@@ -50,6 +55,9 @@ EXAMPLES: Final = (
         "by a regular expression in bodies; one JSON object a line, bodies as values",
     ),
 )
+_MAX_KEYS_SHOWN: Final = 5
+_MAX_MESSAGES_COUNTED: Final = 100
+"""Messages of a key in another case that are counted."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -172,12 +180,10 @@ def run(arguments: Namespace) -> ExitCode:
     )
     _say_range(begin, end)
     if text is not None and not answer.messages:
-        from rocketlens.cli.find_hints import hints, other_cases
-
         store = store_directory(arguments) if source is None else None
-        for line in hints(text, store, arguments.kind):
+        for line in _hints(text, store, arguments.kind):
             note(line)
-        for line in other_cases(text, source, arguments, request) if answer.complete else ():
+        for line in _other_cases(text, source, arguments, request) if answer.complete else ():
             note(line)
     return _code(progress, answer)
 
@@ -322,3 +328,74 @@ class _Counted:
     def _begin(self) -> None:
         if not self.count and sys.stdout.isatty():
             self._progress.end()
+
+
+def _hints(text: str, store: "Path | None", kind: str) -> "Iterator[str]":
+    """Return a line for each thing that the text may stand for; ``store`` None is a cluster.
+
+    ``kind`` is what the caller says that the text is.
+    """
+    from rocketlens import limits
+    from rocketlens.model.message_id import nearly_message_id
+
+    keys = text.split()
+    nearly = nearly_message_id(text) if kind in {"auto", "unique-key"} else None
+    if nearly is not None:
+        yield f"this looks like a message id with {_mistake(nearly)}"
+    if len(keys) > 1:
+        shown = ", ".join(keys[:_MAX_KEYS_SHOWN])[: limits.MAX_QUOTATION_CHARACTERS]
+        yield f"spaces separate keys, so no key has one: search for one of {shown}"
+    elif store is not None and text in _topics_of(store):
+        yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
+
+
+def _mistake(nearly: "NearlyMessageId") -> str:
+    count, expected, letters, meant = nearly
+    if letters:
+        shown = ", ".join(f"{letter} for {digit}" for letter, digit in letters)
+        return f"letters for digits ({shown}): search for {meant}"
+    if count < expected:
+        return f"a digit missing ({count} of {expected})"
+    return f"a digit too many ({count}, and not {expected})"
+
+
+def _other_cases(
+    text: str, source: "ClusterAccess | None", arguments: Namespace, request: "FindRequest"
+) -> "Iterator[str]":
+    """Return a line for each key that the text is in another case, and that has messages.
+
+    ``source`` and ``request`` are as `find_in` has them. An index has only hashes of keys, so
+    a text in capital or small letters can be looked up, but keys that differ in case cannot be
+    listed.
+    """
+    from dataclasses import replace
+
+    from rocketlens.cli.source import find_each
+    from rocketlens.model.text.counted import counted
+
+    is_key = request.is_key and len(text.split()) == 1
+    keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
+    requests = [
+        replace(request, text=key, max_num=_MAX_MESSAGES_COUNTED, exhaustive=False) for key in keys
+    ]
+    answers: list[Answer] = []
+    if requests:
+        # The answer to the question stands: this is only more.
+        with suppress(RocketLensError, OSError):
+            answers = find_each(source, arguments, requests)
+    for key, answer in zip(keys, answers, strict=False):
+        if answer:
+            more = " or more" if answer.truncated else ""
+            number = counted(len(answer), "message")
+            yield f"nothing has the key {text}; {key} has {number}{more}: case matters in keys"
+
+
+def _topics_of(store: "Path") -> set[str]:
+    """Return the topics that have queues or are configured; reads no log."""
+    from rocketlens.store.layout import StoreLayout
+    from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+    from rocketlens.store.read.rocks import queues_in
+
+    layout = StoreLayout.of(store)
+    queues = queues_in(layout.consume_queue)
+    return {*queues.topics(), *read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries}

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
 from rocketlens import limits
-from rocketlens.client.admin.clients import find_producers
 from rocketlens.client.admin.group_admin import GroupAdmin
-from rocketlens.client.admin.groups import find_groups
+from rocketlens.client.admin.groups import find_groups, find_producers
 from rocketlens.client.admin.status import find_brokers, find_status
 from rocketlens.client.admin.topics import find_topics
 from rocketlens.client.connect.broker_history import SeenBrokers

@@ -30,16 +30,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.decode import (
-    avro,
-    canal,
-    cbor,
-    json_text,
-    messagepack,
-    protobuf_wire,
-    thrift,
-    xml_text,
-)
+from rocketlens.decode import avro, canal, cbor, json_text, messagepack, protobuf, thrift, xml_text
 from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
@@ -160,7 +151,7 @@ _MARKED: Final = (
     _Guess("trace", _may_be_trace, _read_trace, Sentence("trace_records")),
 )
 _UNMARKED: Final = (
-    _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),
+    _Guess("canal", protobuf.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),
     _Guess("hessian", hessian.may_be_hessian, hessian.read_hessian, Sentence("hessian_value")),
     _Guess("thrift", thrift.may_be_thrift, thrift.read_thrift, Sentence("thrift_struct")),
     _Guess(
@@ -172,8 +163,8 @@ _UNMARKED: Final = (
     _Guess("cbor", cbor.may_be_cbor, cbor.read_cbor, Sentence("cbor_values")),
     _Guess(
         "protobuf",
-        protobuf_wire.may_be_protobuf,
-        protobuf_wire.read_protobuf,
+        protobuf.may_be_protobuf,
+        protobuf.read_protobuf,
         Sentence("protobuf_fields"),
     ),
 )

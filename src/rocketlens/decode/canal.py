@@ -11,7 +11,7 @@ another kind by its type, and an entry's ``storeValue`` by the entry's. Source:
 
 from typing import Final
 
-from rocketlens.decode.protobuf_wire import ProtobufField, Schema, read_protobuf
+from rocketlens.decode.protobuf import ProtobufField, Schema, read_protobuf
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
 

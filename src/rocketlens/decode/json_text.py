@@ -1,4 +1,7 @@
-"""JSON in a body."""
+"""JSON in a body.
+
+A module of its own, as every format of bodies.
+"""
 
 import json
 import re

@@ -1,16 +1,229 @@
-"""Protocol Buffers by a descriptor set, which ``protoc --descriptor_set_out`` writes.
+"""Protocol Buffers, with or without their schema.
 
-A descriptor set (with ``--include_imports``) is itself a message of Protocol Buffers, so it is read
-by the same reader as the bodies, with a schema that stands here. Only fields that are stored are
-shown; those that have their default are not. Source: ``descriptor.proto``.
+=====  ==================  ==============================================================
+type   bytes               read as
+=====  ==================  ==============================================================
+0      1 to 10             int; by a schema it may be negative, zigzag or bool
+1      8                   fixed64: double if that is a likely number, else int
+2      length and so many  text, a message, or bytes: the first that it can be
+5      4                   fixed32: float if that is a likely number, else int
+=====  ==================  ==============================================================
+
+Fields have their numbers as names, in the order stored; one that comes several times is a list.
+Groups (3, 4) are read as messages. With names for the numbers (`Schema`), which also say what is
+text and what a message, the same reader decodes messages of a known kind.
+
+Schemas come from a descriptor set, which ``protoc --descriptor_set_out --include_imports`` writes.
+It is itself a message, read with a schema that stands here (`_SET`). By a schema only fields that
+are stored are shown, not those that have their default.
 """
 
-from typing import Final
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from rocketlens.decode.protobuf_wire import ProtobufField, Schema, read_protobuf
-from rocketlens.decode.tree import Tree
+from rocketlens.decode.byte_reader import ByteReader
+from rocketlens.decode.tree import Tree, name_text
 from rocketlens.errors import BodyError
 
+_LAST_FIELD: Final = 2**29 - 1
+_LAST_LIKELY_FIELD: Final = 5_000
+"""ProtobufField numbers above it are no sign of protobuf: people count fields from 1."""
+_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
+
+_DOUBLE: Final = struct.Struct("<d")
+_FLOAT: Final = struct.Struct("<f")
+
+
+class ProtobufField(NamedTuple):
+    """A field of a known message; ``kind`` is the `Schema` of the message that it holds, "text",
+    "bytes", or one of `_NUMBERS`. ``values`` are the names of an enum's numbers.
+    """
+
+    name: str
+    kind: "str | Schema" = "int"
+    is_list: bool = False
+    values: Mapping[int, str] | None = None
+    is_map: bool = False
+
+
+Schema = Mapping[int, ProtobufField]
+"""Fields by their numbers. Fields that are not in it are shown by number."""
+
+
+def read_protobuf(body: bytes, schema: Schema | None = None) -> dict[str, Tree]:
+    """Return the fields of a message.
+
+    :raises BodyError: when it is no message, or is larger than the bounds.
+    """
+    return _Message(body).message(len(body), schema or {})
+
+
+def may_be_protobuf(body: bytes) -> bool:
+    """Return whether a body can be a message that people would write, to its last byte."""
+    try:
+        return bool(_Message(body, only_likely=True).message(len(body), {}))
+    except BodyError:
+        return False
+
+
+class _Message(ByteReader):
+    def __init__(self, body: bytes, *, only_likely: bool = False) -> None:
+        super().__init__(body)
+        self._last_field = _LAST_LIKELY_FIELD if only_likely else _LAST_FIELD
+
+    def message(self, end: int, schema: Schema, group: int | None = None) -> dict[str, Tree]:
+        """Return the fields up to position ``end``, or to the end of group ``group``."""
+        fields: dict[str, Tree] = {}
+        while self.position < end:
+            self.count()
+            tag = self.varint()
+            number, kind = tag >> 3, tag & 7
+            if not 0 < number <= self._last_field:
+                raise self.error(f"field number {number}")
+            if kind == _GROUP_END:
+                if number != group:
+                    raise self.error(f"the end of group {number}, which was not begun")
+                return fields
+            known = schema.get(number)
+            self._add(fields, number, known, self._field(number, kind, known, end))
+        if self.position != end or group is not None:
+            raise self.error("a field ends behind its message")
+        return fields
+
+    def _add(
+        self, fields: dict[str, Tree], number: int, known: ProtobufField | None, value: Tree
+    ) -> None:
+        """Add a value, which may be one of several of its field."""
+        name = str(number) if known is None else known.name
+        if known is not None and known.is_map:
+            entry = value if isinstance(value, dict) else {}
+            fields.setdefault(name, {})[name_text(entry.get("key", ""))] = entry.get("value")
+        elif known is not None and known.is_list:
+            fields.setdefault(name, []).extend(value if type(value) is _Packed else [value])
+        elif known is not None or name not in fields:
+            fields[name] = value
+        elif type(fields[name]) is _Several:
+            fields[name].append(value)
+        else:
+            fields[name] = _Several([fields[name], value])
+
+    def _field(self, number: int, kind: int, known: ProtobufField | None, end: int) -> Tree:
+        if kind in _SIZES:
+            return self._scalar(kind, known)
+        with self.level():
+            if kind == _GROUP:
+                held = known.kind if known is not None and not isinstance(known.kind, str) else {}
+                return self.message(end, held, number)
+            if kind == _BYTES:
+                length = self.varint()
+                if length > end - self.position:
+                    raise self.error(f"field {number} of {length} bytes ends behind its message")
+                return self._held(length, known)
+        raise self.error(f"field {number} has type {kind}, which there is not")
+
+    def _scalar(self, kind: int, known: ProtobufField | None) -> Tree:
+        """Return a number of a wire type, as its field has it."""
+        stored = self.varint() if kind == _VARINT else self.take(_SIZES[kind])
+        if known is None or not isinstance(known.kind, str) or known.kind not in _NUMBERS:
+            return _signed(stored) if isinstance(stored, int) else _likely(stored)
+        wire_type, read = _NUMBERS[known.kind]
+        if wire_type != kind:
+            raise self.error(f"field {known.name} is stored as another type")
+        value = read(stored)
+        return value if known.values is None else known.values.get(value, value)
+
+    def _held(self, length: int, known: ProtobufField | None) -> Tree:
+        """Return what a field of so many bytes holds."""
+        start, end = self.position, self.position + length
+        if known is not None and not isinstance(known.kind, str):
+            return self.message(end, known.kind)
+        if known is not None and known.kind in _NUMBERS:
+            return self._packed(end, known)
+        data = self.take(length)
+        if known is not None and known.kind == "bytes":
+            return data
+        text = _text(data)
+        if known is not None:
+            return data if text is None else text
+        if text is not None and not _CONTROLS.search(text):
+            return text
+        self.position = start
+        try:
+            return self.message(end, {})
+        except BodyError:
+            # What the attempt counted stays counted: it is work, too.
+            self.position = end
+        return data if text is None else text
+
+    def _packed(self, end: int, known: ProtobufField) -> Tree:
+        """Return numbers that stand one after another."""
+        wire_type, _ = _NUMBERS[str(known.kind)]
+        values = _Packed()
+        while self.position < end:
+            self.count()
+            values.append(self._scalar(wire_type, known))
+        if self.position != end:
+            raise self.error(f"field {known.name} ends in the middle of a number")
+        return values
+
+
+class _Packed(list[Tree]):
+    """Numbers of one field that are stored together."""
+
+
+class _Several(list[Tree]):
+    """Values of a field without a schema, which came several times."""
+
+
+def _signed(value: int) -> int:
+    """Return a varint in two's complement, as negative numbers are stored."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _zigzag(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _integer(*, signed: bool) -> Callable[[bytes], int]:
+    return lambda data: int.from_bytes(data, "little", signed=signed)
+
+
+_SIZES: Final = {_VARINT: 0, _FIXED64: 8, _FIXED32: 4}
+_NUMBERS: Final[dict[str, tuple[int, Callable[[Any], Tree]]]] = {
+    "int": (_VARINT, _signed),
+    "uint": (_VARINT, int),
+    "zigzag": (_VARINT, _zigzag),
+    "bool": (_VARINT, bool),
+    "fixed64": (_FIXED64, _integer(signed=False)),
+    "sfixed64": (_FIXED64, _integer(signed=True)),
+    "double": (_FIXED64, lambda data: _DOUBLE.unpack(data)[0]),
+    "fixed32": (_FIXED32, _integer(signed=False)),
+    "sfixed32": (_FIXED32, _integer(signed=True)),
+    "float": (_FIXED32, lambda data: _FLOAT.unpack(data)[0]),
+}
+"""Numbers by their kind: the type they are stored as, and how that is read."""
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def _text(stored: bytes) -> str | None:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _likely(stored: bytes) -> Tree:
+    """Return a number as the floating one that it is, if it is one that people write."""
+    (value,) = (_DOUBLE if len(stored) == _DOUBLE.size else _FLOAT).unpack(stored)
+    if value == 0 or (math.isfinite(value) and 1e-9 < abs(value) < 1e15):
+        return value
+    return int.from_bytes(stored, "little", signed=True)
+
+
+# The schema of a descriptor set. Source: descriptor.proto.
 _ENUM_VALUE: Final[Schema] = {1: ProtobufField("name", "text"), 2: ProtobufField("number")}
 _ENUM: Final[Schema] = {
     1: ProtobufField("name", "text"),
@@ -57,7 +270,7 @@ _KINDS: Final = {
     17: "zigzag",
     18: "zigzag",
 }
-_GROUP, _HELD, _ENUM_TYPE = 10, 11, 14
+_TYPE_GROUP, _TYPE_MESSAGE, _TYPE_ENUM = 10, 11, 14
 
 
 def message_schema(descriptor_set: bytes, name: str) -> Schema:
@@ -107,10 +320,10 @@ def _field(
 ) -> ProtobufField:
     number, type_name = declared["type"], declared.get("type_name", "")
     is_list = declared.get("label") == _REPEATED
-    if number in (_HELD, _GROUP):
+    if number in (_TYPE_MESSAGE, _TYPE_GROUP):
         options = messages.get(type_name, {}).get("options", {})
         is_map = is_list and options.get("map_entry", False)
         return ProtobufField(declared["name"], schemas.get(type_name, {}), is_list, is_map=is_map)
-    if number == _ENUM_TYPE:
+    if number == _TYPE_ENUM:
         return ProtobufField(declared["name"], "int", is_list, values=enums.get(type_name, {}))
     return ProtobufField(declared["name"], _KINDS.get(number, "int"), is_list)

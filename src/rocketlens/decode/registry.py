@@ -3,7 +3,8 @@
 A body begins with a byte 0 and the schema's number in 4 bytes; the registry returns
 ``{"schema": "..."}`` at ``/schemas/ids/NUMBER``. A schema never changes, so it is asked for once.
 A number that could not be had is asked for again after `_RETRY_S`. Source: Confluent's wire format,
-which Apicurio and others serve, too.
+which Apicurio and others serve, too. `rules` imports this only if its file names a registry: most
+need no client of HTTP.
 """
 
 import json

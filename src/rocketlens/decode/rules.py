@@ -36,8 +36,7 @@ from rocketlens.decode import avro, bodies, canal, cbor, messagepack, thrift
 from rocketlens.decode.bodies import DecodedBody, decode_body, read_text
 from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
-from rocketlens.decode.protobuf import message_schema
-from rocketlens.decode.protobuf_wire import read_protobuf
+from rocketlens.decode.protobuf import message_schema, read_protobuf
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
 from rocketlens.model.message import MessageExt
@@ -118,7 +117,6 @@ class BodyRules:
             raise BadInput(f"{path}: unknown {', '.join(sorted(unknown))}: give registry or body")
         registry = None
         if "registry" in declared:
-            # Late: most rules need no client of HTTP.
             from rocketlens.decode.registry import SchemaRegistry
 
             registry = SchemaRegistry(str(declared["registry"]))

@@ -3,6 +3,8 @@
 An element becomes a dict: attributes with ``@`` before their names, elements by their names (those
 of one name as a list), text as ``#text``; an element that has text alone becomes that text. A
 document type is refused: entities can name files, addresses, and each other without end.
+
+A module of its own, as every format of bodies.
 """
 
 from typing import Final, NoReturn

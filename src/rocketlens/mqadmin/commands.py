@@ -19,7 +19,7 @@ _TOPIC_LIKE_A_NAME: Final = Option("t", "topic", "Topic name", required=True)
 _BODY_FORMAT: Final = Option(
     "f", "bodyFormat", "print message body by the specified format", only_5=True
 )
-_QUERY: Final = "rocketlens.mqadmin.query"
+_MESSAGES: Final = "rocketlens.mqadmin.messages"
 _BY_ID: Final = (
     _MESSAGE_ID,
     # Before RocketMQ 5.3 an offset message id was enough; here it still is.
@@ -330,17 +330,17 @@ COMMANDS: Final = (
     SubCommand(
         "brokerStatus", "Fetch broker runtime status data.", _CLUSTER, "broker_status", _BROKER
     ),
-    SubCommand("queryMsgById", "Query Message by Id.", _QUERY, "by_id", _BY_ID),
-    SubCommand("queryMsgByKey", "Query Message by Key.", _QUERY, "by_key", _BY_KEY),
+    SubCommand("queryMsgById", "Query Message by Id.", _MESSAGES, "by_id", _BY_ID),
+    SubCommand("queryMsgByKey", "Query Message by Key.", _MESSAGES, "by_key", _BY_KEY),
     SubCommand(
         "queryMsgByUniqueKey",
         "Query Message by Unique key.",
-        _QUERY,
+        _MESSAGES,
         "by_unique_key",
         _BY_UNIQUE_KEY,
     ),
-    SubCommand("queryMsgByOffset", "Query Message by offset.", _QUERY, "by_offset", _BY_OFFSET),
-    SubCommand("printMsg", "Print Message Detail.", _QUERY, "print_messages", _PRINT),
+    SubCommand("queryMsgByOffset", "Query Message by offset.", _MESSAGES, "by_offset", _BY_OFFSET),
+    SubCommand("printMsg", "Print Message Detail.", _MESSAGES, "print_messages", _PRINT),
     SubCommand("topicList", "Fetch all topic list from name server.", _TOPICS, "topic_list", _LIST),
     SubCommand("clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS),
     SubCommand("sendMessage", "Send a message.", _SENDING, "send_message", _SEND),
@@ -354,8 +354,8 @@ COMMANDS: Final = (
     SubCommand(
         "decodeMessageId",
         "decode unique message ID",
-        "rocketlens.mqadmin.message_id",
-        "decode",
+        _MESSAGES,
+        "decode_id",
         _DECODE,
     ),
     *GROUP_COMMANDS,

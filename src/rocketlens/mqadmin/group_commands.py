@@ -125,7 +125,7 @@ GROUP_COMMANDS: Final = (
     SubCommand(
         "queryMsgTraceById",
         "Query a message trace.",
-        "rocketlens.mqadmin.trace",
+        "rocketlens.mqadmin.messages",
         "trace_by_id",
         _TRACE,
     ),

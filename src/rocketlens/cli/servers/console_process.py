@@ -1,7 +1,8 @@
 """The console of ``rocketlens serve``: `rocketlens console` as a process of its own, so that no
 search keeps the broker from answering.
 
-It runs as long as its standard input is open: not even a killed server leaves it behind.
+It runs as long as its standard input is open: not even a killed server leaves it behind. `serve`
+imports this when it runs: the options of a command must not cost asyncio.
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -13,8 +14,9 @@ from rocketlens.cli.message_stream import (
     read_into,
     selection_of,
 )
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +60,10 @@ _VIEW: Final = (
 _NO_TABLE: Final = re.compile(r"Catalog Error: Table with name (?P<name>\S+) does not exist")
 _NULL: Final = "NULL"
 _OUTPUTS: Final = ("table", "csv", "json", "jsonl", "parquet")
+_PROMPT: Final = "messages> "
+_MORE: Final = "     ...> "
+_ENDS: Final = frozenset({".exit", ".quit", "exit", "quit"})
+_HELP: Final = "a SELECT from messages, which ends with ; (.quit or Ctrl-D ends)"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -91,8 +97,6 @@ def run(arguments: Namespace) -> ExitCode:
     duckdb = package("duckdb", "sql", "rocketlens sql")
     package("pyarrow", "sql", "rocketlens sql")
     if arguments.query is None and sys.stdin.isatty():
-        from rocketlens.cli.sql.sql_prompt import run_prompt
-
         return run_prompt(lambda query: _run_query(query, arguments, duckdb))
     return _run_query(arguments.query or sys.stdin.read(), arguments, duckdb)
 
@@ -354,3 +358,34 @@ def _cell(value: Any) -> Any:
         return f"0x{value.hex()}"
     is_plain = isinstance(shown, str | int | float | None)
     return shown if is_plain else json.dumps(shown, ensure_ascii=False)
+
+
+def run_prompt(run_query: Callable[[str], object]) -> ExitCode:
+    """Run each query that is typed; an error is printed, and the next one can be typed.
+
+    Ctrl-C discards what was typed, or ends the query that runs.
+    """
+    with suppress(ImportError):
+        # Lines can be edited, and called up again.
+        import readline  # noqa: F401 - importing it is all that is needed
+    note(_HELP)
+    typed = ""
+    while True:
+        try:
+            line = input(_MORE if typed else _PROMPT)
+            if not typed and line.strip().rstrip(";").lower() in _ENDS:
+                return ExitCode.OK
+            typed = f"{typed}{line}\n" if typed or line.strip() else ""
+            if not typed.rstrip().endswith(";"):
+                continue
+            query, typed = typed.rstrip().rstrip(";"), ""
+            if query.strip():
+                run_query(query)
+        except EOFError:
+            print()
+            return ExitCode.OK
+        except KeyboardInterrupt:
+            typed = ""
+            print()
+        except RocketLensError as error:
+            note(str(error))

@@ -1,4 +1,4 @@
-"""All consumer groups of a cluster: members, lag, messages to retry, dead letters.
+"""The groups of a cluster: consumers with members, lag, retries and dead letters; producers.
 
 Each broker is asked for the groups that it has, and for each of them. A broker that does not
 answer makes the answer incomplete, and what it could have said of a group is missing there. Groups
@@ -10,6 +10,7 @@ that every broker has from the start are left out unless one is asked for.
 | connections (203) | members, subscriptions; 206: none is online at this broker |
 | consume stats (208) | offsets of the group and of its queues |
 | topic stats (202) of ``%DLQ%`` and ``%RETRY%`` | dead letters; retry queues without an offset |
+| producers (328) | masters only, so a slave cannot answer; older than 4.9.3: incomplete |
 """
 
 import asyncio
@@ -28,14 +29,17 @@ from rocketlens.model.group import (
     GroupClient,
     GroupQueue,
     GroupsAnswer,
+    ProducerGroup,
+    ProducersAnswer,
     group_of_topic,
 )
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
-from rocketlens.wire.bodies.consumer import ConsumerConnection
+from rocketlens.wire.bodies.consumer import ConsumerConnection, ProducerTable
 from rocketlens.wire.bodies.stats import ConsumeStats, TopicStatsTable
 from rocketlens.wire.bodies.subscription_group import SubscriptionGroupTable
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.admin import (
+    GET_ALL_PRODUCER_INFO,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     GET_CONSUME_STATS,
     GET_CONSUMER_CONNECTION_LIST,
@@ -250,3 +254,34 @@ async def _or_else(asked: Awaitable[T], nothing: T) -> T:
         if error.code in _NOTHING_OF_IT:
             return nothing
         raise
+
+
+async def find_producers(cluster: ClusterCalls, survey: Survey) -> ProducersAnswer:
+    """Return the producers of a cluster by group; each client once in a group.
+
+    :raises RemotingError: if no name server answers.
+    """
+
+    async def table_of(_: Broker, address: str) -> ProducerTable:
+        return await cluster.ask_for(
+            as_it_is, ProducerTable, address, GET_ALL_PRODUCER_INFO, NoFields()
+        )
+
+    coverage = CoverageByReason()
+    brokers = await survey.brokers()
+    for each in brokers.coverage:
+        coverage.add(each)
+    groups: dict[str, dict[str, GroupClient]] = {}
+    for answer in await cluster.ask_brokers(brokers.value.values(), table_of):
+        coverage.add(answer.coverage)
+        for group, members in answer.value.groups.items() if answer.value else ():
+            known = groups.setdefault(group, {})
+            for member in members:
+                client = GroupClient(
+                    member.client_id, member.remote_ip, member.language, member.version
+                )
+                known.setdefault(member.client_id, client)
+    return ProducersAnswer(
+        tuple(ProducerGroup(name, tuple(groups[name].values())) for name in sorted(groups)),
+        coverage.all(),
+    )

@@ -1,4 +1,7 @@
-"""Messages of topics of a cluster, iterated over with blocking calls, and as tables of Arrow."""
+"""Messages of topics of a cluster, iterated over with blocking calls, and as tables of Arrow.
+
+Written by hand, so it stands beside `sync`, which is generated.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Final, Self

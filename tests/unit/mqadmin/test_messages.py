@@ -1,6 +1,30 @@
 """mqadmin's options that choose what is asked and done, on a cluster of one broker."""
 
+from datetime import UTC, datetime
+
 import pytest
+
+from rocketlens.client.send.message import Message
+from rocketlens.errors import BadInput
+from rocketlens.main import main
+from rocketlens.mqadmin.messages import decoded_id
+from tests.unit.formats.test_trace_body import PUB, SUB_AFTER, SUB_BEFORE, body_of
+
+# The classes of 4.9.7 and 5.5.0 were run at about this time, in UTC; both printed this.
+NOW_MS = round(datetime(2026, 11, 21, 8, 26, tzinfo=UTC).timestamp() * 1000)
+PRINTED = {
+    "AC1400020001A3B4C5D6123456780000": "ip=172.20.0.2date=2026-11-04#12:50:19:896",
+    "ac1400020001a3b4c5d6123456780000": "ip=172.20.0.2date=2026-11-04#12:50:19:896",
+    "0A0000091F4018B4AAC2140DD5A20000": "ip=10.0.0.9date=2026-11-04#21:27:30:978",
+    "FD000000000000000000000000000002344C5FFD2B27678F4F770485": (
+        "ip=fd00:0000:0000:0000:0000:0000:0000:0002date=2026-11-21#02:37:25:239"
+    ),
+    "AC1400020001A3B4C5D6FFFFFFFF0000": "ip=172.20.0.2date=2026-11-19#17:02:47:295",
+    "AC1400020000CAC7000000000000AAB4": "ip=172.20.0.2date=2026-11-01#00:00:00:000",
+}
+HEAD = (
+    "#Type      #ProducerGroup       #ClientHost          #SendTime            #CostTimes #Status"
+)
 
 
 @pytest.mark.parametrize("command", ["queryMsgById", "queryMsgByUniqueKey"])
@@ -96,3 +120,67 @@ def test_one_of_several_ids_that_fails_does_not_keep_the_others_from_being_sent(
     assert f"originalMsgId={sent.msg_id}" in done.out
     both = mqadmin("queryMsgById", "-t", "T", "-i", f"{'0' * 32},{'1' * 32}", "-s", "true")
     assert "2 of 2 messages failed" in both.err
+
+
+@pytest.mark.parametrize("msg_id", PRINTED)
+def test_an_id_is_decoded_as_the_real_class_decodes_it(zone, msg_id):
+    zone("UTC")
+    assert decoded_id(msg_id, NOW_MS) == PRINTED[msg_id]
+
+
+def test_the_month_began_at_its_own_midnight_whatever_the_clocks_did_since(zone):
+    zone("Europe/Berlin")
+    # Summer time began on 29 March.
+    now_ms = round(datetime(2026, 3, 30, 12, 0, tzinfo=UTC).timestamp() * 1000)
+    assert (
+        decoded_id(f"0A0000090000{0:08X}{1000:08X}0000", now_ms)
+        == "ip=10.0.0.9date=2026-03-01#00:00:01:000"
+    )
+
+
+def test_it_asks_nobody_and_ends_no_line(monkeypatch, capsys):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert main(["mqadmin", "decodeMessageId", "-i", "0A0000091F4018B4AAC2140DD5A20000"]) == 0
+    assert capsys.readouterr().out.startswith("ip=10.0.0.9date=")
+
+
+@pytest.mark.parametrize("msg_id", ["XYZ", "AC14", "0" * 33, "G" * 32, ""])
+def test_what_is_no_unique_key_is_refused(msg_id):
+    with pytest.raises(BadInput, match="not a unique key"):
+        decoded_id(msg_id, NOW_MS)
+
+
+def test_senders_come_first_then_each_group(mqadmin, rocketmq, zone):
+    zone("UTC")
+    other = SUB_AFTER.replace(" g", " another")
+    failed = SUB_AFTER.replace("true", "false").replace(" 7 ", " 9 ")
+    unrelated = PUB.replace("U1", "U2")
+    with rocketmq.producer() as producer:
+        for body in (body_of(SUB_BEFORE, SUB_AFTER, unrelated), body_of(PUB, other, failed)):
+            producer.send(Message("TRACES", body, keys=["U1"]))
+    done = mqadmin("queryMsgTraceById", "-i", "U1", "-t", "TRACES")
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert done.out.startswith(HEAD)
+    assert lines[1] == "Pub p-group 127.0.0.1 2023-11-14 22:13:20 3ms success"
+    assert lines.count(lines[0]) == 1
+    groups = [line for line in lines if line.startswith("Sub ")]
+    assert sorted(groups) == [
+        "Sub another 127.0.0.1 2023-11-14 22:13:20 7ms success",
+        "Sub g 127.0.0.1 2023-11-14 22:13:20 7ms success",
+        "Sub g 127.0.0.1 2023-11-14 22:13:20 9ms failed",
+    ]
+    assert sum(line.startswith("#Type #ConsumerGroup") for line in lines) == 2
+
+
+def test_a_record_that_cannot_be_read_is_named(mqadmin, rocketmq):
+    with rocketmq.producer() as producer:
+        producer.send(Message("TRACES", body_of("Pub x", RECALL_OF_U9), keys=["U9"]))
+    done = mqadmin("queryMsgTraceById", "-i", "U9", "-t", "TRACES")
+    assert (done.code, done.out) == (0, "")
+    assert "a Pub record of 2 fields" in done.err
+    missing = mqadmin("queryMsgTraceById", "-i", "U-none", "-t", "TRACES")
+    assert (missing.code, missing.out) == (1, "")
+
+
+RECALL_OF_U9 = "Recall 1700000000004 R p T U9 true"

@@ -1,4 +1,4 @@
-"""The producers of a cluster, each once however many brokers know it."""
+"""Producers of a cluster, each once however many brokers know it; consumers: cli/test_groups."""
 
 import json
 

@@ -1,5 +1,6 @@
-"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset and printMsg."""
+"""Messages: the queryMsg commands, queryMsgTraceById, printMsg and decodeMessageId."""
 
+import time
 from typing import Final
 
 from rocketlens import limits
@@ -7,24 +8,29 @@ from rocketlens.client.connect.cluster import failures
 from rocketlens.client.connect.route import MessageQueue, Route, set_order
 from rocketlens.client.search.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.formats.trace_body import TraceRecord, TraceType
+from rocketlens.formats.trace_body import decode as decode_trace
 from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import UniqueKey, pack_address
 from rocketlens.model.properties import java_order
-from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.model.rocketmq import LMQ_PREFIX, TRACE_TOPIC
 from rocketlens.mqadmin.consume import hand_over_by_id, hand_over_by_unique_key
 from rocketlens.mqadmin.printing.bodies import bodies_directory, write_body
-from rocketlens.mqadmin.printing.form import body_pieces, message_pieces
+from rocketlens.mqadmin.printing.form import body_pieces, message_pieces, padded, seconds_of
 from rocketlens.mqadmin.printing.layout import key_table, message_block, track_block
 from rocketlens.mqadmin.send import resend
 from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
-from rocketlens.terminal.times import parse_time
+from rocketlens.terminal.times import parse_time, time_text
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
 _NO_BODY: Final = ("NOT PRINT BODY",)
+Row = tuple[TraceRecord, str]
+"""A record, and the address that its client had."""
 
 
 async def by_id(call: Call) -> None:
@@ -247,3 +253,91 @@ def _cluster_name(call: Call, topic: str) -> str | None:
     if name and topic.startswith(LMQ_PREFIX):
         raise BadInput(f"-c, the parent of a light topic ({LMQ_PREFIX}...), is not possible here")
     return name or None
+
+
+async def decode_id(call: Call) -> None:
+    """Print address and time of the producer that created a unique key, without a line end.
+
+    RocketMQ 4.9 and 5.5 still have the command's class, but no longer register its name.
+
+    :raises BadInput: when the id is not a unique key.
+    """
+    call.print(decoded_id(call.given.required("i"), time.time_ns() // 1_000_000))
+
+
+def decoded_id(msg_id: str, now_ms: int) -> str:
+    """Return the text for an id at a time.
+
+    :raises BadInput: when it is not a unique key.
+    """
+    key = UniqueKey.decode(msg_id)
+    address = key.address
+    if ":" in address:
+        address = pack_address(address).hex(":", 2)
+    made = time_text(key.nearly_time_ms(now_ms, None))
+    return f"ip={address}date={made.replace(' ', '#').replace('.', ':')}"
+
+
+async def trace_by_id(call: Call) -> None:
+    """Print who sent and who consumed a message, as they said it themselves.
+
+    :raises MessageNotFound: if there is no trace of it.
+    :raises AnswerIncomplete: if a broker failed; what the others have is printed.
+    """
+    given = call.given
+    msg_id, topic = given.required("i"), given.text("t") or TRACE_TOPIC
+    now_ms = time.time_ns() // 1_000_000
+    answer = await call.tool.admin.query_message(
+        topic,
+        msg_id,
+        given.number("c", limits.DEFAULT_QUERY_MESSAGES, 1, limits.MAX_INT),
+        given.number("b", 0, 0),
+        given.number("e", limits.MAX_TIMESTAMP_MS if call.form.is_5 else now_ms, 0),
+    )
+    rows: list[Row] = []
+    damage: list[str] = []
+    for message in answer:
+        records = decode_trace(message.body, damage)
+        rows += [(each, message.born_host.address) for each in records if each.msg_id == msg_id]
+    call.print(trace_text(call, rows))
+    for each in damage:
+        note(f"a trace message has {each}")
+    if not answer.complete:
+        raise incomplete(failures(answer.coverage))
+    if not answer.messages:
+        raise MessageNotFound(f"topic {topic} has no trace of {msg_id}")
+
+
+def trace_text(call: Call, rows: list[Row]) -> str:
+    """Return a table for each send, then one for each consumer group."""
+    consumed: dict[str, list[Row]] = {}
+    parts = []
+    for row in rows:
+        if row[0].trace_type is TraceType.PUB:
+            parts += [_head("#ProducerGroup", "#SendTime"), _row(call, "Pub", row), "\n"]
+        elif row[0].trace_type is TraceType.SUB_AFTER:
+            consumed.setdefault(row[0].group or "", []).append(row)
+    for group in java_order(dict.fromkeys(consumed, ""), 16):
+        parts.append(_head("#ConsumerGroup", "#ConsumerTime"))
+        parts += [_row(call, "Sub", row) for row in consumed[group]]
+        parts.append("\n")
+    return "".join(parts)
+
+
+def _head(group: str, when: str) -> str:
+    return _cells("#Type", group, "#ClientHost", when, "#CostTimes", "#Status")
+
+
+def _row(call: Call, kind: str, row: Row) -> str:
+    record, host = row
+    shown = call.form.shown
+    # A consumer that is too old to say when is printed with the time of printing.
+    when_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
+    status = "success" if record.is_success else "failed"
+    group, when = shown(record.group or ""), seconds_of(when_ms)
+    return _cells(kind, group, host, when, f"{record.cost_ms}ms", status)
+
+
+def _cells(*cells: str) -> str:
+    widths = (10, 20, 20, 20, 10, 10)
+    return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True)) + "\n"
