@@ -1,13 +1,10 @@
 """``rocketlens mqadmin COMMAND ...``: finds the command, parses its options, runs it."""
 
-import os
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.commands import COMMANDS
 from rocketlens.mqadmin.options import (
@@ -19,9 +16,7 @@ from rocketlens.mqadmin.options import (
     parse,
     usage,
 )
-from rocketlens.net.secret_file import opened_regular
 from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
-from rocketlens.terminal.contexts import Context, check_owner, warn_of_readers
 from rocketlens.terminal.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -60,7 +55,6 @@ EXAMPLES: Final = (
         "how far a group is, as RocketMQ 4.9 prints it",
     ),
 )
-_HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -110,6 +104,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> "ClusterAccess":
+    from rocketlens.mqadmin.tools_file import tools_file_context
     from rocketlens.terminal.cluster_access import (
         ClusterAccess,
         chosen_context,
@@ -185,50 +180,3 @@ def _layout(text: str) -> str:
     if text not in LAYOUTS:
         raise BadInput(f"invalid --layout {text[:20]!r}: expected {' or '.join(LAYOUTS)}")
     return text
-
-
-def tools_file_context() -> Context:
-    """Return the keys of ``$ROCKETMQ_HOME/conf/tools.yml``, as RocketMQ's own tool takes them.
-
-    Returns an empty context if the file or the keys are missing.
-    Source: ``AclUtils.getAclRPCHook``.
-
-    :raises BadInput: when it is no YAML, or a key is no text.
-    :raises OSError: when it cannot be read.
-    """
-    home = os.environ.get(_HOME_VARIABLE)
-    if not home:
-        return Context()
-    path = Path(home, "conf", "tools.yml")
-    try:
-        with opened_regular(path, f"{path}") as file:
-            check_owner(file, path)
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(limits.MAX_CONTEXTS_BYTES).decode("utf-8", "replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return Context()
-    access_key, secret_key = _keys_of(text, path)
-    if not (access_key.strip() and secret_key.strip()):
-        return Context()
-    warn_of_readers(mode, path)
-    return Context(access_key=access_key, secret_key=secret_key)
-
-
-def _keys_of(text: str, path: Path) -> list[str]:
-    """Return access key and secret key of a file; empty if it has none."""
-    import yaml
-
-    try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # Not the line itself, nor the rest of the error: they may hold the secret.
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}: line {mark.line + 1}" if mark else f"{path}"
-        raise BadInput(f"{where} is not supported: write NAME: VALUE") from None
-    keys = []
-    for name in ("accessKey", "secretKey"):
-        value = values.get(name) if isinstance(values, dict) else None
-        if not isinstance(value, str | int | None) or isinstance(value, bool):
-            raise BadInput(f"{path}: {name} is not text: write it in quotes")
-        keys.append("" if value is None else str(value))
-    return keys
