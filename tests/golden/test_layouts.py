@@ -14,15 +14,21 @@ from rocketlens.model.message import Host
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.support.layouts import Layout, ids
-
-DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
-ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
-LIGHT = ("lmq-4.9.7", "lmq-5.5.0")
-ROCKSDB, BATCHES, TIERED, COMPACTED = (
-    f"{kind}-5.5.0" for kind in ("rocksdb", "batchcq", "tiered", "compaction")
+from tests.support.effort import sized
+from tests.support.layouts import (
+    BATCHES,
+    COMPACTED,
+    CRASHED,
+    DLEDGER,
+    ELSEWHERE,
+    LAYOUTS,
+    LIGHT,
+    ROCKSDB,
+    TIERED,
+    copied,
+    ids,
 )
-LAYOUTS = (*DLEDGER, *ELSEWHERE, *LIGHT, ROCKSDB, TIERED, COMPACTED)
+
 LOST = ((), ("index",), ("consumequeue",), ("index", "consumequeue"))
 
 BATCH_QUEUES = "batchconsumequeue"
@@ -39,72 +45,50 @@ both_dledgers = pytest.mark.parametrize("name", DLEDGER)
 
 @pytest.fixture
 def layout(layouts, name, tmp_path):
-    return Layout(shutil.copytree(layouts / name, tmp_path / "broker"))
+    return copied(layouts, name, tmp_path / "broker")
 
 
-def assert_found(store, sent, times):
-    topic, offset_msg_id = sent["topic"], sent["offset_msg_id"]
-    message = store.view_message(offset_msg_id)
-    times[sent["unique_key"]] = message.store_timestamp_ms
-    assert message.unique_key == sent["unique_key"]
-    position = (topic, sent["queue_id"], sent["queue_offset"])
-    assert store.query_by_queue_offset(*position).offset_msg_id == offset_msg_id
-    for text in (sent["key"], sent["unique_key"]):
-        for answer in (store.find(text, topic=topic), store.find(text)):
+def assert_found(store, sent):
+    """Find one message by each of its ids and keys, and return it."""
+    record = store.view_message(sent.offset_msg_id)
+    message = store.query_by_queue_offset(sent.topic, sent.queue_id, sent.queue_offset)
+    assert record.offset_msg_id == message.offset_msg_id == sent.offset_msg_id
+    assert message.keys[0] == sent.key
+    if sent.unique_key is not None:
+        assert record.unique_key == message.unique_key == sent.unique_key
+    for text in (sent.key, message.unique_key):
+        for answer in (store.find(text, topic=sent.topic), store.find(text)):
             assert answer.complete, answer.failures
-            assert ids(answer) == [offset_msg_id]
+            assert ids(answer) == [sent.offset_msg_id]
+    return message
 
 
-@every_layout
-@pytest.mark.parametrize("lost", LOST, ids=lambda lost: "-".join(lost) or "whole")
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        *((name, lost) for name in LAYOUTS for lost in LOST),
+        *((f"{name} crashed", lost) for name in CRASHED for lost in sized((LOST[0],), LOST)),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "-".join(each) or "whole",
+)
 def test_every_message_is_found_by_each_id_and_key_and_by_topic_time_and_content(layout, lost):
     for part in lost:
         shutil.rmtree(layout.store / part)
-    times = {}
     with layout.open() as store:
-        for sent in layout.sent:
-            assert_found(store, sent, times)
-        for topic in {sent["topic"] for sent in layout.sent}:
-            of_topic = [each for each in layout.sent if each["topic"] == topic]
+        found = {sent: assert_found(store, sent) for sent in layout.messages}
+        for topic in {sent.topic for sent in found}:
+            of_topic = [sent for sent in found if sent.topic == topic]
             answer = store.find(topic=topic)
             assert answer.complete, answer.failures
-            assert sorted(ids(answer)) == sorted(each["offset_msg_id"] for each in of_topic)
-            moment = times[of_topic[7]["unique_key"]]
+            assert sorted(ids(answer)) == sorted(each.offset_msg_id for each in of_topic)
+            moment = found[of_topic[7]].store_timestamp_ms
             answer = store.find(topic=topic, begin=moment, end=moment)
-            assert of_topic[7]["offset_msg_id"] in ids(answer)
+            assert answer.complete, answer.failures
+            assert of_topic[7].offset_msg_id in ids(answer)
             answer = store.find(topic=topic, where="body.$.n >= 60")
             assert sorted(ids(answer)) == sorted(
-                each["offset_msg_id"] for each in of_topic if each["n"] >= 60
+                each.offset_msg_id for each in of_topic if each.n >= 60
             )
-
-
-@every_layout
-def test_a_file_that_is_gone_makes_no_answer_falsely_complete(layout):
-    # What was before the log is deleted, as by a cleaner: that is no damage.
-    first, *others = layout.log_files()
-    for path in [first, *others, *sorted((layout.store / "index").iterdir())]:
-        is_first = path == first
-        aside = path.with_name("aside")
-        path.rename(aside)
-        shutil.move(aside, layout.path / "aside")
-        with layout.open() as store:
-            for sent in layout.sent[::5]:
-                answer = store.find(sent["key"], topic=sent["topic"])
-                assert ids(answer) == [sent["offset_msg_id"]] or is_first or not answer.complete
-                try:
-                    found = store.view_message(sent["offset_msg_id"])
-                except AnswerIncomplete:
-                    continue
-                except MessageNotFound:
-                    assert is_first
-                    continue
-                assert found.unique_key == sent["unique_key"]
-            for topic in {sent["topic"] for sent in layout.sent}:
-                answer = store.find(topic=topic)
-                wanted = {each["offset_msg_id"] for each in layout.sent if each["topic"] == topic}
-                lost = wanted - set(ids(answer))
-                assert not lost or is_first or not answer.complete
-        (layout.path / "aside").rename(path)
 
 
 @every_layout
