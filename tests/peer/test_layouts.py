@@ -143,3 +143,35 @@ def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
             if sent["topic"] == "Orders"
             for number, key in enumerate(keys_of(sent))
         )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"messageIndexEnable": False},
+        pytest.param(
+            {
+                "indexRocksDBEnable": True,
+                "indexFileWriteEnable": False,
+                "indexFileReadEnable": False,
+            },
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["no-index", "index-in-rocksdb"],
+)
+def test_messages_of_a_real_broker_without_index_files_are_found_by_key(peer, tmp_path, settings):
+    with (
+        peer.start("5.5.0", tmp_path / "broker", **settings) as broker,
+        SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer,
+        SyncMQAdmin(broker.namesrv_address) as admin,
+    ):
+        sent = [producer.send(Message("Payments", b"%d" % n, keys=[f"k{n % 3}"])) for n in range(9)]
+        for topic in ("Payments", None):
+            answer = admin.find("k1", topic)
+            assert answer.complete
+            assert sorted(int(each.body) for each in answer) == [1, 4, 7]
+            for n, result in enumerate(sent):
+                answer = admin.find(result.msg_id, topic)
+                assert [each.body for each in answer] == [b"%d" % n]
+            assert not admin.find("k9", topic).messages

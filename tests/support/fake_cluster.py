@@ -17,7 +17,7 @@ from dataclasses import replace
 from rocketlens import limits
 from rocketlens.client import Producer
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.formats import batch_body
+from rocketlens.formats import batch_body, java_properties
 from rocketlens.formats import commitlog_record as records
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
@@ -186,10 +186,14 @@ class FakeBroker(Fake):
         self.topic_attributes = {}
         """Of topics; a broker without any is one of RocketMQ 4, which has none."""
         self.tells_attributes = True
+        self.config = {"messageIndexEnable": "true"}
+        """Of the broker; empty if it does not tell."""
+        self.has_index = True
 
     def answers(self):
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime,
+            RequestCode.GET_BROKER_CONFIG: self.broker_config,
             RequestCode.GET_ALL_PRODUCER_INFO: lambda *_: Response(body=b"{}"),
             RequestCode.SEND_MESSAGE_V2: self.send,
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
@@ -331,7 +335,7 @@ class FakeBroker(Fake):
     def query(self, header, _):
         found = []
         begin_ms = self.records[0].store_timestamp_ms if self.records else 0
-        for each in reversed(self.dispatched if self.may_have(header) else []):
+        for each in reversed(self.dispatched if self.has_index and self.may_have(header) else []):
             named = props.parse(decode_utf8(each.properties))
             keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
             read_ms = begin_ms + max(each.store_timestamp_ms - begin_ms, 0) // 1000 * 1000
@@ -381,6 +385,11 @@ class FakeBroker(Fake):
         }
         code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
         return Response(code, fields, b"".join(map(self.bytes_of, dict.fromkeys(given))))
+
+    def broker_config(self, *_):
+        if not self.config:
+            return Response(ResponseCode.NO_PERMISSION, remark="no")
+        return Response(body=java_properties.dumps_unescaped(self.config).encode())
 
     def topic_config(self, header, _):
         if not self.tells_attributes:

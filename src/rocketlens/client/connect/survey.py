@@ -33,6 +33,7 @@ from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.formats import java_properties
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.wire.bodies.route import (
@@ -44,6 +45,7 @@ from rocketlens.wire.bodies.route import (
 )
 from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.namesrv import (
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
@@ -76,6 +78,20 @@ class SurveyResult(NamedTuple, Generic[T]):
     coverage: tuple[Coverage, ...]
 
 
+class IndexSettings(NamedTuple):
+    """Whether a broker answers questions by key from index files."""
+
+    off: bool
+    is_told: bool
+    """Whether the broker told its configuration; ``off`` is false if not."""
+
+
+_INDEX_SETTINGS: Final = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
+"""The index is off if one of them is false. RocketMQ 5.5 can have an index in RocksDB in place of
+files: it has no message without a unique key, and returns nothing for times further apart than
+``maxRocksDBIndexQueryDays``."""
+
+
 class Survey:
     """Asks all name servers of a cluster. ``clock`` returns monotonic seconds."""
 
@@ -89,6 +105,8 @@ class Survey:
         self._brokers: tuple[float, SurveyResult[dict[str, Broker]]] | None = None
         self._batch_topics: dict[tuple[str, str], tuple[float, bool]] = {}
         """By topic and address."""
+        self._index_settings: dict[str, tuple[float, IndexSettings]] = {}
+        """By address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
 
@@ -187,6 +205,26 @@ class Survey:
             if error.code in _NO_BATCHES:
                 return False
             raise
+
+    async def index_settings(self, address: str) -> IndexSettings:
+        """Return whether a broker has index files and reads them, at most 30 s old.
+
+        :raises RemotingError: if there is no response.
+        """
+        known = self._index_settings.get(address)
+        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
+            known = self._clock(), await self._ask_for_index_settings(address)
+            self._index_settings[address] = known
+        return known[1]
+
+    async def _ask_for_index_settings(self, address: str) -> IndexSettings:
+        try:
+            answer = await self._cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+        except BrokerError:
+            return IndexSettings(off=False, is_told=False)
+        config = java_properties.loads(answer.body.decode("utf-8", "replace"))
+        is_off = any(config.get(key) == "false" for key in _INDEX_SETTINGS)
+        return IndexSettings(is_off, is_told="messageIndexEnable" in config)
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
         """Return the brokers that were registered before and are not now."""

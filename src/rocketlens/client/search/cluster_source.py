@@ -157,11 +157,14 @@ class ClusterSource:
             own = queues[broker.name]
             search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
             damage = [] if behind is None else [behind]
+            index = await self.survey.index_settings(address)
+            search.is_index_told = index.is_told
+            search.reads_queues = index.off or (exhaustive and not index.is_told)
             try:
-                search.has_batches = await self.survey.has_batches(route.topic, address)
+                search.reads_queues |= await self.survey.has_batches(route.topic, address)
             except BrokerError as error:
                 damage.append(f"keys of messages in batches are not searched: {error}")
-            if search.has_batches:
+            if search.reads_queues:
                 damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
             searched = await search.run()
             return replace(searched, damage=(*searched.damage, *damage))

@@ -9,8 +9,8 @@
 3. More messages of one key within a second than a broker returns at once cannot be told apart by
    time: that second is read from the topic's queues.
 
-4. The index of a broker has no key of a message that is in a batch which is one record. Queues of a
-   topic that can have such batches are read.
+4. The index of a broker has no key of a message that is in a batch which is one record, and a
+   broker may be told to keep no index. Then the topic's queues are read.
 
 Steps 2 and 3 rely on the key's store times rising, for a broker keeps only the times of an index
 file's first and last message. If they go back in what it returns, the answer is incomplete;
@@ -47,6 +47,9 @@ FEWER: Final = 8
 RISING_KEY_TIMES: Final = Sentence("rising_key")
 """What a search relies on for a key if the broker did not return all messages at once."""
 
+INDEX_IS_ON: Final = Sentence("index_is_on")
+"""What a search relies on if a broker returned nothing, and does not tell its configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchedIndex:
@@ -70,7 +73,10 @@ class KeySearch:
     findings: Findings
     queues: Sequence[MessageQueue]
     exhaustive: bool = False
-    has_batches: bool = False
+    reads_queues: bool = False
+    """Whether the index lacks keys."""
+    is_index_told: bool = True
+    """Whether the broker told that it has an index."""
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.MAX_QUERY_MESSAGES
     _largest_page: int = 0
@@ -102,8 +108,11 @@ class KeySearch:
                     self._doubt(
                         f"go back by {self._set_back_ms} ms, as of a clock that was set back"
                     )
-        if self.has_batches and await self._read_queues(begin, end):
-            self._relies_on = RISING_TIMES
+        if self.reads_queues:
+            if await self._read_queues(begin, end):
+                self._relies_on = RISING_TIMES
+        elif not page.records and not self.is_index_told:
+            self._relies_on = INDEX_IS_ON
         damage = tuple(dict.fromkeys(self._damage))
         return SearchedIndex(damage, self._indexed_to_ms, self._relies_on)
 

@@ -136,6 +136,40 @@ def test_keys_of_messages_in_batches_are_missing_if_a_broker_does_not_tell_wheth
     ask(scenario)
 
 
+@pytest.mark.parametrize(
+    "off", ["messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable"]
+)
+def test_messages_of_a_broker_whose_index_is_off_are_found_by_key(off):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.config = {"messageIndexEnable": "true", off: "false"}
+        broker.has_index = False
+        broker.store("T", b"a", keys="k", unique_key="U")
+        broker.store("T", b"b", keys="k2")
+        for topic in ("T", None):
+            assert bodies(await admin.find("k", topic)) == [b"a"]
+            assert bodies(await admin.find("U", topic)) == [b"a"]
+            assert (await admin.find("k3", topic)).complete
+        assert (await admin.view_message("T", "U")).body == b"a"
+        # The configuration is asked for once.
+        assert broker.codes().count(RequestCode.GET_BROKER_CONFIG) == 1
+
+    ask(scenario)
+
+
+def test_an_answer_relies_on_the_index_of_a_broker_that_does_not_tell_its_configuration():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.config = {}
+        broker.store("T", b"a", keys="k")
+        assert "messageIndexEnable" in (await admin.query_message("T", "k2")).coverage[0].relies_on
+        assert (await admin.query_message("T", "k")).coverage[0].relies_on is None
+        broker.has_index = False
+        assert bodies(await admin.find("k", "T", exhaustive=True)) == [b"a"]
+
+    ask(scenario)
+
+
 def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete():
     async def scenario(cluster, admin):
         broker = cluster.masters[0]
