@@ -90,13 +90,13 @@ def test_a_real_name_server_takes_topics_in_parts_and_changes_alone(
                 assert (await impostor.register()).code == 0
                 assert await asking.queues("T1") == 99
                 await registrar.register()
-                assert world.core.name_taken_times == 1
+                assert world.core.name_servers.name_taken_times == 1
                 assert await asking.queues("T1") == 3
-                assert not world.core.name_taken
-                assert not world.core.registration_failures
+                assert not world.core.name_servers.name_taken
+                assert not world.core.name_servers.failures
         # It begins anew, and knows nothing.
         async with running(tmp_path, **settings) as world:
-            assert world.core.registration_failures
+            assert world.core.name_servers.failures
             with their_name_server(peer, version, tmp_path / "second", port):
                 await world.service._registrar.register()
                 assert set(world.core.topics.topics) <= await asking.topics()

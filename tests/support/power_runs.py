@@ -153,7 +153,6 @@ class StoreRun(PowerRun):
 
     def open(self) -> None:
         self.store = open_small(self.root, CLEANED_WHEN_FULL, disk=self.disk)
-        self.store.deleted.make_durable = self.flush_log
 
     def send(self) -> None:
         """Send one message; the power may go between two lines of it."""
@@ -226,7 +225,7 @@ class StoreRun(PowerRun):
         if not store.deleted.mark(topic):
             return
         oracle.deleting[topic] = end_offset
-        store.deleted.snapshot()()
+        self._meanwhile(lambda: acknowledge(store, oracle, store.deleted.snapshot()))
         oracle.deleted[topic] = end_offset
         # What was sent in the meantime loses its queue, too; a recovery may give it back.
         oracle.deleting[topic] = store.end_offset
@@ -331,7 +330,6 @@ class FollowRun(StoreRun):
         """Open the store, and follow it."""
         options = replace(QUIET, build_index=False)
         self.store = open_small(self.root, options=options, disk=self.disk)
-        self.store.deleted.make_durable = self.flush_log
         if self.follower is None:
             self.follow()
 

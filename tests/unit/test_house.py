@@ -69,6 +69,7 @@ ROCKETMQ_WORDS = re.compile(
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/unit/test_main.py",
     "store/write/copy/copy_store.py": "tests/unit/store/write/copy/test_copy_append.py",
+    "broker/delivery/pull_reader.py": "tests/unit/broker/requests/test_pull.py",
     "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",
     "client/blocking/base.py": "tests/unit/client/blocking/test_sync.py",
     "client/blocking/cluster.py": "tests/unit/client/blocking/test_clients.py",

@@ -1,7 +1,7 @@
 """The keys of a ``broker.conf`` about the broker itself, in RocketMQ's spelling.
 
 The store's keys are in :mod:`rocketlens.store.write.config`, those of TLS in
-:mod:`rocketlens.net.tls`, those of access control in :mod:`rocketlens.broker.access.config`. For
+:mod:`rocketlens.net.tls`, those of access control in :mod:`rocketlens.broker.access_config`. For
 unknown keys see :mod:`rocketlens.model.config_keys`. Source: ``BrokerConfig``,
 ``MessageStoreConfig``, ``NettyServerConfig``.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.access.config import NO_AUTH, AuthConfig
+from rocketlens.broker.access_config import NO_AUTH, AuthConfig
 from rocketlens.errors import BadInput
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import (

@@ -1,8 +1,11 @@
 """What all processors of a broker share."""
 
+import ast
 import asyncio
+import inspect
 import logging
 
+from rocketlens.broker import core
 from tests.support.broker_world import running
 
 
@@ -36,3 +39,20 @@ def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, c
     assert "topics.json: not JSON" in caplog.text
     kept = (tmp_path / "store/rocketlens/aside").iterdir()
     assert "{]" in {each.read_text() for each in kept}
+
+
+def test_nothing_is_put_into_a_core_after_it_was_made():
+    """Each attribute is declared Final where it gets its value, and the type checker holds that."""
+    [made] = [
+        each
+        for each in ast.walk(ast.parse(inspect.getsource(core)))
+        if isinstance(each, ast.ClassDef) and each.name == "BrokerCore"
+    ]
+    declared = set()
+    for node in ast.walk(made):
+        if isinstance(node, ast.Assign):
+            assert not [each for each in node.targets if isinstance(each, ast.Attribute)]
+        elif isinstance(node, ast.AnnAssign):
+            assert ast.unparse(node.annotation).startswith("Final")
+            declared.add(node.target.attr)
+    assert {"topics", "timers", "held_pulls", "access", "tables"} <= declared

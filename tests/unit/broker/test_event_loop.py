@@ -7,6 +7,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker.life import registration
+from rocketlens.broker.tables.name_servers import NameServerState
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.config import NameServerConfig
@@ -85,7 +86,7 @@ def test_with_many_topics_name_servers_are_told_and_tools_answered(tmp_path):
         address = str(name_server.start())
         try:
             core = world.core
-            core.config = core.config.__class__(namesrvAddr=address)
+            core.name_servers.states[address] = NameServerState()
             registrar = registration.Registrar(core)
             await registrar.start()
             await asyncio.to_thread(add_topics, core)  # not the broker's own work

@@ -1,24 +1,24 @@
 """The access control of one broker, of either kind: opened, put before its handlers, watched."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens.broker.access.guard import AccessRules, Audit, guarded
 from rocketlens.broker.access.origins import has_copies, topics_of
 from rocketlens.broker.access.plain_files import PlainAcl, load_accounts
-from rocketlens.broker.access.plain_processor import PlainProcessor
-from rocketlens.broker.access.user_processor import UserProcessor
-from rocketlens.broker.access.users import Users
+from rocketlens.broker.access.user_rules import Users
+from rocketlens.broker.config import BrokerSettings
+from rocketlens.broker.tables.registry import TopicRegistry
+from rocketlens.broker.tables.saving import Table
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.crowd import host_of
+from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.command import RemotingCommand
-
-if TYPE_CHECKING:
-    from rocketlens.broker.core import BrokerCore
 
 WATCH_INTERVAL_S: Final = 5.0
 """Between two looks at the files of accounts."""
@@ -27,38 +27,39 @@ WATCH_INTERVAL_S: Final = 5.0
 class AccessControl:
     """Who may ask a broker for what."""
 
-    def __init__(self, core: "BrokerCore") -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicRegistry,
+        disk: Disk,
+        clock: Callable[[], int],
+        save: Callable[[Table], asyncio.Future[bool]],
+    ) -> None:
         """Read accounts, or users and policies.
 
         :raises BadInput: when a file of accounts cannot be understood, or is not to be found.
         :raises OSError: when a file or a table cannot be read or written.
         """
-        config = core.settings.auth
+        config = settings.auth
         self._audit: Final = Audit()
-        self._topics: Final = core.topics
-        self._plain: PlainAcl | None = None
-        processor: PlainProcessor | UserProcessor
-        if config.aclEnable:
-            self._plain = PlainAcl(config.home, core.disk, core.clock)
-            self._rules: AccessRules = self._plain
-            names = core.config.brokerClusterName, core.config.brokerName, core.address
-            processor = PlainProcessor(self._plain, names)
-        else:
-            cluster = core.config.brokerClusterName
-            users = Users(config, cluster, core.store.layout, core.disk, core.clock)
-            users.saver = core.saver
-            if config.migrateAuthFromV1Enabled:
-                users.migrate(load_accounts(config.home, core.disk))
-            core.tables = (*core.tables, users.users, users.acls)
-            self._rules = users
-            processor = UserProcessor(users, core.large_answers)
-        self._handlers: Final = processor.handlers()
+        self._topics: Final = topics
+        self.accounts: Final = PlainAcl(config.home, disk, clock) if config.aclEnable else None
+        """Accounts of RocketMQ 4; None where there are users."""
+        self.users: Final = None if config.aclEnable else _users(settings, disk, clock, save)
+        """Users of RocketMQ 5; None where there are accounts."""
+        rules = self.accounts or self.users
+        assert rules is not None  # noqa: S101 - one of both
+        self._rules: Final[AccessRules] = rules
+        self.tables: Final[tuple[Table, ...]] = (
+            () if self.users is None else (self.users.users, self.users.acls)
+        )
+        """What is saved as the broker's other tables are."""
         self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
         """By connection: its last heartbeat, without its body and its signature."""
 
     def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """Return a broker's handlers, and those of access control, behind its checks."""
-        return guarded({**handlers, **self._handlers}, self._rules, self._audit)
+        """Return a broker's handlers behind its checks."""
+        return guarded(handlers, self._rules, self._audit)
 
     def decide_reading(
         self, command: RemotingCommand, channel: Channel, record: Record
@@ -147,13 +148,13 @@ class AccessControl:
 
     def watch(self) -> None:
         """Look whether files have changed."""
-        if self._plain is not None:
-            self._plain.watch()
+        if self.accounts is not None:
+            self.accounts.watch()
 
     def close(self) -> None:
         """Stop looking."""
-        if self._plain is not None:
-            self._plain.close()
+        if self.accounts is not None:
+            self.accounts.close()
 
     @property
     def refused(self) -> int:
@@ -163,8 +164,8 @@ class AccessControl:
     def runtime(self) -> dict[str, str]:
         """Return what tools are told (28): all of it is ours."""
         return {
-            "accessControl": "users" if self._plain is None else "accounts",
-            "accessControlProblem": "" if self._plain is None else self._plain.problem,
+            "accessControl": "users" if self.accounts is None else "accounts",
+            "accessControlProblem": "" if self.accounts is None else self.accounts.problem,
             "requestsRefused": str(self._audit.refused),
         }
 
@@ -186,3 +187,16 @@ class MessageReader:
 def _unsigned(code: int, user: str | None) -> RemotingCommand:
     """Return what is kept of a request that was let through."""
     return RemotingCommand(code, ext_fields={} if user is None else {ACCESS_KEY: user})
+
+
+def _users(
+    settings: BrokerSettings,
+    disk: Disk,
+    clock: Callable[[], int],
+    save: Callable[[Table], asyncio.Future[bool]],
+) -> Users:
+    config, cluster = settings.auth, settings.broker.brokerClusterName
+    users = Users(config, cluster, settings.layout, disk, clock, save=save)
+    if config.migrateAuthFromV1Enabled:
+        users.migrate(load_accounts(config.home, disk))
+    return users

@@ -154,14 +154,19 @@ class _Due(NamedTuple):
 class HeldPulls:
     """All held pulls of a broker; belongs to the running event loop."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Hold none yet; ``clock`` is monotonic, in seconds."""
-        self.scan: Callable[[Queue, PullFilter, int], QueueScan] = lambda _, __, at: QueueScan(
-            None, at, is_end=True
-        )
-        """Looks at the entries of a queue from an offset on."""
-        self.answer: Callable[[HeldPull, int, ReadOnce], Response] = lambda *_: Response()
-        """Does a pull again; no entry below the offset passes its filter."""
+    def __init__(
+        self,
+        scan: Callable[[Queue, PullFilter, int], QueueScan],
+        answer: Callable[[HeldPull, int, ReadOnce], Response],
+        clock: Callable[[], float],
+    ) -> None:
+        """Hold none yet.
+
+        ``scan`` looks at the entries of a queue from an offset on; ``answer`` does a pull again, of
+        which no entry below the offset passes the filter. ``clock`` is monotonic, in seconds.
+        """
+        self.scan: Final = scan
+        self.answer = answer
         self.queues: Final[dict[Queue, dict[PullFilter, _Alike]]] = {}
         self.count = self.kept_bytes = self.not_held = 0
         """How many there are, what they take in memory, and how many found no room so far."""

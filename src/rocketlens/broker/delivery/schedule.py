@@ -9,9 +9,11 @@ crash; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
 """
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
+from rocketlens.broker.delivery.copy_writer import CopyWriter
+from rocketlens.broker.tables.offsets import DelayOffsets
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
@@ -19,11 +21,9 @@ from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.refused_writes import RefusedWrites
-
-if TYPE_CHECKING:
-    from rocketlens.broker.core import BrokerCore
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -34,17 +34,28 @@ AT_ONCE: Final = 500
 class Schedule:
     """The delay levels of a broker."""
 
-    def __init__(self, core: "BrokerCore") -> None:
-        self.core: Final = core
-        delays_ms = parse_delay_levels(core.settings.store.messageDelayLevel)
-        queue_ids = {queue.queue_id for queue in core.store.queues.of_topic(SCHEDULE_TOPIC)}
+    def __init__(
+        self,
+        store: MessageStore,
+        copies: CopyWriter,
+        offsets: DelayOffsets,
+        clock: Callable[[], int],
+        levels: str,
+    ) -> None:
+        """Deliver from where ``offsets`` says; ``levels`` is ``messageDelayLevel``."""
+        self._store: Final = store
+        self._copies: Final = copies
+        self._offsets: Final = offsets
+        self._clock: Final = clock
+        delays_ms = parse_delay_levels(levels)
+        queue_ids = {queue.queue_id for queue in store.queues.of_topic(SCHEDULE_TOPIC)}
         self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
         """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
         for queue_id in sorted(queue_ids):
             self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
         self._refused: Final = {
             level: RefusedWrites(
-                core.clock,
+                clock,
                 log=_log,
                 begins=f"delayed messages of level {level} wait",
                 over=f"delayed messages of level {level} are delivered again",
@@ -57,11 +68,11 @@ class Schedule:
 
         Stops at the first that cannot be stored now; the next call tries it again.
         """
-        now_ms = self.core.clock()
+        now_ms = self._clock()
         return sum(self._deliver(level, now_ms, at_once) for level in self._delays_ms)
 
     def _deliver(self, level: int, now_ms: int, at_once: int) -> int:
-        store, offsets = self.core.store, self.core.delay_offsets
+        store, offsets = self._store, self._offsets
         queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
         offset = offsets.table.get(level, 0)
         if queue is None or offset == queue.next_offset:
@@ -104,7 +115,7 @@ class Schedule:
         :raises StoreError: if the store cannot append now.
         :raises SegmentLost: if its record cannot be read now.
         """
-        content = self.core.store.record(entry.physical_offset, entry.store_size)
+        content = self._store.record(entry.physical_offset, entry.store_size)
         if content is None:
             return
         try:
@@ -116,7 +127,7 @@ class Schedule:
         if found is None:
             return
         topic, queue_id = found
-        self.core.store_again(record, topic, queue_id)
+        self._copies.write(record, topic, queue_id)
 
 
 def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:

@@ -13,13 +13,15 @@ the one with that unique key. Source: ``TimerMessageStore``.
 import heapq
 import logging
 from array import array
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.delivery import timer_time
+from rocketlens.broker.delivery.copy_writer import CopyWriter
 from rocketlens.broker.delivery.schedule import real_queue
 from rocketlens.broker.delivery.timer_time import SECOND_MS, TimersDisabled, TooManyTimers
+from rocketlens.broker.tables.timer_progress import TimerProgress
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, RecordView
@@ -28,11 +30,10 @@ from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import TIMER_TOPIC
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.refused_writes import RefusedWrites
-
-if TYPE_CHECKING:
-    from rocketlens.broker.core import BrokerCore
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -62,32 +63,68 @@ class _Slot:
 
 
 class Timers:
-    """The messages of a broker that wait for their time; belongs to the running event loop."""
+    """The messages of a broker that wait for their time; belongs to the running event loop.
 
-    def __init__(self, core: "BrokerCore") -> None:
-        """Create an empty set: the queue is read by :meth:`step`."""
-        self.core: Final = core
-        self._progress: Final = core.timer_progress
-        self._is_enabled: Final = core.settings.store.timerWheelEnable
-        self._max_delay_ms: Final = core.settings.store.timerMaxDelaySec * SECOND_MS
+    It is a table, too: its `TimerProgress` is saved.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        copies: CopyWriter,
+        progress: TimerProgress,
+        config: StoreConfig,
+        clock: Callable[[], int],
+        *,
+        by_topic: bool,
+    ) -> None:
+        """Create an empty set: the queue is read by :meth:`step`.
+
+        In RocketMQ a message deletes those of any topic. ``by_topic``: it deletes those of its own,
+        for senders that may not send to any.
+        """
+        self._store: Final = store
+        self._copies: Final = copies
+        self.progress: Final = progress
+        self._clock: Final = clock
+        self._by_topic: Final = by_topic
+        self._is_enabled: Final = config.timerWheelEnable
+        self._max_delay_ms: Final = config.timerMaxDelaySec * SECOND_MS
         self._slots: Final[dict[int, _Slot]] = {}
         self._times: Final[list[int]] = []
         """The seconds of ``_slots``, as a heap."""
-        self._progress.fit_to_queue(*self._span())
-        self._next_offset = self._progress.queue_offset
+        self.progress.fit_to_queue(*self._span())
+        self._next_offset = self.progress.queue_offset
         """The queue offset that is read next."""
         self._read_store_ms = 0
         """When the message read last was stored."""
         self.waiting = 0
         """Number of messages that were read and wait."""
         self._refused: Final = RefusedWrites(
-            core.clock,
+            clock,
             log=_log,
             begins="messages with a delivery time wait",
             over="messages with a delivery time are delivered again",
         )
-        self._progress.oldest_waiting = self._oldest_waiting
-        self._progress.oldest_late = self._oldest_late
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether more was delivered than the file says."""
+        return self.progress.is_changed
+
+    @is_changed.setter
+    def is_changed(self, is_changed: bool) -> None:
+        """Set whether the file is behind."""
+        self.progress.is_changed = is_changed
+
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that writes the progress; see :meth:`TimerProgress.snapshot`."""
+        return self.progress.snapshot(self._oldest_waiting(), self._oldest_late())
+
+    def save(self) -> None:
+        """Write the progress now; raises the errors of the function of :meth:`snapshot`."""
+        self.snapshot()()
+        self.is_changed = False
 
     def redirect(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         """Return topic and queue of a message: others if it has to wait, and then its properties
@@ -112,7 +149,7 @@ class Timers:
             return None
         if not self._is_enabled:
             raise TimersDisabled
-        out_ms = timer_time.out_time_ms(properties, self.core.clock(), self._max_delay_ms)
+        out_ms = timer_time.out_time_ms(properties, self._clock(), self._max_delay_ms)
         if out_ms is not None and self.waiting + self.unread >= limits.MAX_WAITING_TIMERS:
             raise TooManyTimers(limits.MAX_WAITING_TIMERS)
         return out_ms
@@ -127,14 +164,14 @@ class Timers:
         """How long the oldest message that waits is overdue, in milliseconds."""
         if not self._times:
             return 0
-        return max(self.core.clock() - self._times[0] - SECOND_MS, 0)
+        return max(self._clock() - self._times[0] - SECOND_MS, 0)
 
     def step(self, at_once: int) -> int:
         """Read new messages of the queue, and deliver up to ``at_once``; return how many it was.
 
         Stops at the first that cannot be stored now; the next call tries it again.
         """
-        queue = self.core.store.queues.get(TIMER_TOPIC, 0) if self._is_enabled else None
+        queue = self._store.queues.get(TIMER_TOPIC, 0) if self._is_enabled else None
         if queue is None:
             return 0
         try:
@@ -147,7 +184,7 @@ class Timers:
         return count
 
     def _span(self) -> tuple[int, int]:
-        queues = self.core.store.queues
+        queues = self._store.queues
         return queues.min_offset(TIMER_TOPIC, 0), queues.max_offset(TIMER_TOPIC, 0)
 
     def _read(self, queue: QueueWriter) -> int:
@@ -164,16 +201,16 @@ class Timers:
             # A file of the queue is missing: the next one may be there.
             file_entries = queue.file_bytes // ENTRY_BYTES
             self._next_offset += file_entries - self._next_offset % file_entries
-        if self._next_offset > self._progress.next_queue_offset:
-            self._progress.next_queue_offset = min(self._next_offset, high)
-            self._progress.is_changed = True
+        if self._next_offset > self.progress.next_queue_offset:
+            self.progress.next_queue_offset = min(self._next_offset, high)
+            self.progress.is_changed = True
         return max(len(entries), 1)
 
     def _add(self, entry: QueueEntry) -> None:
         """Add the message of an entry to its second."""
         if entry.store_size <= 0 or entry.store_size == FILLER_SIZE:
             return
-        content = self.core.store.record(entry.physical_offset, entry.store_size)
+        content = self._store.record(entry.physical_offset, entry.store_size)
         if content is None:
             return
         try:
@@ -193,7 +230,7 @@ class Timers:
             return
         time_ms = timer_time.slot_ms(out_ms, view.store_timestamp_ms)
         queue_offset = self._next_offset
-        progress = self._progress
+        progress = self.progress
         if queue_offset < progress.next_queue_offset and progress.is_delivered(
             queue_offset, time_ms
         ):
@@ -210,7 +247,7 @@ class Timers:
         self.waiting += 1
 
     def _deliver_due(self, queue: QueueWriter, at_once: int) -> int:
-        now_ms = self.core.clock()
+        now_ms = self._clock()
         delivered = 0
         while delivered < at_once and self._times:
             time_ms = self._times[0]
@@ -219,14 +256,14 @@ class Timers:
             delivered += self._deliver(queue, time_ms, at_once - delivered)
         if not self._times and self._next_offset >= queue.next_offset:
             # Where the clock was set back, what is sent now is not late.
-            self._progress.set_back(now_ms // SECOND_MS * SECOND_MS)
+            self.progress.set_back(now_ms // SECOND_MS * SECOND_MS)
         return delivered
 
     def _is_complete(self, queue: QueueWriter, time_ms: int) -> bool:
         """Return whether all messages of a second were read: none is stored after it is over."""
         if self._next_offset >= queue.next_offset:
             return True
-        started = self._next_offset >= self._progress.next_queue_offset
+        started = self._next_offset >= self.progress.next_queue_offset
         return started and self._read_store_ms > time_ms + SECOND_MS
 
     def _deliver(self, queue: QueueWriter, time_ms: int, at_once: int) -> int:
@@ -245,11 +282,11 @@ class Timers:
                 self.waiting -= 1
         finally:
             if slot.index < len(slot.queue_offsets):
-                self._progress.advance(time_ms, slot.queue_offsets[slot.index])
+                self.progress.advance(time_ms, slot.queue_offsets[slot.index])
             else:
                 heapq.heappop(self._times)
                 del self._slots[time_ms]
-                self._progress.advance(time_ms + SECOND_MS, 0)
+                self.progress.advance(time_ms + SECOND_MS, 0)
         return stop - first
 
     def _deleted_keys(self, queue: QueueWriter, slot: _Slot) -> frozenset[_DeletedKey]:
@@ -261,9 +298,7 @@ class Timers:
         return frozenset(keys)
 
     def _key_of(self, properties: Mapping[str, str], name: str) -> _DeletedKey:
-        # In RocketMQ a message deletes those of any topic. Where one may not send to any, it
-        # deletes those of its own.
-        topic = "" if self.core.access is None else properties.get(props.REAL_TOPIC, "")
+        topic = properties.get(props.REAL_TOPIC, "") if self._by_topic else ""
         return topic, properties.get(name, "")
 
     def _record(self, queue: QueueWriter, queue_offset: int) -> Record | None:
@@ -275,7 +310,7 @@ class Timers:
         entry = queue.entry(queue_offset)
         content = None
         if entry is not None:
-            content = self.core.store.record(entry.physical_offset, entry.store_size)
+            content = self._store.record(entry.physical_offset, entry.store_size)
         if entry is None or content is None:
             _log.error("a message with a delivery time is lost: the log has deleted it")
             return None
@@ -308,15 +343,15 @@ class Timers:
             topic, queue_id = found
         since_ms = record.store_timestamp_ms // SECOND_MS * SECOND_MS
         properties[props.TIMER_ENQUEUE_MS] = str(since_ms)
-        properties[props.TIMER_DEQUEUE_MS] = str(self.core.clock())
-        self.core.store_again(record, topic, queue_id, properties)
+        properties[props.TIMER_DEQUEUE_MS] = str(self._clock())
+        self._copies.write(record, topic, queue_id, properties)
 
     def _oldest_waiting(self) -> int:
         waiting = (each.queue_offsets[each.index] for each in self._slots.values())
         return min(waiting, default=self._next_offset)
 
     def _oldest_late(self) -> int | None:
-        read_time_ms = self._progress.read_time_ms
+        read_time_ms = self.progress.read_time_ms
         if not self._times or self._times[0] >= read_time_ms:
             return None
         return min(

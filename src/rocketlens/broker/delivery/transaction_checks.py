@@ -25,11 +25,17 @@ the store of the other. Source: ``TransactionalMessageServiceImpl``,
 import asyncio
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.access.control import AccessControl
+from rocketlens.broker.config import BrokerSettings
+from rocketlens.broker.delivery.copy_writer import CopyWriter
 from rocketlens.broker.delivery.ended_halves import EndedHalves
+from rocketlens.broker.tables.clients import ClientTable
+from rocketlens.broker.tables.offsets import ConsumerOffsets
+from rocketlens.broker.tables.registry import TopicRegistry
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
@@ -44,6 +50,7 @@ from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import Pace
 from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands.transaction import (
     CHECK_TRANSACTION_STATE,
@@ -99,13 +106,33 @@ class _Half(NamedTuple):
     properties: dict[str, str]
 
 
+class CheckedTables(NamedTuple):
+    """What a broker has of transactions and their producers."""
+
+    store: MessageStore
+    copies: CopyWriter
+    offsets: ConsumerOffsets
+    topics: TopicRegistry
+    clients: ClientTable
+    access: AccessControl | None
+
+
 class TransactionChecks:
     """Checks of open transactions; belongs to the running event loop."""
 
-    def __init__(self, core: BrokerCore, ended: EndedHalves) -> None:
+    def __init__(
+        self,
+        tables: CheckedTables,
+        ended: EndedHalves,
+        settings: BrokerSettings,
+        clock: Callable[[], int],
+    ) -> None:
         """Prepare; :meth:`tick` begins a round."""
-        self.core: Final = core
+        self._tables: Final = tables
         self._ended: Final = ended
+        self._config: Final = settings.broker
+        self._reserved_ms: Final = settings.store.fileReservedTime * _HOUR_MS
+        self._clock: Final = clock
         self._round: asyncio.Task[None] | None = None
         self._next: int | None = None
         """The first half message that may be open; None before the first round."""
@@ -147,7 +174,7 @@ class TransactionChecks:
         :raises OSError: if a queue or the log cannot be read; so does SegmentLost.
         :raises StoreError: if the store cannot append now.
         """
-        queues = self.core.store.queues
+        queues = self._tables.store.queues
         queue = queues.get(HALF_TOPIC, 0)
         if queue is None or not queue.next_offset:
             return
@@ -171,11 +198,11 @@ class TransactionChecks:
 
     def _saved(self, topic: str) -> int:
         """Return where an earlier broker left off in a queue, or its first offset."""
-        saved = self.core.offsets.get(TRANSACTION_GROUP, topic, 0)
-        return max(saved or 0, self.core.store.queues.min_offset(topic, 0))
+        saved = self._tables.offsets.get(TRANSACTION_GROUP, topic, 0)
+        return max(saved or 0, self._tables.store.queues.min_offset(topic, 0))
 
     async def _check(self, start: int, stop: int) -> None:
-        pace, now_ms = Pace(), self.core.clock()
+        pace, now_ms = Pace(), self._clock()
         for queue_offset in self._ended.open_halves(start, stop):
             await pace.turn()
             # It may have been ended meanwhile.
@@ -188,12 +215,11 @@ class TransactionChecks:
                 continue
             age_ms = now_ms - half.record.born_timestamp_ms
             times = times or _number(half.properties.get(props.TRANSACTION_CHECK_TIMES))
-            reserved_ms = self.core.settings.store.fileReservedTime * _HOUR_MS
-            if times >= self.core.config.transactionCheckMax or age_ms > reserved_ms:
+            if times >= self._config.transactionCheckMax or age_ms > self._reserved_ms:
                 self._discard(half, times)
                 continue
             # A message born in the future is of a wrong clock, and does not wait for that time.
-            immunity_ms = _immunity_ms(half, self.core.config.transactionTimeOut)
+            immunity_ms = _immunity_ms(half, self._config.transactionTimeOut)
             if 0 <= age_ms < immunity_ms:
                 if props.CHECK_IMMUNITY_TIME in half.properties:
                     continue
@@ -206,9 +232,11 @@ class TransactionChecks:
 
         :raises OSError: if it cannot be read now; so does SegmentLost.
         """
-        queue = self.core.store.queues.get(HALF_TOPIC, 0)
+        queue = self._tables.store.queues.get(HALF_TOPIC, 0)
         entry = queue.entry(queue_offset) if queue else None
-        content = self.core.store.record(entry.physical_offset, entry.store_size) if entry else None
+        content = (
+            self._tables.store.record(entry.physical_offset, entry.store_size) if entry else None
+        )
         if entry is None or content is None:
             return None
         try:
@@ -253,7 +281,7 @@ class TransactionChecks:
             return True
         request, body = _check_of(half, times)
         fields = CHECK_TRANSACTION_STATE.request.encode(request)
-        fields["bname"] = self.core.config.brokerName
+        fields["bname"] = self._config.brokerName
         try:
             channel.tell(RequestCode.CHECK_TRANSACTION_STATE, fields, body)
         except RocketLensError as error:
@@ -265,8 +293,8 @@ class TransactionChecks:
 
     def _members(self, group: str, topic: str) -> list[Channel]:
         """Return the producers of a group that may see the half messages of a topic."""
-        members = self.core.clients.producers.get(group, {})
-        access = self.core.access
+        members = self._tables.clients.producers.get(group, {})
+        access = self._tables.access
         return [
             channel
             for channel in members
@@ -301,9 +329,9 @@ class TransactionChecks:
         :raises StoreError: if the store cannot append now.
         """
         record = half.record
-        topic = self.core.topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
+        topic = self._tables.topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
         properties = half.properties | {props.TRANSACTION_CHECK_TIMES: str(times)}
-        self.core.store_again(record, topic.topic, 0, properties)
+        self._tables.copies.write(record, topic.topic, 0, properties)
         self.discarded += 1
         _log.error(
             "transaction %s of group %.80s is not ended after %d checks, and moved to %s",
@@ -317,26 +345,26 @@ class TransactionChecks:
     def _move_on(self) -> None:
         """Continue the next time from the first half message that is open, and save that."""
         assert self._next is not None  # noqa: S101 - only in a round
-        stop = self.core.store.queues.max_offset(HALF_TOPIC, 0)
+        stop = self._tables.store.queues.max_offset(HALF_TOPIC, 0)
         opened = self._ended.open_halves(self._next, stop)
         self._next = next((each for each in opened if self._times.get(each) != _SETTLED), stop)
         self._times.drop_below(self._next)
-        producers = self.core.clients.producers
+        producers = self._tables.clients.producers
         for group in [group for group in self._turns if group not in producers]:
             del self._turns[group]
         while len(self._marks_from) > 1 and self._marks_from[1][0] <= self._next:
             self._marks_from.popleft()
-        self._unsaved = self.core.store.end_offset, self._next, self._marks_from[0][1]
+        self._unsaved = self._tables.store.end_offset, self._next, self._marks_from[0][1]
         self._save()
 
     def _save(self) -> None:
         """Save where to continue, once the ends of all half messages before are durable."""
         end_offset, halves, marks = self._unsaved
-        if self.core.store.flushed_offset < end_offset:
+        if self._tables.store.flushed_offset < end_offset:
             return
         try:
-            self.core.offsets.put(TRANSACTION_GROUP, HALF_TOPIC, 0, halves)
-            self.core.offsets.put(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, marks)
+            self._tables.offsets.put(TRANSACTION_GROUP, HALF_TOPIC, 0, halves)
+            self._tables.offsets.put(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, marks)
         except BadInput as error:
             _log.warning("how far transactions are checked is not saved: %s", error)
 

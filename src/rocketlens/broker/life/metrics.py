@@ -182,12 +182,12 @@ VALUES: Final = (
     _gauge(
         "rocketlens_name_servers_not_told",
         "Name servers at which the broker could not be registered.",
-        lambda core: len(core.registration_failures),
+        lambda core: len(core.name_servers.failures),
     ),
     _gauge(
         "rocketlens_broker_name_taken",
         "Name servers at which another broker has this broker's name.",
-        lambda core: len(core.name_taken),
+        lambda core: len(core.name_servers.name_taken),
     ),
 )
 """Values of the whole broker; the name of a counter gets ``_total`` behind it."""
@@ -260,7 +260,7 @@ def problems(core: "BrokerCore") -> list[str]:
     if core.store.refusal is not None:
         found.append(f"messages are refused: {core.store.refusal}")
     servers = core.config.namesrv_addresses
-    if servers and all(server in core.registration_failures for server in servers):
+    if servers and all(server in core.name_servers.failures for server in servers):
         found.append(f"registered at none of {len(servers)} name servers")
     return found
 

@@ -64,7 +64,7 @@ class NameWatch:
         other = next((each for each in addresses if each != core.address), None)
         if other is not None:
             self._taken(name_server, other[:_SHOWN])
-        elif core.name_taken.pop(name_server, None) is not None:
+        elif core.name_servers.name_taken.pop(name_server, None) is not None:
             self.is_changed = True
             words = "name server %s leads to this broker again under the name %s"
             _log.warning(words, name_server, config.brokerName)
@@ -72,12 +72,12 @@ class NameWatch:
 
     def _taken(self, name_server: str, other: str) -> None:
         core = self.core
-        is_known = core.name_taken.get(name_server) == other
-        if is_known and core.clock() - core.name_last_taken[1] < REMINDER_MS:
+        is_known = core.name_servers.name_taken.get(name_server) == other
+        if is_known and core.clock() - core.name_servers.name_last_taken[1] < REMINDER_MS:
             return
-        core.name_taken[name_server] = other
-        core.name_taken_times += not is_known
-        core.name_last_taken = other, core.clock()
+        core.name_servers.name_taken[name_server] = other
+        core.name_servers.name_taken_times += not is_known
+        core.name_servers.name_last_taken = other, core.clock()
         self.is_changed = True
         _log.warning(
             "name server %s leads to %s under the name %s, not to this broker at %s: another one "
@@ -95,11 +95,11 @@ class NameWatch:
         That raises OSError if it cannot be written.
         """
         core = self.core
-        last_by, last_ms = core.name_last_taken
+        last_by, last_ms = core.name_servers.name_last_taken
         value = {
             "brokerName": core.config.brokerName,
-            "takenBy": dict(core.name_taken),
-            "times": core.name_taken_times,
+            "takenBy": dict(core.name_servers.name_taken),
+            "times": core.name_servers.name_taken_times,
             "lastBy": last_by,
             "lastTimestampMs": last_ms,
         }

@@ -26,15 +26,20 @@ looked up before and after a registration: see :mod:`rocketlens.broker.life.name
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.life.name_watch import REMINDER_MS, NameWatch
-from rocketlens.broker.tables.topics import StoredTopic, TopicTable
+from rocketlens.broker.tables.name_servers import NameServerState
+from rocketlens.broker.tables.topics import (
+    StoredTopic,
+    is_registrable,
+    version_of,
+    wire_topic,
+)
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
@@ -43,9 +48,7 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
-    TopicConfig,
     TopicConfigTable,
-    TopicFilterType,
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -69,35 +72,6 @@ body, or 800 topics (``splitRegistrationSize``) if that is switched on.
 """
 
 
-@dataclass(slots=True)
-class _ServerState:
-    """What one name server knows of this broker, and who waits until it knows more."""
-
-    channel: Channel | None = None
-    """The connection over which it received all topics; it knows them while that is open."""
-    counter: int = -1
-    """Counter of the last change that it received."""
-    next_part: int = 0
-    """The part of the topics that it receives in the next period without a change."""
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a topic has changed."""
-    next: asyncio.Future[None] | None = None
-    """Ends with the next registration, for those who wait for it."""
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held during a registration."""
-
-    @property
-    def is_up_to_date(self) -> bool:
-        """Whether it knows all topics but those that changed meanwhile."""
-        return self.channel is not None and self.channel.is_open
-
-    def announced(self) -> asyncio.Future[None]:
-        """Return a future that ends with the next registration."""
-        if self.next is None:
-            self.next = asyncio.get_running_loop().create_future()
-        return self.next
-
-
 _THREAD: Final = WorkThreads(1, "registration")
 """A thread of its own: a broker must stay registered, even if many bodies wait to be parsed."""
 
@@ -108,7 +82,7 @@ class _Registration:
     def __init__(self, core: BrokerCore) -> None:
         table = core.topics.table
         self.counter: Final = table.data_version.counter
-        self.version: Final = _version(table)
+        self.version: Final = version_of(table)
         self._perm: Final = core.config.brokerPermission
         self._now_ms: Final = core.clock()
         self._topics: Final = dict(table.topics)
@@ -153,7 +127,8 @@ class Registrar:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         config = core.config
-        self._namesrvs: Final = tuple(dict.fromkeys(config.namesrv_addresses))
+        self._servers: Final = core.name_servers
+        self._namesrvs: Final = tuple(self._servers.states)
         self._timeout_s: Final = config.registerBrokerTimeoutMills / 1000
         self._period_s: Final = config.registerNameServerPeriod / 1000
         self._pool: Final = ClientPool(
@@ -162,7 +137,6 @@ class Registrar:
             connect_timeout_s=self._timeout_s,
             call_timeout_s=self._timeout_s,
         )
-        self._states: Final = {address: _ServerState() for address in self._namesrvs}
         self._local_addresses: Final[dict[str, str]] = {}
         """By name server: the local address of the connection to it."""
         self._logged_ms: Final[dict[str, int]] = {}
@@ -178,33 +152,19 @@ class Registrar:
         """Register with the name servers, and stay registered until :meth:`stop`."""
         if not self._namesrvs:
             return
-        self.core.topics.announce = self.announce
         await _logged(self.register())
         self._tasks = [asyncio.create_task(self._keep(address)) for address in self._namesrvs]
-
-    def announce(self) -> asyncio.Future[Any] | None:
-        """Announce a change to the name servers.
-
-        The future ends when those that know this broker received it, or when
-        ``limits.MAX_ANNOUNCEMENT_S`` are over; None if there are none.
-        """
-        for state in self._states.values():
-            state.wake.set()
-        up_to_date = [state for state in self._states.values() if state.is_up_to_date]
-        if not self._tasks or not up_to_date:
-            return None
-        futures = [state.announced() for state in up_to_date]
-        return asyncio.ensure_future(asyncio.wait(futures, timeout=limits.MAX_ANNOUNCEMENT_S))
+        self._servers.are_served = True
 
     async def stop(self) -> None:
         """Unregister from the name servers."""
-        self.core.topics.announce = lambda: None
+        self._servers.are_served = False
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for state in self._states.values():
+        for state in self._servers.states.values():
             _end(state.next)
         config = self.core.config
         request = UnregisterBrokerRequest(
@@ -234,7 +194,7 @@ class Registrar:
 
     async def _keep(self, address: str) -> None:
         """Register with one name server in each period, and when topics change."""
-        state = self._states[address]
+        state = self._servers.states[address]
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._period_s):
@@ -248,7 +208,7 @@ class Registrar:
 
     async def _update(self, address: str, registration: _Registration | None = None) -> None:
         """Send one name server what it lacks; if that is all topics, those of ``registration``."""
-        state = self._states[address]
+        state = self._servers.states[address]
         async with state.turn:
             try:
                 channel = await self._channel(address)
@@ -259,7 +219,7 @@ class Registrar:
                 state.channel = None
                 self._note(address, error)
             else:
-                self.core.registration_failures.pop(address, None)
+                self._servers.failures.pop(address, None)
         # Not waited for: a slow disk must not end the broker's registration.
         self.core.saver.save_changed([self._watch])
 
@@ -268,7 +228,7 @@ class Registrar:
         self._local_addresses[address] = channel.local_address
         return channel
 
-    async def _send_changes(self, address: str, state: _ServerState) -> bool:
+    async def _send_changes(self, address: str, state: NameServerState) -> bool:
         """Send what changed to a name server that knows this broker; False if it needs all.
 
         Costs what changed, not what the broker has: clients wait for it.
@@ -290,7 +250,7 @@ class Registrar:
             body = await registration.part(state.next_part)
         else:
             topics = {name: table.topics[name] for name in names if name in table.topics}
-            body = await _body_with(topics, _version(table), self.core.config.brokerPermission)
+            body = await _body_with(topics, version_of(table), self.core.config.brokerPermission)
         try:
             await self._ask(channel, *self._registration(body))
         except BrokerError:
@@ -300,10 +260,10 @@ class Registrar:
         return True
 
     async def _send_all(
-        self, address: str, channel: Channel, state: _ServerState, registration: _Registration
+        self, address: str, channel: Channel, state: NameServerState, registration: _Registration
     ) -> None:
         state.channel = None
-        is_forced = address in self.core.name_taken
+        is_forced = address in self._servers.name_taken
         async for body in registration.all_parts(is_forced=is_forced):
             await self._ask(channel, *self._registration(body))
         state.channel, state.counter = channel, registration.counter
@@ -369,13 +329,13 @@ class Registrar:
     def _note(self, address: str, error: RocketLensError) -> None:
         """Record a failure; it is logged at first, and again while it lasts."""
         now_ms = self.core.clock()
-        is_new = address not in self.core.registration_failures
+        is_new = address not in self._servers.failures
         if is_new or now_ms - self._logged_ms.get(address, 0) >= REMINDER_MS:
             self._logged_ms[address] = now_ms
             _log.warning(
                 "registration with name server %s failed: %s", address, _words(address, error)
             )
-        self.core.registration_failures[address] = _words(address, error)
+        self._servers.failures[address] = _words(address, error)
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
@@ -389,15 +349,6 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 def _end(announced: asyncio.Future[None] | None) -> None:
     if announced is not None and not announced.done():
         announced.set_result(None)
-
-
-def _version(table: TopicTable) -> DataVersion:
-    version = table.data_version
-    return DataVersion(
-        counter=version.counter,
-        state_version=version.state_version,
-        timestamp_ms=version.timestamp_ms,
-    )
 
 
 def _part_count(topic_count: int) -> int:
@@ -420,48 +371,3 @@ async def _body_with(topics: Mapping[str, StoredTopic], version: DataVersion, pe
 
 def _words(address: str, error: RocketLensError) -> str:
     return str(error).removeprefix(f"{address}: ")
-
-
-def topic_table(
-    core: BrokerCore, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
-) -> Callable[[], TopicConfigTable]:
-    """Return a function that builds the wire form of all current topics, in any thread.
-
-    Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
-    """
-    version = _version(core.topics.table)
-    stored = dict(core.topics.topics)
-
-    def make() -> TopicConfigTable:
-        topics = {
-            name: wire_topic(topic, broker_perm)
-            for name, topic in stored.items()
-            if is_shown is None or is_shown(name)
-        }
-        return TopicConfigTable(data_version=version, topic_config_table=topics)
-
-    return make
-
-
-def is_registrable(topic: str) -> bool:
-    """Return whether a name server accepts this topic name; a table may have any name."""
-    return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
-
-
-def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
-    """Return the wire form of a topic, with no more permission than the broker has.
-
-    The broker's permission has no bit for inheritance: that of the topic stays.
-    """
-    return TopicConfig(
-        topic_name=topic.topic,
-        read_queue_nums=topic.read_queue_count,
-        write_queue_nums=topic.write_queue_count,
-        perm=topic.perm & (broker_perm | 1),
-        topic_filter_type=TopicFilterType.__members__.get(
-            topic.filter_type, TopicFilterType.SINGLE_TAG
-        ),
-        topic_sys_flag=topic.sys_flag,
-        order=topic.order,
-        attributes=dict(topic.attributes),
-    )

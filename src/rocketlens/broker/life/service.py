@@ -20,7 +20,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
@@ -29,15 +29,16 @@ from rocketlens.broker.access import control
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.held_pulls import TICK_S
-from rocketlens.broker.delivery.queue_locks import QueueLockProcessor
 from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.broker.life import metrics
 from rocketlens.broker.life.index_process import IndexProcess
 from rocketlens.broker.life.registration import Registrar
+from rocketlens.broker.requests.accounts import PlainProcessor
 from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
 from rocketlens.broker.requests.group import GroupProcessor
 from rocketlens.broker.requests.heartbeat import ClientProcessor
 from rocketlens.broker.requests.inspection import InspectionProcessor
+from rocketlens.broker.requests.lock import QueueLockProcessor
 from rocketlens.broker.requests.offset import OffsetProcessor
 from rocketlens.broker.requests.pull import PullProcessor
 from rocketlens.broker.requests.query import QueryProcessor
@@ -49,11 +50,12 @@ from rocketlens.broker.requests.send import SendProcessor
 from rocketlens.broker.requests.send_back import SendBackProcessor
 from rocketlens.broker.requests.topic import TopicProcessor
 from rocketlens.broker.requests.transaction import TransactionProcessor
+from rocketlens.broker.requests.users import UserProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.event_loop import end_on_signals, keep_objects, within
-from rocketlens.net.group import ConnectionLimits
+from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.net.tls import ServerTls
@@ -180,7 +182,7 @@ class BrokerService:
         try:
             host = self._listen(self._server)
             # No request is handled before the next turn of the loop, and then there are handlers.
-            self._open(host)
+            self._open(host, self._server.group)
             keep_objects()
             await self.core.search.open(load_after_s=self._load_kernels_after_s)
             self._registrar = Registrar(self.core)
@@ -191,7 +193,6 @@ class BrokerService:
             raise
         core = self.core
         if self._index is not None:
-            core.index_process = self._index
             self._index.start()
             self._every(WATCH_INTERVAL_S, self._watch_index)
         self._every(SAMPLE_INTERVAL_S, core.stats.sample)
@@ -296,7 +297,7 @@ class BrokerService:
         server.listen(address, port - VIP_DISTANCE)
         return Host(config.brokerIP1, port)
 
-    def _open(self, host: Host) -> None:
+    def _open(self, host: Host, network: ChannelGroup) -> None:
         """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
@@ -308,15 +309,20 @@ class BrokerService:
         )
         try:
             core = BrokerCore(
-                self.settings, store, clock=self._clock, rng=self._rng, disk=self._disk
+                self.settings,
+                store,
+                clock=self._clock,
+                rng=self._rng,
+                disk=self._disk,
+                network=network,
+                index_process=self._index,
             )
         except BaseException:
             store.close_abruptly()
             raise
         self._core = core
-        if self._server is not None:
-            core.network = self._server.group
-        self._schedule = Schedule(core)
+        levels = self.settings.store.messageDelayLevel
+        self._schedule = Schedule(store, core.copies, core.delay_offsets, core.clock, levels)
         transactions = TransactionProcessor(core)
         self._checks = transactions.checks
         sender = SendProcessor(core)
@@ -339,8 +345,8 @@ class BrokerService:
             QueueLockProcessor(core),
         ):
             self._handlers.update(processor.handlers())
-        if self.settings.auth.is_on:
-            core.access = control.AccessControl(core)
+        if core.access is not None:
+            self._handlers.update(_handlers_of(core, core.access))
             self._handlers.update(core.access.guarded(self._handlers))
 
     def _closed(self, channel: Channel) -> None:
@@ -357,7 +363,7 @@ class BrokerService:
             # There may be more; other requests are handled in between.
             self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
         now_s = asyncio.get_running_loop().time()
-        tables = (core.delay_offsets, core.timer_progress)
+        tables = (core.delay_offsets, core.timers)
         if now_s >= self._delay_save_s and any(table.is_changed for table in tables):
             interval_s = core.config.flushDelayOffsetInterval / 1000
             self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
@@ -449,6 +455,15 @@ def max_connections(open_files: int) -> int:
     queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
     return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), limits.MIN_CONNECTIONS)
+
+
+def _handlers_of(core: BrokerCore, access: control.AccessControl) -> Mapping[int, Handler]:
+    """Return the handlers of requests about accounts, or about users and their policies."""
+    if access.users is not None:
+        return UserProcessor(access.users, core.large_answers).handlers()
+    assert access.accounts is not None  # noqa: S101 - one of both
+    names = core.config.brokerClusterName, core.config.brokerName, core.address
+    return PlainProcessor(access.accounts, names).handlers()
 
 
 def _free_port(address: str) -> int:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.broker.delivery import pull_records
 from rocketlens.broker.lookup import look_up as look_ups
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
@@ -62,8 +61,10 @@ class LiveSearch:
     working.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, load_also: Callable[[], None] = lambda: None) -> None:
+        """Look up in ``store``; ``load_also`` loads kernels of others, when it is time to."""
         self._store: Final = store
+        self._load_also: Final = load_also
         self.index: Final = LiveIndex(store)
         self._tag_log: CommitLog | None = None
         """The reader of look-ups by tag, for their thread only."""
@@ -166,7 +167,7 @@ class LiveSearch:
             try:
                 if self._is_time_to_load():
                     await asyncio.to_thread(KERNELS.load, load_kernels)
-                    await asyncio.to_thread(KERNELS.load, pull_records.load_kernels)
+                    await asyncio.to_thread(KERNELS.load, self._load_also)
                     keep_objects()
                     self._loads_at = None
                 while await self.between_look_ups(self.index.step):

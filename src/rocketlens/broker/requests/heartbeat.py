@@ -14,12 +14,12 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.pull_filter import PullRefused, parse_filter
-from rocketlens.broker.requests.large_answers import Estimate, row_bytes
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.clients import Client
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.wire.bodies.consumer import (
     ClientConnection,
@@ -81,7 +81,6 @@ class ClientProcessor:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        core.clients.notifies = self._notifies
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -97,10 +96,6 @@ class ClientProcessor:
             RequestCode.GET_BROKER_CONSUME_STATS: self.broker_consume_stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
         }
-
-    def _notifies(self, group: str) -> bool:
-        config = self.core.groups.find(group)
-        return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
 
     def heartbeat(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Register all groups of a client."""
@@ -160,13 +155,16 @@ class ClientProcessor:
         if config is None:
             return
         self._create_retry_topic(consumer, int(config.get("retryQueueNums", 1)))
-        registration.is_sub_change |= self.core.clients.add_consumer(
+        added = self.core.clients.add_consumer(
             consumer,
             channel,
             client,
             fingerprint=registration.fingerprint,
             without_sub=registration.without_sub,
         )
+        registration.is_sub_change |= added.is_incomplete
+        if added.is_other:
+            self.core.held_pulls.group_changed(consumer.group_name)
         announcement = self.core.topics.pending.get(RETRY_PREFIX + consumer.group_name)
         if announcement is not None:
             registration.announced.append(announcement)

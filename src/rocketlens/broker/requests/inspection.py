@@ -12,13 +12,13 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.life.registration import topic_table
-from rocketlens.broker.requests.large_answers import Estimate
 from rocketlens.broker.tables.config_table import TableVersion
+from rocketlens.broker.tables.topics import topic_table
 from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import SYSTEM_TOPICS
 from rocketlens.model.text import json_dialect
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
@@ -63,7 +63,7 @@ class InspectionProcessor:
         async with self.core.large_answers.turn(channel, estimate):
             access = self.core.access
             is_shown = None if access is None else access.seen_by(command, channel)
-            table_of = topic_table(self.core, is_shown=is_shown)
+            table_of = topic_table(self.core.topics.table, is_shown=is_shown)
             body = await in_thread(lambda: write_body(table_of()), ANSWER_THREAD, owner=channel)
             return Response(body=body)
 

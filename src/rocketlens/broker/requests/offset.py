@@ -84,7 +84,7 @@ class OffsetProcessor:
         """Return whether a queue's first message is assumed to be in memory."""
         queue = self.core.store.queues.get(topic, queue_id)
         entry = queue.entry(0) if queue else None
-        return entry is None or entry.physical_offset >= self.core.in_memory_from
+        return entry is None or entry.physical_offset >= self.core.pull_reader.in_memory_from
 
     def update(self, command: RemotingCommand, _: Channel) -> Response:
         """Store a group's offset."""

@@ -164,12 +164,14 @@ class RuntimeProcessor:
     def _name_servers(self) -> dict[str, str]:
         """Return problems of the registration; empty values if there are none. Not RocketMQ's."""
         core = self.core
-        conflicts = (f"{server} leads to {other}" for server, other in core.name_taken.items())
+        conflicts = (
+            f"{server} leads to {other}" for server, other in core.name_servers.name_taken.items()
+        )
         return {
             "brokerNameTaken": "; ".join(conflicts),
-            "brokerNameTakenTimes": str(core.name_taken_times),
+            "brokerNameTakenTimes": str(core.name_servers.name_taken_times),
             "nameServersNotTold": "; ".join(
-                f"{each}: {why}" for each, why in core.registration_failures.items()
+                f"{each}: {why}" for each, why in core.name_servers.failures.items()
             ),
         }
 

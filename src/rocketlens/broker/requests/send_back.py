@@ -128,5 +128,5 @@ class SendBackProcessor:
         self, record: Record, topic: str, queue_id: int, properties: dict[str, str]
     ) -> Response:
         times = record.reconsume_times + 1
-        self.core.store_again(record, topic, queue_id, properties, reconsume_times=times)
+        self.core.copies.write(record, topic, queue_id, properties, reconsume_times=times)
         return Response()

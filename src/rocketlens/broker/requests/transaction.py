@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
-from rocketlens.broker.delivery.transaction_checks import TransactionChecks
+from rocketlens.broker.delivery.transaction_checks import CheckedTables, TransactionChecks
 from rocketlens.errors import MessageIllegal, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
@@ -43,7 +43,10 @@ class TransactionProcessor:
         self.core: Final = core
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
         self._ended: Final = EndedHalves(core.store, core.search)
-        self.checks: Final = TransactionChecks(core, self._ended)
+        tables = CheckedTables(
+            core.store, core.copies, core.offsets, core.topics, core.clients, core.access
+        )
+        self.checks: Final = TransactionChecks(tables, self._ended, core.settings, core.clock)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -116,7 +119,7 @@ class TransactionProcessor:
             # because the configuration has changed, is delivered.
             with suppress(MessageIllegal):
                 topic, queue_id = self.core.timers.redirect(topic, queue_id, properties)
-        self.core.store_again(
+        self.core.copies.write(
             half,
             topic,
             queue_id,

@@ -53,6 +53,15 @@ class Client(NamedTuple):
     version: int
 
 
+class AddedConsumer(NamedTuple):
+    """What a heartbeat changed in a group."""
+
+    is_incomplete: bool
+    """Whether the consumer is to send its subscriptions again."""
+    is_other: bool
+    """Whether the group subscribes to something else than before."""
+
+
 @dataclass(slots=True)
 class ConsumerGroup:
     """Connected consumers of a group, and their subscriptions."""
@@ -69,16 +78,13 @@ class ConsumerGroup:
 class ClientTable:
     """Connected producers and consumers, by group."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, notifies: Callable[[str], bool] = lambda _: True) -> None:
+        """Hold none; ``notifies`` says whether the members of a group are told of changes."""
         self.producers: Final[dict[str, dict[Channel, Client]]] = {}
         self.consumers: Final[dict[str, ConsumerGroup]] = {}
         self._producer_channels: Final[dict[str, Channel]] = {}
         """By client id, the newest."""
-        self.notifies: Callable[[str], bool] = lambda _: True
-        """Returns whether the members of a group are notified of changes."""
-        self.on_subscriptions_changed: Callable[[str], None] = lambda _: None
-        """Called with a group that subscribes to something else than before."""
-        self._clock: Final = clock
+        self._notifies: Final = notifies
         self._sizes: Final[dict[Channel, dict[GroupKey, int]]] = {}
         """By connection: the memory of each of its groups."""
         self.total_bytes = 0
@@ -149,14 +155,14 @@ class ClientTable:
         *,
         fingerprint: int = 0,
         without_sub: bool = False,
-    ) -> bool:
+    ) -> "AddedConsumer":
         """Register a consumer, and notify all members if the group changed.
 
         ``without_sub``: its subscriptions are left out, because they are those of the heartbeat
-        before, which had the same ``fingerprint``. Returns whether they are to be sent again.
+        before, which had the same ``fingerprint``.
         """
         if channel not in self._sizes:
-            return True
+            return AddedConsumer(is_incomplete=True, is_other=False)
         group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
         group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
@@ -168,11 +174,11 @@ class ClientTable:
         group.members[channel] = client
         previous, group.fingerprint = group.fingerprint, fingerprint
         topics = set(group.subscriptions)
-        if not without_sub and _subscribe(group, consumer.subscription_datas):
-            self.on_subscriptions_changed(consumer.group_name)
+        is_other = not without_sub and _subscribe(group, consumer.subscription_datas)
         if is_changed or topics != group.subscriptions.keys():
             self.notify(consumer.group_name)
-        return fingerprint != previous and (without_sub or previous != 0)
+        is_incomplete = fingerprint != previous and (without_sub or previous != 0)
+        return AddedConsumer(is_incomplete=is_incomplete, is_other=is_other)
 
     def remove_producer(self, group: str, channel: Channel) -> None:
         """Remove a producer."""
@@ -229,7 +235,7 @@ class ClientTable:
 
     def notify(self, group_name: str) -> None:
         """Notify the members of a group that it changed (40)."""
-        if not self.notifies(group_name):
+        if not self._notifies(group_name):
             return
         for channel in list(self.consumers[group_name].members):
             try:

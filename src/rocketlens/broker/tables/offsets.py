@@ -56,7 +56,13 @@ class ConsumerOffsets:
     was written for, empty if the file has none; ``log_checksums`` returns the current ones.
     """
 
-    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        clock: Callable[[], int],
+        log_checksums: Callable[[], SegmentChecksums] = dict,
+    ) -> None:
         """Read the file.
 
         :raises ConfigError: if it is larger than the bound for reading.
@@ -65,7 +71,7 @@ class ConsumerOffsets:
         self._others = self._file.read()
         self.is_changed = False
         self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
-        self.log_checksums: Callable[[], SegmentChecksums] = dict
+        self.log_checksums: Final = log_checksums
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = TableVersion.decode(self._others.get("dataVersion"), clock())
         self.resets: Final[dict[tuple[str, str, int], int]] = {}
@@ -195,6 +201,7 @@ class DelayOffsets:
         disk: Disk,
         clock: Callable[[], int],
         delivered: Callable[[], None] = lambda: None,
+        log_checksums: Callable[[], SegmentChecksums] = dict,
     ) -> None:
         """Read the file.
 
@@ -205,7 +212,7 @@ class DelayOffsets:
         self.is_changed = False
         value = self._file.read()
         self.log: SegmentChecksums = parse_checksums(value.get(LOG_MEMBER))
-        self.log_checksums: Callable[[], SegmentChecksums] = dict
+        self.log_checksums: Final = log_checksums
         self.table: dict[int, int] = _numbers(value.get("offsetTable")) or {}
         self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
 

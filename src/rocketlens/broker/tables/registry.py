@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.tables.saving import Table
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model.rocketmq import (
@@ -89,8 +90,11 @@ class Room:
 PersistFuture = asyncio.Future[Any] | None
 """Ends when a change is written and announced; None if it is already."""
 
-Persist = Callable[[], PersistFuture]
-"""Starts to write or to announce a change."""
+Save = Callable[[Table], PersistFuture]
+"""Starts to write a table."""
+
+Announce = Callable[[], PersistFuture]
+"""Starts to announce a change."""
 
 
 class TopicRegistry:
@@ -100,13 +104,21 @@ class TopicRegistry:
     topics that are being written or announced, each with the future that ends then.
     """
 
-    def __init__(self, table: TopicTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        table: TopicTable,
+        config: BrokerConfig,
+        clock: Callable[[], int],
+        *,
+        save: Save = lambda _: None,
+        announce: Announce = lambda: None,
+    ) -> None:
         """Use the table of the store, and create the topics of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
         self.topics: Final[Mapping[str, StoredTopic]] = table.topics
-        self.save: Persist = lambda: None
-        self.announce: Persist = lambda: None
+        self._save: Final = save
+        self._announce: Final = announce
         self.pending: Final[dict[str, asyncio.Future[Any]]] = {}
         self.room: Final = Room("topics", lambda: limits.MAX_TOPICS, clock)
         missing = [topic for topic in _first_topics(config) if topic.topic not in table.topics]
@@ -189,10 +201,10 @@ class TopicRegistry:
         return stored
 
     def _persist_and_announce(self) -> PersistFuture:
-        futures = [future for future in (self.save(), self.announce()) if future is not None]
-        if len(futures) < 2:
-            return futures[0] if futures else None
-        return asyncio.ensure_future(_all(futures))
+        saved, announced = self._save(self.table), self._announce()
+        if saved is None or announced is None:
+            return saved or announced
+        return asyncio.ensure_future(_all([saved, announced]))
 
     def _on_announced(self, topic: str, done: asyncio.Future[Any]) -> None:
         if self.pending.get(topic) is done:
@@ -228,11 +240,18 @@ def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
 class GroupRegistry:
     """The subscription groups of a broker, each as RocketMQ's JSON object."""
 
-    def __init__(self, table: GroupTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        table: GroupTable,
+        config: BrokerConfig,
+        clock: Callable[[], int],
+        *,
+        save: Save = lambda _: None,
+    ) -> None:
         """Use the table of the store, and create the groups of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
-        self.save: Persist = lambda: None
+        self._save: Final = save
         self.room: Final = Room("groups", lambda: limits.MAX_GROUPS, clock)
         missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
         if missing:
@@ -251,14 +270,14 @@ class GroupRegistry:
         self.table.put_many(groups)
         for name in groups:
             _log.info("group %s is %s", name, "created" if name in new else "changed")
-        return self.save()
+        return self._save(self.table)
 
     def remove(self, group: str) -> PersistFuture:
         """Remove a group."""
         if not self.table.remove(group):
             return None
         _log.info("group %s is deleted", group)
-        return self.save()
+        return self._save(self.table)
 
     def find(self, group: str) -> dict[str, Any] | None:
         """Return a group, created now if that is allowed; None if it does not exist.
@@ -275,8 +294,13 @@ class GroupRegistry:
                 return None
             found = self.table.put(group)
             _log.info("group %s is created", group)
-            self.save()
+            self._save(self.table)
         return found
+
+    def notifies(self, group: str) -> bool:
+        """Return whether members of a group are told when it changes."""
+        config = self.find(group)
+        return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
 
 
 class SubscriptionGroupMissing(MessageIllegal):

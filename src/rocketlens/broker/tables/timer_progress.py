@@ -37,6 +37,7 @@ class TimerProgress:
         disk: Disk,
         clock: Callable[[], int],
         delivered: Callable[[], None],
+        log_checksums: Callable[[], SegmentChecksums] = dict,
     ) -> None:
         """Read the file; damage makes it begin anew, and then messages are delivered twice.
 
@@ -48,11 +49,7 @@ class TimerProgress:
         self._removed_caches = False
         self.path: Final = layout.config / "timercheck"
         self.is_changed = False
-        self.log_checksums: Callable[[], SegmentChecksums] = dict
-        self.oldest_waiting: Callable[[], int] = lambda: self.queue_offset
-        """Returns the lowest queue offset that waits or was not read since the start."""
-        self.oldest_late: Callable[[], int | None] = lambda: None
-        """Returns the same of those due before ``read_time_ms``: after a clock was set back."""
+        self.log_checksums: Final = log_checksums
         self.read_time_ms = 0
         self.second_queue_offset = 0
         self.next_queue_offset = 0
@@ -115,14 +112,17 @@ class TimerProgress:
             self.read_time_ms, self.second_queue_offset = slot_ms, 0
             self.is_changed = True
 
-    def snapshot(self) -> Callable[[], None]:
+    def snapshot(self, oldest_waiting: int, oldest_late: int | None) -> Callable[[], None]:
         """Return a function that writes the current state, in any thread.
 
+        ``oldest_waiting`` is the lowest queue offset that waits or was not read since the start,
+        ``oldest_late`` the lowest of those due before ``read_time_ms``: after a clock was set back.
         The function raises OSError as in :class:`DelayOffsets`, and what ``delivered`` raises.
         """
-        late = self.oldest_late()
-        next_offset = self.next_queue_offset if late is None else min(self.next_queue_offset, late)
-        lowest = min(next_offset, self.oldest_waiting())
+        next_offset = self.next_queue_offset
+        if oldest_late is not None:
+            next_offset = min(next_offset, oldest_late)
+        lowest = min(next_offset, oldest_waiting)
         self._version_counter += 1
         checkpoint = TimerCheckpoint(
             read_time_ms=self.read_time_ms,
@@ -143,11 +143,6 @@ class TimerProgress:
             self._remove_caches()
 
         return write
-
-    def save(self) -> None:
-        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
-        self.snapshot()()
-        self.is_changed = False
 
     def _remove_caches(self) -> None:
         """Remove what RocketMQ derived from the queue, once the file that replaces it is there."""

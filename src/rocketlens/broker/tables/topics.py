@@ -3,12 +3,19 @@
 Unknown members are kept and written back, so a newer RocketMQ loses nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from rocketlens import limits
 from rocketlens.broker.tables.entry_table import EntryTable
 from rocketlens.model.rocketmq import PERM_READ_WRITE
+from rocketlens.wire.bodies.topic import (
+    DataVersion,
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+)
 
 _TOPIC_FIELDS: Final = {
     "attributes": "attributes",
@@ -193,3 +200,58 @@ def default_group(group: str) -> dict[str, Any]:
         "retryQueueNums": 1,
         "whichBrokerWhenConsumeSlowly": 1,
     }
+
+
+def version_of(table: TopicTable) -> DataVersion:
+    """Return the wire form of the version of a table."""
+    version = table.data_version
+    return DataVersion(
+        counter=version.counter,
+        state_version=version.state_version,
+        timestamp_ms=version.timestamp_ms,
+    )
+
+
+def topic_table(
+    table: TopicTable, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
+) -> Callable[[], TopicConfigTable]:
+    """Return a function that builds the wire form of all current topics, in any thread.
+
+    Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
+    """
+    version = version_of(table)
+    stored = dict(table.topics)
+
+    def make() -> TopicConfigTable:
+        topics = {
+            name: wire_topic(topic, broker_perm)
+            for name, topic in stored.items()
+            if is_shown is None or is_shown(name)
+        }
+        return TopicConfigTable(data_version=version, topic_config_table=topics)
+
+    return make
+
+
+def is_registrable(topic: str) -> bool:
+    """Return whether a name server accepts this topic name; a table may have any name."""
+    return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
+
+
+def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
+    """Return the wire form of a topic, with no more permission than the broker has.
+
+    The broker's permission has no bit for inheritance: that of the topic stays.
+    """
+    return TopicConfig(
+        topic_name=topic.topic,
+        read_queue_nums=topic.read_queue_count,
+        write_queue_nums=topic.write_queue_count,
+        perm=topic.perm & (broker_perm | 1),
+        topic_filter_type=TopicFilterType.__members__.get(
+            topic.filter_type, TopicFilterType.SINGLE_TAG
+        ),
+        topic_sys_flag=topic.sys_flag,
+        order=topic.order,
+        attributes=dict(topic.attributes),
+    )

@@ -20,10 +20,17 @@ _REMOVED: Final = "removed."
 class DeletedTopics:
     """The marks by topic, and the deletion of a topic's queues.
 
-    ``make_durable`` waits until the log is, or raises: a mark is good as long as its record is.
+    ``make_durable`` returns when the log is durable, or raises: a mark is true only while the log
+    has its record.
     """
 
-    def __init__(self, layout: StoreLayout, disk: Disk, appender: Appender) -> None:
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        appender: Appender,
+        make_durable: Callable[[], None],
+    ) -> None:
         """Read the file, without damaged marks, and complete unfinished removals.
 
         :raises OSError: when that cannot be.
@@ -32,11 +39,11 @@ class DeletedTopics:
         self._layout = layout
         self._disk = disk
         self._appender = appender
+        self._make_durable = make_durable
         self._removals = 0
         for entry in fs.entries(layout.scratch):
             if entry.name.startswith(_REMOVED):
                 disk.remove_tree(Path(entry.path))
-        self.make_durable: Callable[[], None] = lambda: None
         self.is_changed = False
         self.marks: dict[str, DeletionMark] = decode_marks(
             fs.read_bytes(self._path, limits.MAX_CONFIG_READ_BYTES)
@@ -99,13 +106,23 @@ class DeletedTopics:
 
         That raises OSError when they cannot be written, and what ``make_durable`` raises.
         """
-        content = encode_note(NOTE_KIND, dict(self.marks), None)
+        content = self._encode()
 
         def write() -> None:
-            self.make_durable()
+            self._make_durable()
             self._disk.write_durably(self._path, content)
 
         return write
+
+    def write_recovered(self) -> None:
+        """Write the marks now that recovery has read from the log: their records are durable.
+
+        :raises OSError: when they cannot be written.
+        """
+        self._disk.write_durably(self._path, self._encode())
+
+    def _encode(self) -> bytes:
+        return encode_note(NOTE_KIND, dict(self.marks), None)
 
     def save(self) -> None:
         """Write the file now; raises the errors of the function of :meth:`snapshot`."""

@@ -58,7 +58,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from rocketlens.errors import StoreError, StoreFailed
+from rocketlens.errors import StoreBusy, StoreError, StoreFailed
 from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.model.message import Host
 from rocketlens.model.rocketmq import parse_delay_levels
@@ -153,7 +153,7 @@ class MessageStore:
         appender = self._appender = self._new_appender()
         self._parts.callback(appender.close)
         self.recovered, self.deleted, state_offset = Opening(
-            layout, config, disk, self._lock, appender
+            layout, config, disk, self._lock, appender, make_durable=self.make_durable
         ).run()
         end_offset = self.recovered.end_offset
         log = self._log = LogView(layout.commit_log, appender, end_offset)
@@ -295,6 +295,19 @@ class MessageStore:
     def indexed_offset(self) -> int:
         """The physical offset up to which index files are built and synced."""
         return self._index.offset
+
+    def make_durable(self) -> None:
+        """Flush the log up to its current end; in any thread.
+
+        :raises StoreFailed: if the log can never become durable.
+        :raises StoreBusy: if it cannot be flushed now.
+        """
+        end_offset = self.end_offset
+        self.flush_log()
+        if self.failure is not None:
+            raise self.failure
+        if self.flushed_offset < end_offset:
+            raise StoreBusy("the log cannot be made durable now")
 
     def build_index(self, *, at_most_bytes: int = STEP_BYTES) -> bool:
         """Index the durable log, up to a number of bytes; return True if all is indexed and synced.

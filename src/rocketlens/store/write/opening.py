@@ -52,13 +52,16 @@ class Opening:
         disk: Disk,
         lock: StoreLock,
         appender: Appender,
+        *,
+        make_durable: Callable[[], None],
     ) -> None:
-        """Prepare; :meth:`run` opens."""
+        """Prepare; :meth:`run` opens. ``make_durable`` is of the store that is opened."""
         self._layout = layout
         self._config = config
         self._disk = disk
         self._lock = lock
         self._appender = appender
+        self._make_durable = make_durable
         self._recovered = Recovered()
 
     def run(self) -> Opened:
@@ -82,7 +85,7 @@ class Opening:
         log = self._existing_log()
         state = read_state(layout)
         queue_files = self._existing_queue_files(log, state)
-        deleted = DeletedTopics(layout, self._disk, appender)
+        deleted = DeletedTopics(layout, self._disk, appender, self._make_durable)
         was_closed = fs.file_size(layout.abort) is None
         first = self._mark_open(was_closed=was_closed)
         if log is not None:
@@ -241,7 +244,7 @@ def _save(deleted: DeletedTopics) -> None:
     """Write the marks of deleted topics; on a full disk that is done later."""
     deleted.is_changed = False
     try:
-        deleted.snapshot()()
+        deleted.write_recovered()
     except OSError as error:
         if error.errno not in fs.DISK_FULL_ERRORS:
             raise

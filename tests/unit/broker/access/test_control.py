@@ -258,11 +258,11 @@ def test_files_are_watched_while_it_runs(tmp_path, monkeypatch):
             path = tmp_path / "home" / "conf" / "plain_acl.yml"
             path.write_text("accounts: []\n")
             access.watch()
-            await access._plain._reload
+            await access.accounts._reload
             assert (await send(app)).remark.endswith("No acl config for orders-app")
             path.write_text("accounts: [\n")
             access.watch()
-            await access._plain._reload
+            await access.accounts._reload
             assert "line 2 is no YAML" in access.runtime()["accessControlProblem"]
 
     asyncio.run(main())
@@ -416,7 +416,7 @@ async def take_rights_away(kind, world, admin, directory):
     path = directory / "home" / "conf" / "plain_acl.yml"
     path.write_text(path.read_text().replace("Orders=PUB|SUB", "Orders=DENY"))
     world.core.access.watch()
-    await world.core.access._plain._reload
+    await world.core.access.accounts._reload
 
 
 @BOTH_KINDS

@@ -149,6 +149,11 @@ def words_of(caplog):
     return [each for each in caplog.messages if each.startswith("delayed messages")]
 
 
+def schedule_of(core):
+    levels = core.settings.store.messageDelayLevel
+    return Schedule(core.store, core.copies, core.delay_offsets, core.clock, levels)
+
+
 def test_a_message_whose_real_topic_cannot_be_is_skipped(tmp_path, caplog):
     async def test(world):
         store, core = world.core.store, world.core
@@ -158,7 +163,7 @@ def test_a_message_whose_real_topic_cannot_be_is_skipped(tmp_path, caplog):
             store.append(*arguments, born_timestamp_ms=NOW_MS)
         world.clock.now_ms += 1000
         end = store.end_offset
-        assert Schedule(core).deliver_due() == 3
+        assert schedule_of(core).deliver_due() == 3
         assert store.end_offset == end
         assert "is skipped" in caplog.text
 
@@ -183,7 +188,7 @@ def test_a_read_that_failed_has_no_delayed_message_delivered_twice(tmp_path):
         for number in range(4):
             await send_delayed(world, b"%d" % number, 1)
         world.clock.now_ms += 1000
-        schedule, store, whole = Schedule(world.core), world.core.store, world.core.store.record
+        schedule, store, whole = schedule_of(world.core), world.core.store, world.core.store.record
         reads = []
 
         def record(*arguments):

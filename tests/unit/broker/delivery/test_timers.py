@@ -229,7 +229,7 @@ def test_a_restart_or_a_kill_loses_nothing_and_delivers_nothing_twice(tmp_path, 
                     world.core.timers.step(rng.randrange(1, 4))
                 delivered += [each.body for each in world.stored("Orders", 1)[before:]]
                 if is_killed:
-                    await world.core.saver.save(world.core.timer_progress)
+                    await world.core.saver.save(world.core.timers)
                     await world.service.close_abruptly()
             assert all(due[body] <= clock.now_ms for body in delivered)
         clock.now_ms += 10_000
@@ -268,7 +268,7 @@ def test_a_stop_before_the_queue_was_read_again_loses_nothing(tmp_path):
             async with running(tmp_path, clock=clock) as world:
                 for _ in range(steps):
                     world.core.timers.step(1)
-                world.core.timer_progress.save()
+                world.core.timers.save()
         clock.now_ms += 5_000
         async with running(tmp_path, clock=clock) as world:
             assert len(deliver(world)) == 300
@@ -282,9 +282,9 @@ def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(tmp_path
         world.clock.now_ms += 2_000
         world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
         assert deliver(world) == [b"body"]
-        await world.core.saver.save(world.core.timer_progress)
-        assert not world.core.timer_progress.path.exists()
-        assert world.core.timer_progress.is_changed
+        await world.core.saver.save(world.core.timers)
+        assert not world.core.timers.progress.path.exists()
+        assert world.core.timers.progress.is_changed
 
     in_broker(tmp_path, test)
 
@@ -454,7 +454,7 @@ def test_a_store_of_rocketmq_is_taken_over_where_its_file_says(tmp_path):
         async with running(tmp_path, clock=clock) as world:
             for number in range(1, 7):
                 await send_at(world, b"%d" % number, NOW_MS + number * 1_000)
-            path, root = world.core.timer_progress.path, world.core.store.layout.root
+            path, root = world.core.timers.progress.path, world.core.store.layout.root
         # RocketMQ has delivered what is due before second 3, and read five of six.
         theirs = TimerCheckpoint(NOW_MS + 2_000, 260, 5, 5, 0, NOW_MS, 3)
         path.write_bytes(theirs.encode()[:56].ljust(4096, b"\0"))
@@ -478,7 +478,7 @@ def test_rocketmq_finds_where_the_first_that_waits_is(tmp_path):
                 await send_at(world, b"%d" % second, NOW_MS + second * 1_000)
             clock.now_ms += 5_000
             assert deliver(world) == [b"1", b"2", b"3"]
-            path = world.core.timer_progress.path
+            path = world.core.timers.progress.path
         found = timer_checkpoint.decode(path.read_bytes())
         assert (found.queue_offset, found.master_queue_offset) == (2, 2)
         assert found.timer_log_flushed_offset == 0
@@ -496,12 +496,12 @@ def test_in_another_log_everything_waits(tmp_path):
                 await send_at(world, b"%d" % number, NOW_MS + 1_000)
             clock.now_ms += 9_000
             assert len(deliver(world)) == 5
-            content = world.core.timer_progress.path
+            content = world.core.timers.progress.path
         content = content.read_bytes()
         clock.now_ms = NOW_MS
         async with running(tmp_path / "two", clock=clock) as world:
             await send_at(world, b"other", NOW_MS + 1_000)
-            path = world.core.timer_progress.path
+            path = world.core.timers.progress.path
         path.write_bytes(content)
         clock.now_ms += 20_000
         async with running(tmp_path / "two", clock=clock) as world:

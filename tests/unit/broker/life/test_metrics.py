@@ -99,7 +99,7 @@ def test_a_broker_that_refuses_messages_or_is_registered_nowhere_is_not_ready(tm
         server = "127.0.0.1:1"
         core.settings = core.settings.with_broker(namesrvAddr=server)
         core.config = core.settings.broker
-        core.registration_failures[server] = "refused"
+        core.name_servers.failures[server] = "refused"
         assert metrics.problems(core) == ["registered at none of 1 name servers"]
 
     in_broker(tmp_path, test)

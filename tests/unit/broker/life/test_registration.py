@@ -238,7 +238,7 @@ async def end_connections(stub, world):
     """End the connections of a name server, and wait until the broker knows it."""
     for channel in list(stub.server.group.channels):
         channel.close()
-    ours = world.service._registrar._states[stub.address].channel
+    ours = world.core.name_servers.states[stub.address].channel
     with pytest.raises(ConnectionLost):
         await ours.request(RequestCode.HEART_BEAT, timeout_s=60)
 
@@ -372,6 +372,6 @@ def test_a_name_server_beside_its_broker_lets_nobody_else_have_its_name_or_addre
             assert (await impostor.register(name="broker-b")).code == 0
             await create_topic(world, topic="Mine")
             assert (await impostor.route("Mine"))[0] == mine
-            assert not world.core.registration_failures
+            assert not world.core.name_servers.failures
 
     asyncio.run(main())

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rocketlens.broker.access.config import AuthConfig
+from rocketlens.broker.access_config import AuthConfig
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import keys_of

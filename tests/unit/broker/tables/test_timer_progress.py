@@ -11,8 +11,14 @@ from rocketlens.store.layout import StoreLayout
 NOW_MS = 1_700_000_000_000
 
 
-def open_progress(root, delivered=lambda: None):
-    return TimerProgress(StoreLayout(root), Disk(), lambda: NOW_MS, delivered)
+def open_progress(root, delivered=lambda: None, log_checksums=dict):
+    return TimerProgress(StoreLayout(root), Disk(), lambda: NOW_MS, delivered, log_checksums)
+
+
+def save(progress, *, oldest_waiting=None, oldest_late=None):
+    """Write the progress; nothing waits but what is said."""
+    waiting = progress.queue_offset if oldest_waiting is None else oldest_waiting
+    progress.snapshot(waiting, oldest_late)()
 
 
 def written(root, content):
@@ -22,12 +28,10 @@ def written(root, content):
 
 
 def test_what_was_written_is_read_again(tmp_path):
-    progress = open_progress(tmp_path)
+    progress = open_progress(tmp_path, log_checksums=lambda: {0: 1, 1024: 77})
     progress.next_queue_offset = 9
     progress.advance(NOW_MS, 5)
-    progress.oldest_waiting = lambda: 3
-    progress.log_checksums = lambda: {0: 1, 1024: 77}
-    progress.save()
+    save(progress, oldest_waiting=3)
     again = open_progress(tmp_path)
     assert (again.read_time_ms, again.second_queue_offset) == (NOW_MS, 5)
     assert (again.next_queue_offset, again.queue_offset) == (9, 3)
@@ -53,8 +57,7 @@ def test_it_never_goes_back_but_after_a_clock_did(tmp_path):
 def test_what_is_late_is_read_again_after_a_restart(tmp_path):
     progress = open_progress(tmp_path)
     progress.next_queue_offset = 9
-    progress.oldest_waiting, progress.oldest_late = lambda: 2, lambda: 4
-    progress.save()
+    save(progress, oldest_waiting=2, oldest_late=4)
     again = open_progress(tmp_path)
     assert (again.next_queue_offset, again.queue_offset) == (4, 2)
 
@@ -67,7 +70,7 @@ def test_damage_makes_it_begin_anew_and_it_can_be_written(tmp_path, content):
     assert progress.queue_offset == 0
     progress.fit_to_queue(2, 5)
     assert 2 <= progress.queue_offset <= progress.next_queue_offset <= 5
-    progress.save()
+    save(progress)
     assert open_progress(tmp_path).queue_offset == progress.queue_offset
 
 
@@ -85,7 +88,7 @@ def test_nothing_is_written_before_what_was_delivered_is_durable(tmp_path):
 
     progress = open_progress(tmp_path, fail)
     with pytest.raises(StoreFailed):
-        progress.save()
+        save(progress)
     assert not progress.path.exists()
 
 
@@ -99,9 +102,9 @@ def test_what_rocketmq_derived_is_removed_only_once_the_file_is_there(tmp_path):
 
     progress = TimerProgress(StoreLayout(tmp_path), Full(), lambda: NOW_MS, lambda: None)
     with pytest.raises(OSError, match="full"):
-        progress.save()
+        save(progress)
     assert (tmp_path / "timerlog").exists()
     assert (tmp_path / "timerwheel").exists()
-    open_progress(tmp_path).save()
+    save(open_progress(tmp_path))
     assert not (tmp_path / "timerlog").exists()
     assert not (tmp_path / "timerwheel").exists()

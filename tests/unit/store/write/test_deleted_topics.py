@@ -205,7 +205,7 @@ def test_marks_of_another_log_and_of_messages_that_expired_are_forgotten(tmp_pat
 def test_a_damaged_file_has_no_marks(tmp_path, content):
     with open_small(tmp_path) as store:
         store.layout.deleted.write_bytes(content)
-        assert DeletedTopics(store.layout, Disk(), store._appender).marks == {}
+        assert DeletedTopics(store.layout, Disk(), store._appender, store.flush_log).marks == {}
 
 
 def write_two_topics(path):

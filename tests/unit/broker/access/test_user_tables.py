@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rocketlens.broker.access.policy import User, UserStatus, UserType, acl_of
-from rocketlens.broker.tables.users import AclTable, UserTable
+from rocketlens.broker.access.user_rules import AclTable, UserTable
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.wire.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo

@@ -5,7 +5,7 @@ import json
 
 import yaml
 
-from rocketlens.broker.access.plain_processor import (
+from rocketlens.broker.requests.accounts import (
     DELETE_FAILED,
     UPDATE_FAILED,
     UPDATE_WHITE_FAILED,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.broker.access.config import AuthConfig
-from rocketlens.broker.access.users import Refused, Users
+from rocketlens.broker.access.user_rules import Refused, Users
+from rocketlens.broker.access_config import AuthConfig
 from rocketlens.broker.tables.saving import TableSaver
 from rocketlens.errors import StoreBusy
 from rocketlens.store.disk import Disk
@@ -20,20 +20,20 @@ HOST = "10.0.0.7"
 FIRST = '{"username":"admin","password":"s3cret"}'
 
 
-def opened(directory, disk=None, **changes):
+def opened(directory, disk=None, save=None, **changes):
     values = {"authenticationEnabled": True, "authorizationEnabled": True, **changes}
     config = AuthConfig(initAuthenticationUser=FIRST, **values)
-    return Users(config, "C", StoreLayout(directory), disk or Disk(), lambda: 7)
+    return Users(config, "C", StoreLayout(directory), disk or Disk(), lambda: 7, save=save)
 
 
 def run(work, directory, disk=None, **changes):
     async def main():
-        users = opened(directory, disk, **changes)
-        users.saver = TableSaver()
+        saver = TableSaver()
+        users = opened(directory, disk, saver.save, **changes)
         try:
             await work(users)
         finally:
-            users.saver.close()
+            saver.close()
 
     asyncio.run(main())
 

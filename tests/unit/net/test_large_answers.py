@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.broker.requests import large_answers
 from rocketlens.broker.requests.heartbeat import ClientProcessor
 from rocketlens.broker.tables.topics import StoredTopic
+from rocketlens.net import large_answers
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import declare
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData

@@ -1,5 +1,10 @@
 """Users and their policies (RocketMQ 5): who a request is of, whether it may, and changes of both.
 
+They are in ``config/authUsers.json`` and ``config/authAcls.json``, where RocketMQ has RocksDB.
+Members are named as on the wire. The passwords are in clear, for signatures are made with them: the
+files are for the broker's user only. An entry that cannot be read is left out, and so allows
+nothing.
+
 Tables are the event loop's. Decisions are made on it, or in a thread where a body is large; they
 look up two values that are never changed in place. Remarks are RocketMQ's. Source:
 ``DefaultAuthenticationHandler``, ``AuthenticationMetadataManagerImpl``,
@@ -8,13 +13,12 @@ look up two values that are never changed in place. Remarks are RocketMQ's. Sour
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.access.addresses import parse_address
-from rocketlens.broker.access.config import AuthConfig, codes_in
 from rocketlens.broker.access.needs import listing_needs, needs_of, reading_need, writing_need
 from rocketlens.broker.access.policy import (
     USER,
@@ -30,7 +34,9 @@ from rocketlens.broker.access.policy import (
     acl_of,
     named,
 )
-from rocketlens.broker.tables.users import AclTable, UserTable
+from rocketlens.broker.access_config import AuthConfig, codes_in
+from rocketlens.broker.tables.entry_table import EntryTable
+from rocketlens.broker.tables.saving import Table
 from rocketlens.errors import BadInput, CommandBodyError, StoreBusy
 from rocketlens.model.text.escape import printable
 from rocketlens.net.channel import Response
@@ -47,9 +53,6 @@ from rocketlens.wire.bodies.auth import (
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 
-if TYPE_CHECKING:
-    from rocketlens.broker.tables.saving import TableSaver
-
 _log: Final = logging.getLogger("rocketlens.broker")
 _MAX_SHOWN: Final = 100
 
@@ -58,6 +61,91 @@ class Refused(BadInput):
     """What a request about users and policies asks cannot be done; answered with code 16."""
 
     code = ResponseCode.NO_PERMISSION
+
+
+class UserTable(EntryTable[User]):
+    """The users, by name."""
+
+    FILE = "authUsers.json"
+    MEMBER = "users"
+
+    def decode_entry(self, value: Any) -> User | None:
+        """Return the user that a member of the table is, or None if it is not one."""
+        names = ("username", "password", "userType", "userStatus")
+        if not isinstance(value, dict):
+            return None
+        texts = [value.get(name) for name in names]
+        if not all(isinstance(text, str) and text for text in texts):
+            return None
+        user_type, status = named(UserType, texts[2]), named(UserStatus, texts[3])
+        if user_type is None or status is None:
+            return None
+        return User(str(texts[0]), str(texts[1]), user_type, status)
+
+    def encode_entry(self, entry: User) -> dict[str, Any]:
+        """Return a user as it stands in the file."""
+        return {
+            "password": entry.password,
+            "userStatus": entry.status.value,
+            "userType": entry.user_type.value,
+            "username": entry.username,
+        }
+
+
+class AclTable(EntryTable[Acl]):
+    """What subjects may do, by subject: ``User:alice``."""
+
+    FILE = "authAcls.json"
+    MEMBER = "acls"
+
+    def decode_entry(self, value: Any) -> Acl | None:
+        """Return what a subject may do; None if any of it cannot be read."""
+        if not isinstance(value, dict) or not str(value.get("subject")).startswith(USER):
+            return None
+        try:
+            policies = tuple(map(_policy_of, value["policies"]))
+            return acl_of(AclInfo(policies=policies), value["subject"])
+        except (BadInput, KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+    def encode_entry(self, entry: Acl) -> dict[str, Any]:
+        """Return what a subject may do as it stands in the file."""
+        return {
+            "policies": [
+                {
+                    "entries": [_entry_members(each.info) for each in entries],
+                    "policyType": policy_type.value,
+                }
+                for policy_type, entries in entry.policies.items()
+            ],
+            "subject": entry.subject,
+        }
+
+
+def _policy_of(value: Mapping[str, Any]) -> PolicyInfo:
+    if value["policyType"] not in {"Custom", "Default"}:
+        raise ValueError("unknown policyType")
+    return PolicyInfo(
+        policy_type=value["policyType"],
+        entries=tuple(
+            PolicyEntryInfo(
+                resource=each["resource"],
+                actions=tuple(each["actions"]),
+                source_ips=tuple(each.get("sourceIps") or ()),
+                decision=each["decision"],
+            )
+            for each in value["entries"]
+        ),
+    )
+
+
+def _entry_members(entry: PolicyEntryInfo) -> dict[str, Any]:
+    members: dict[str, Any] = {
+        "actions": list(entry.actions or ()),
+        "decision": entry.decision,
+        "resource": entry.resource,
+    }
+    return {**members, "sourceIps": list(entry.source_ips)} if entry.source_ips else members
 
 
 class Users:
@@ -70,8 +158,12 @@ class Users:
         layout: StoreLayout,
         disk: Disk,
         clock: Callable[[], int],
+        *,
+        save: Callable[[Table], asyncio.Future[bool]],
     ) -> None:
         """Read the tables, and make the users that are there from the start.
+
+        ``save`` writes one of both; its future has whether it was written.
 
         :raises ConfigError: when a table is larger than any that is read.
         :raises OSError: when one cannot be read or written.
@@ -82,7 +174,7 @@ class Users:
         self._needs_no_policy: Final = codes_in(config.authorizationWhitelist)
         self.users: Final = UserTable(layout, disk, clock)
         self.acls: Final = AclTable(layout, disk, clock)
-        self.saver: TableSaver | None = None
+        self._save: Final = save
         for name, password in config.first_users():
             if name not in self.users.entries:
                 self.users.put_all({name: User(name, password, UserType.SUPER)})
@@ -275,8 +367,7 @@ class Users:
         await self._saved(self.acls)
 
     async def _saved(self, *tables: UserTable | AclTable) -> None:
-        assert self.saver is not None  # noqa: S101 - set before the broker serves
-        written = await asyncio.gather(*map(self.saver.save, tables))
+        written = await asyncio.gather(*map(self._save, tables))
         if not all(written):
             raise StoreBusy("it is in force, but could not be written yet, and will be")
 

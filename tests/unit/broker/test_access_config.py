@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.broker.access.config import AuthConfig, codes_in
+from rocketlens.broker.access_config import AuthConfig, codes_in
 from rocketlens.errors import BadInput
 from tests.support.broker_world import settings_of
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.access.policy import UserType, named, subject_of
-from rocketlens.broker.access.users import Refused, Users
-from rocketlens.broker.requests.large_answers import Estimate, LargeAnswers
+from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.large_answers import Estimate, LargeAnswers
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import AclInfo, UserInfo, write_acls, write_users
 from rocketlens.wire.codes import RequestCode, ResponseCode

@@ -1,0 +1,290 @@
+"""Reads messages for pulls.
+
+===========================================  ====================================  ====  ========
+queue at the requested offset                remark                                code  next
+===========================================  ====================================  ====  ========
+messages that match                          FOUND                                 0     after
+messages, but none matches                   NO_MATCHED_MESSAGE                    20    after
+entries whose messages are deleted           MESSAGE_WAS_REMOVING                  20    after
+its end                                      OFFSET_OVERFLOW_ONE                   19    same
+beyond its end                               OFFSET_OVERFLOW_BADLY                 21    max
+before its first message                     OFFSET_TOO_SMALL                      21    min
+any, and the group was reset elsewhere       OFFSET_RESET                          21    there
+empty queue, offset 0                        NO_MESSAGE_IN_QUEUE                   19    0
+empty queue, offset above 0                  NO_MESSAGE_IN_QUEUE                   21    0
+===========================================  ====================================  ====  ========
+
+Which messages match is in :mod:`rocketlens.broker.delivery.pull_filter`. A message is returned only
+if its record is whole and belongs to its entry. Any other is skipped and logged, and the next
+offset is behind it. Source: ``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
+"""
+
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields, QueueScan, ReadOnce
+from rocketlens.broker.delivery.pull_filter import PullFilter, PullRefused, parse_filter
+from rocketlens.broker.delivery.pull_records import Budget, PullRecords, entry_record
+from rocketlens.broker.tables.clients import ClientTable
+from rocketlens.broker.tables.offsets import ConsumerOffsets
+from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
+from rocketlens.broker.tables.stats import BrokerStats
+from rocketlens.model.rocketmq import FAQ, PERM_READ, SQL92_TYPE, SYSTEM_GROUPS
+from rocketlens.net.channel import Channel, Response
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.wire.bodies.heartbeat import MessageModel
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.pull import SUBSCRIPTION_FLAG
+
+
+class PullResult(NamedTuple):
+    """Messages of a pull, or why there are none; ``status`` is the response's remark."""
+
+    status: str
+    code: ResponseCode
+    next_offset: int
+    slices: tuple[memoryview | bytes, ...] = ()
+    """The bytes of the records, together."""
+    record_count: int = 0
+
+
+class PulledTables(NamedTuple):
+    """What a broker has that decides what a pull gets."""
+
+    topics: TopicRegistry
+    groups: GroupRegistry
+    clients: ClientTable
+    offsets: ConsumerOffsets
+    stats: BrokerStats
+
+
+class PullReader:
+    """Reads what pulls get, at once or after they were held."""
+
+    def __init__(
+        self, store: MessageStore, tables: PulledTables, config: BrokerConfig, memory_bytes: int
+    ) -> None:
+        """Read from ``store``; ``memory_bytes`` of its log are assumed to be in memory."""
+        self._store: Final = store
+        self._topics, self._groups, self._clients, self._offsets, self._stats = tables
+        self._config: Final = config
+        self._memory_bytes: Final = memory_bytes
+
+    @property
+    def in_memory_from(self) -> int:
+        """The physical offset from which on the log is assumed to be in memory."""
+        return self._store.end_offset - self._memory_bytes
+
+    def moved(self, request: PullFields) -> PullResult | None:
+        """Return where a group goes on after a reset; None if it is there, or was not reset."""
+        queue = request.consumer_group, request.topic, request.queue_id
+        offset = self._offsets.resets.pop(queue, None)
+        if offset is None or offset == request.queue_offset:
+            return None
+        return PullResult("OFFSET_RESET", ResponseCode.PULL_OFFSET_MOVED, offset)
+
+    def pull_again(self, pull: HeldPull, scanned: int, read: ReadOnce) -> Response:
+        """Answer a held pull; no entry below ``scanned`` passes its filter.
+
+        ``read`` has what the pull before it found.
+        """
+        request = pull.request
+        try:
+            self.check_allowed(request, pull.channel)
+            pull_filter = self.filter_of(request)._replace(reader=pull.pull_filter.reader)
+        except PullRefused as refusal:
+            return self.response(request, PullResult(refusal.remark, refusal.code, 0))
+        moved = self.moved(request)
+        if moved is not None:
+            return self.response(request, moved)
+        offset = request.queue_offset
+        if pull_filter == pull.pull_filter:
+            offset = max(offset, scanned)
+        result = self._get_once(request, pull_filter, offset, read)
+        if result.code == ResponseCode.PULL_NOT_FOUND and offset > request.queue_offset:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            result = PullResult("NO_MATCHED_MESSAGE", code, offset)
+        self.count(result)
+        return self.response(request, result)
+
+    def _get_once(
+        self, request: PullFields, pull_filter: PullFilter, offset: int, read: ReadOnce
+    ) -> PullResult:
+        """Return the messages at an offset, which may have been read for another pull just now."""
+        queue = self._store.queues.get(request.topic, request.queue_id)
+        bounds = request.max_message_nums, request.max_message_bytes
+        # A queue of the same name is another one if the topic was deleted meanwhile.
+        asked = queue, pull_filter, offset, bounds
+        if asked == read.asked:
+            found: PullResult = read.found
+            return found
+        result = self.get(request, pull_filter, offset)
+        if result.code == ResponseCode.SUCCESS:
+            # Only messages stay what they are; copied, they hold no segment.
+            result = result._replace(slices=(b"".join(result.slices),))
+            read.asked, read.found = asked, result
+        return result
+
+    def scan(self, name: tuple[str, int], pull_filter: PullFilter, offset: int) -> QueueScan:
+        """Return the first entry of a queue, from an offset on, that passes a filter."""
+        queue = self._store.queues.get(*name)
+        if queue is None or offset >= queue.next_offset:
+            return QueueScan(None, offset, is_end=True)
+        if pull_filter.is_all:
+            return QueueScan(offset, offset, is_end=False)
+        entries = queue.read(offset, pull_filter.entries_at_once)
+        for entry in entries:
+            if pull_filter.passes_entry(entry):
+                content = None
+                if pull_filter.needs_records:
+                    content = entry_record(self._store, queue, entry, offset)
+                # One that is damaged is for the pull to skip.
+                if content is None or pull_filter.passes_record(content):
+                    return QueueScan(offset, offset, is_end=False)
+            offset += 1
+        return QueueScan(None, offset, is_end=not entries or offset >= queue.next_offset)
+
+    def count(self, result: PullResult) -> None:
+        """Count a pull and its messages for the statistics of the broker."""
+        stats = self._stats
+        if result.code == ResponseCode.SUCCESS:
+            stats.get_found += 1
+            stats.get_total += result.record_count
+        else:
+            stats.get_missed += 1
+
+    def check_allowed(self, request: PullFields, channel: Channel) -> None:
+        """Raise PullRefused if the queue may not be pulled."""
+        if not self._config.brokerPermission & PERM_READ:
+            words = f"the broker[{self._config.brokerIP1}] pulling message is forbidden"
+            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+        group = self._groups.find(request.consumer_group)
+        if group is None:
+            words = f"subscription group [{request.consumer_group[:300]}] does not exist, {FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, words)
+        if not group.get("consumeEnable", True) and request.consumer_group not in SYSTEM_GROUPS:
+            words = f"subscription group no permission, {request.consumer_group}"
+            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+        topic = self._topics.get(request.topic)
+        if topic is None:
+            words = f"topic[{request.topic[:300]}] not exist, apply first please!{FAQ}"
+            raise PullRefused(ResponseCode.TOPIC_NOT_EXIST, words)
+        if not topic.perm & PERM_READ:
+            words = f"the topic[{request.topic}] pulling message is forbidden"
+            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+        if not 0 <= request.queue_id < topic.read_queue_count:
+            words = (
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_count}] consumer:[{channel.address}]"
+            )
+            raise PullRefused(ResponseCode.INVALID_PARAMETER, words)
+
+    def filter_of(self, request: PullFields) -> PullFilter:
+        """Return what a pull is to get; raise PullRefused if its subscription cannot be used."""
+        with_sql92 = self._config.enablePropertyFilter
+        if request.sys_flag & SUBSCRIPTION_FLAG:
+            return parse_filter(
+                request.expression_type, request.subscription, with_sql92=with_sql92
+            )
+        group = self._clients.consumers.get(request.consumer_group)
+        if group is None:
+            words = f"the consumer's group info not exist{FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, words)
+        if group.message_model is MessageModel.BROADCASTING:
+            config = self._groups.find(request.consumer_group) or {}
+            if not config.get("consumeBroadcastEnable", True):
+                words = "can not consume by broadcast way"
+                remark = f"the consumer group[{request.consumer_group}] {words}"
+                raise PullRefused(ResponseCode.NO_PERMISSION, remark)
+        subscription = group.subscriptions.get(request.topic)
+        if subscription is None:
+            words = f"the consumer's subscription not exist{FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, words)
+        if subscription.sub_version < request.subscription_version:
+            words = "the consumer's subscription not latest"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, words)
+        kind, expression = subscription.expression_type, subscription.sub_string
+        try:
+            return parse_filter(kind, expression, with_sql92=with_sql92)
+        except PullRefused as refusal:
+            if kind != SQL92_TYPE or refusal.code == ResponseCode.SYSTEM_ERROR:
+                raise
+            words = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise PullRefused(ResponseCode.FILTER_DATA_NOT_EXIST, words) from refusal
+
+    def get(self, request: PullFields, pull_filter: PullFilter, offset: int) -> PullResult:
+        """Return the messages at an offset; see the table above."""
+        queues = self._store.queues
+        queue = queues.get(request.topic, request.queue_id)
+        high = 0 if queue is None else queue.next_offset
+        if queue is None or high == 0:
+            code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+            return PullResult("NO_MESSAGE_IN_QUEUE", code, 0)
+        low = queues.min_offset_of(queue)
+        if offset < low:
+            return PullResult("OFFSET_TOO_SMALL", ResponseCode.PULL_OFFSET_MOVED, low)
+        if offset == high:
+            return PullResult("OFFSET_OVERFLOW_ONE", ResponseCode.PULL_NOT_FOUND, offset)
+        if offset > high:
+            return PullResult("OFFSET_OVERFLOW_BADLY", ResponseCode.PULL_OFFSET_MOVED, high)
+        return self._collect(queue, request, pull_filter, (offset, high))
+
+    def _budget(self, request: PullFields) -> Budget:
+        config = self._config
+        max_bytes = min(
+            limits.MAX_ANSWER_FRAME_BYTES,
+            request.max_message_bytes or limits.MAX_ANSWER_FRAME_BYTES,
+        )
+        max_messages = max(
+            config.maxTransferCountOnMessageInMemory, config.maxTransferCountOnMessageInDisk
+        )
+        return Budget(
+            max(min(request.max_message_nums, max_messages), 1),
+            min(config.maxTransferBytesOnMessageInMemory, max_bytes),
+            config.maxTransferCountOnMessageInMemory,
+            min(config.maxTransferBytesOnMessageInDisk, max_bytes),
+            config.maxTransferCountOnMessageInDisk,
+            self.in_memory_from,
+        )
+
+    def _collect(
+        self,
+        queue: QueueWriter,
+        request: PullFields,
+        pull_filter: PullFilter,
+        span: tuple[int, int],
+    ) -> PullResult:
+        """Return as many matching messages as the budget allows."""
+        budget = self._budget(request)
+        first, high = span
+        found = PullRecords(self._store, queue, pull_filter, budget, first)
+        found.collect(min(high, first + max(pull_filter.entries_at_once, budget.message_count)))
+        offset = found.queue_offset
+        if found.count:
+            slices = tuple(found.slices)
+            return PullResult("FOUND", ResponseCode.SUCCESS, offset, slices, found.count)
+        if offset == first:
+            return PullResult("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
+        status = "MESSAGE_WAS_REMOVING" if found.has_lost else "NO_MATCHED_MESSAGE"
+        return PullResult(status, ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
+
+    def response(self, request: PullFields, result: PullResult) -> Response:
+        """Return the response to a pull, with the bounds of its queue."""
+        queues = self._store.queues
+        queue = queues.get(request.topic, request.queue_id)
+        low, high = (0, 0) if queue is None else (queues.min_offset_of(queue), queue.next_offset)
+        return Response(
+            result.code,
+            {
+                "suggestWhichBrokerId": "0",
+                "nextBeginOffset": str(result.next_offset),
+                "minOffset": str(low),
+                "maxOffset": str(high),
+                "topicSysFlag": "0",
+                "groupSysFlag": "0",
+            },
+            b"".join(result.slices),
+            result.status,
+        )
