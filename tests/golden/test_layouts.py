@@ -267,6 +267,19 @@ def test_a_light_topic_has_the_messages_that_were_dispatched_to_it(layout, lost)
 
 
 @both_with_light_topics
+def test_a_light_topic_is_listed_with_the_times_of_its_messages(layout):
+    with layout.open() as store:
+        for topic in ("%LMQ%anna", "%LMQ%ben"):
+            answer = store.topics(topic)
+            assert answer.complete, answer.coverage
+            (listed,) = answer.topics
+            messages = list(store.scan(topic))
+            assert listed.messages == len(messages) == 60
+            assert listed.oldest_ms == messages[0].store_timestamp_ms
+            assert listed.newest_ms == messages[-1].store_timestamp_ms
+
+
+@both_with_light_topics
 def test_a_bulk_read_of_a_light_topic_says_how_to_read_it(layout):
     with pytest.raises(BadInput, match=r"light topic: .* INNER_MULTI_DISPATCH"):
         list(read_batches(layout.store, topic="%LMQ%anna"))

@@ -27,6 +27,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.query.lookup.verify import is_dispatched_to
 from rocketlens.query.store_reader import (
     CONSUME_QUEUE,
     StoreReader,
@@ -190,7 +191,9 @@ class _StoreTopics:
         try:
             record = self._reader.log.record_at(int(entry["physical_offset"]), check_crc=False)
             is_of_queue = (record.topic, record.queue_id) == name
-            if is_of_queue and message_at(record, queue_offset) is not None:
+            is_there = is_of_queue and message_at(record, queue_offset) is not None
+            # An entry of a light queue leads to a record of another topic.
+            if is_there or is_dispatched_to(record, name.topic):
                 return record.store_timestamp_ms
         except RecordError as error:
             wrong = str(error)

@@ -11,7 +11,9 @@ and so is the ``.bak``                      the changes alone, or nothing
 ==========================================  ======================================================
 
 A broker reads them by the same rule, so this is what it would start with. One that keeps its
-tables in RocksDB (``storeType=defaultRocksDB``) has a database for each instead of a file.
+tables in RocksDB (``storeType=defaultRocksDB``) has a database for each instead of a file. One with
+light topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``consumerOffset.json``,
+in which offsets of light topics, without a queue, are a table of their own.
 """
 
 from collections.abc import Mapping
@@ -32,6 +34,8 @@ OFFSETS_FILE: Final = "config/consumerOffset.json"
 TOPICS_MEMBER: Final = "topicConfigTable"
 GROUPS_MEMBER: Final = "subscriptionGroupTable"
 OFFSETS_MEMBER: Final = "offsetTable"
+_LIGHT_OFFSETS_FILE: Final = "config/lmqConsumerOffset.json"
+_LIGHT_OFFSETS_MEMBER: Final = "lmqOffsetTable"
 BACKUP: Final = ".bak"
 _DATABASES: Final = {
     TOPICS_FILE: "config/topics",
@@ -71,6 +75,19 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
     database = store / _DATABASES.get(file, file)
     if rocks.is_database(database) and not path.is_file():
         return _read_database(database, member)
+    light = store / _LIGHT_OFFSETS_FILE
+    if file == OFFSETS_FILE and not path.exists() and light.exists():
+        return _with_light_offsets(light, _read_file(light, member))
+    return _read_file(path, member)
+
+
+def _with_light_offsets(path: Path, table: ConfigTable) -> ConfigTable:
+    of_light_topics = _read(path, _LIGHT_OFFSETS_MEMBER).entries or {}
+    in_queue_0 = {name: {"0": offset} for name, offset in of_light_topics.items()}
+    return table._replace(entries={**in_queue_0, **table.entries})
+
+
+def _read_file(path: Path, member: str) -> ConfigTable:
     found, backup = (_read(each, member) for each in (path, path.with_name(path.name + BACKUP)))
     used = backup if found.entries is None else found
     entries = {} if used.entries is None else used.entries

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.config_tables import (
+    OFFSETS_FILE,
+    OFFSETS_MEMBER,
+    TOPICS_FILE,
+    TOPICS_MEMBER,
+    read_table,
+)
 from rocketlens.store.read.table_changes import (
     Change,
     changes_path,
@@ -95,3 +101,14 @@ def test_changes_of_another_file_are_not_made(store):
 def test_changes_of_a_damaged_file_are_made_to_the_backup(store):
     write(store, b"{", encoded("A"), changes=[Change(None, {"New": {}}, [])], of=encoded("A", "B"))
     assert set(read(store).entries) == {"A", "New"}
+
+
+def test_a_broker_with_light_topics_has_its_offsets_in_a_file_of_another_name(store):
+    path = store / "config" / "lmqConsumerOffset.json"
+    offsets = {"offsetTable": {"Orders@g": {"1": 7}}, "lmqOffsetTable": {"%LMQ%a@g": 5}}
+    path.write_text(json.dumps(offsets))
+    table = read_table(store, OFFSETS_FILE, OFFSETS_MEMBER)
+    assert table.entries == {"Orders@g": {"1": 7}, "%LMQ%a@g": {"0": 5}}
+    assert (table.path, table.problem) == (path, "")
+    path.with_name("consumerOffset.json").write_text('{"offsetTable":{"Orders@g":{"1":9}}}')
+    assert read_table(store, OFFSETS_FILE, OFFSETS_MEMBER).entries == {"Orders@g": {"1": 9}}
