@@ -21,6 +21,7 @@ ROOMS: Final = (
         "namesrv",
         "broker",
         "pipeline",
+        "tap",
         "testing",
         "terminal",
         "cli",

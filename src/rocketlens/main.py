@@ -72,6 +72,7 @@ _COMMANDS: Final = {
     "serve": ("rocketlens.cli.servers.serve", "run a name server and a broker in one process"),
     "namesrv": ("rocketlens.cli.servers.namesrv", "run a name server"),
     "broker": ("rocketlens.cli.servers.broker", "run a broker"),
+    "tap": ("rocketlens.cli.servers.tap", "keep copies of the stores of running brokers"),
     "send": ("rocketlens.cli.send.send", "send a message, or one for each line of a file"),
     "mqadmin": ("rocketlens.mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }

@@ -68,6 +68,11 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/unit/test_main.py",
+    "tap/copy_log.py": "tests/unit/tap/test_service.py",
+    "tap/follower.py": "tests/unit/tap/test_service.py",
+    "tap/masters.py": "tests/unit/tap/test_service.py",
+    "tap/stream.py": "tests/unit/tap/test_service.py",
+    "tap/tables.py": "tests/unit/tap/test_service.py",
     "store/write/copy/copy_store.py": "tests/unit/store/write/copy/test_copy_append.py",
     "broker/delivery/pull_reader.py": "tests/unit/broker/requests/test_pull.py",
     "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",

@@ -13,7 +13,13 @@ from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
     from rocketlens.model.group import FoundGroup
-    from rocketlens.model.status import BrokerStatus, ClusterStatus, IndexStatus, StoreStatus
+    from rocketlens.model.status import (
+        BrokerStatus,
+        ClusterStatus,
+        IndexStatus,
+        StoreStatus,
+        TapStatus,
+    )
 
 _BROKER_TITLES: Final = (
     "broker",
@@ -87,6 +93,8 @@ def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
     }
     yield "store", status.path
     yield "written by", status.written_by
+    if status.tap is not None:
+        yield "tap of", ", ".join(tap_words(status.tap))
     yield "closed", closed[status.closing]
     topics = _topics(status, "the broker's")
     yield "messages", f"{_count(status.messages)} in {topics}, {_times(status)}"
@@ -98,6 +106,28 @@ def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
         "disk",
         f"{size_text(status.disk_free_bytes)} free of {size_text(status.disk_total_bytes)}",
     )
+
+
+def tap_words(tap: "TapStatus") -> Iterator[str]:
+    """Return of which broker a store is the copy, how far it came, and what it lacks."""
+    from rocketlens.terminal.times import iso_text
+
+    yield f"broker {tap.broker_name} ({tap.address})"
+    if tap.written_ms:
+        behind = f"{_bytes_text(tap.behind_bytes)} behind"
+        if tap.behind_bytes:
+            behind += f" and {tap.behind_ms / 1000:,.0f} s"
+        yield f"{behind} at {iso_text(tap.written_ms)}"
+    if tap.gaps:
+        start, stop = tap.gaps[-1]
+        yield (
+            f"{counted(len(tap.gaps), 'gap')}, the last one from physical offset {start} to "
+            f"{stop}: the broker deleted these messages before they were copied"
+        )
+    if tap.replaced:
+        yield f"the broker had other logs before, copied in {', '.join(tap.replaced)}"
+    if tap.problem:
+        yield tap.problem
 
 
 def _index_words(index: "IndexStatus") -> Iterator[str]:

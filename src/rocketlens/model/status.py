@@ -49,6 +49,26 @@ class IndexStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TapStatus:
+    """Of which broker's log a store is the copy, and how far it came, when it was written last."""
+
+    broker_name: str
+    address: str
+    behind_bytes: int
+    """Bytes of the broker's log that were not copied, as far as was known."""
+    behind_ms: int
+    """How old the last copied message was if something was not copied; otherwise 0."""
+    written_ms: int
+    """When this was written, in epoch milliseconds; 0 if nothing was copied yet."""
+    gaps: tuple[tuple[int, int], ...]
+    """Physical offsets that the broker deleted before they were copied: from, and to before."""
+    replaced: tuple[str, ...]
+    """Directories beside it with copies of logs that the broker had before."""
+    problem: str
+    """Why nothing was copied then; empty if it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     """What is known of one store directory. Times are epoch milliseconds."""
 
@@ -82,6 +102,8 @@ class StoreStatus:
     """Store time of the newest message of any topic."""
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
+    tap: TapStatus | None = None
+    """None if it is no copy that a tap wrote."""
 
     @property
     def complete(self) -> bool:

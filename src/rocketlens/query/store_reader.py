@@ -14,8 +14,10 @@ from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.log_evidence import LogEvidence, LostEnd
+from rocketlens.store.read.log.scan import Damage
 from rocketlens.store.read.log.starts import RecordStarts
 from rocketlens.store.read.rocks import queues_in
+from rocketlens.store.read.tap_note import TapNote, read_tap_note
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -207,6 +209,8 @@ class StoreReader:
             # The memory must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*missing_parts, *map(str, tail.damage), *unfinished(tail.unfinished_at)]
+            # Index files that begin behind a gap do not show it.
+            failures = [*dict.fromkeys([*failures, *self._tap_gaps()])]
             self._coverage = state, (*found, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
             self._with_log = None
@@ -276,6 +280,30 @@ class StoreReader:
 
         For a search from a store time on; None is from the first message on.
         """
+        return (*self._kept_by_broker(begin), *self._kept_by_tap(begin))
+
+    def _kept_by_tap(self, begin: int | None) -> tuple[Coverage, ...]:
+        note = self._tap_note()
+        if note is None or not note.replaced or (begin is not None and begin >= self._first_time()):
+            return ()
+        copies = " and ".join(str(self.path.parent / name) for name in note.replaced)
+        error = f"the broker had another log before this one: search its copy in {copies}, too"
+        return tuple(self.log_failures([error]))
+
+    def _tap_note(self) -> TapNote | None:
+        try:
+            return read_tap_note(self.layout)
+        except OSError:
+            return None
+
+    def _tap_gaps(self) -> Iterator[str]:
+        """Yield the parts of the log that a copy never got, as far as they are not deleted."""
+        note = self._tap_note()
+        for gap in () if note is None else note.gaps:
+            if gap.stop > self.log.min_offset:
+                yield str(Damage(gap.start, gap.stop, str(gap)))
+
+    def _kept_by_broker(self, begin: int | None) -> tuple[Coverage, ...]:
         if self.log.min_offset == 0:
             return ()
         kept = {

@@ -205,6 +205,11 @@ class StoreLayout:
         return self.own / "name_taken.json"
 
     @property
+    def tap(self) -> Path:
+        """Of which broker's store this is a copy, if it is one."""
+        return self.own / "tap.json"
+
+    @property
     def aside(self) -> Path:
         """Damaged bytes that were kept."""
         return self.own / "aside"

@@ -25,6 +25,7 @@ from rocketlens.terminal.output import size_text
 if TYPE_CHECKING:
     from rocketlens.query.facts.store_check import LogContents, QueueFault
     from rocketlens.query.store_reader import StoreReader
+    from rocketlens.store.layout import StoreLayout
 
 _MAX_NOTE_BYTES: Final = 1 << 20
 _MAX_TAIL_SECONDS: Final = 2.0
@@ -52,6 +53,7 @@ def store_checks(store: Path) -> Iterator[Check]:
     try:
         yield from _log_files(source)
         yield _owner(store)
+        yield from _tap(layout)
         contents = read_contents(source)
         yield from listed(_damage(source, contents))
         yield from _queues(source, contents)
@@ -112,6 +114,25 @@ def _owner(store: Path) -> Check:
         )
         return warn("owner", detail, "start its broker, which recovers the store")
     return ok("owner", "no broker runs, and the last one closed the store")
+
+
+def _tap(layout: "StoreLayout") -> Iterator[Check]:
+    """Check how far a copy of a broker's log is, and what it lacks."""
+    from rocketlens.cli.status import tap_words
+    from rocketlens.query.facts.store_status import tap_of
+    from rocketlens.store.lock import is_locked
+
+    tap = tap_of(layout)
+    if tap is None:
+        return
+    detail = ", ".join(tap_words(tap))
+    is_late = tap.behind_bytes > _MAX_LAG_BYTES or (bool(tap.problem) and is_locked(layout.root))
+    if tap.gaps:
+        yield warn("tap", detail, "let the tap run all the time, or let the broker keep more")
+    elif is_late:
+        yield warn("tap", detail, "see what the tap logs; the broker deletes what is not copied")
+    else:
+        yield ok("tap", detail)
 
 
 def _damage(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:

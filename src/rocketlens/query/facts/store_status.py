@@ -7,6 +7,7 @@
 | topics, messages, times, the log's end | `rocketlens.query.facts.topic_list` |
 | groups | `rocketlens.query.facts.groups` |
 | the index builder | ``rocketlens/synced`` and ``rocketlens/index.json`` |
+| of which broker it is a copy | ``rocketlens/tap.json`` |
 """
 
 from dataclasses import replace
@@ -21,6 +22,7 @@ from rocketlens.model.status import (
     IndexStatus,
     StoreClosing,
     StoreStatus,
+    TapStatus,
 )
 from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.groups import groups_of_store
@@ -33,6 +35,7 @@ from rocketlens.store.lock import LOCK_FILE, OUR_TEXT, is_locked
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.index.index_state import safe_offset_of
 from rocketlens.store.read.state import read_synced_offset
+from rocketlens.store.read.tap_note import read_tap_note
 
 
 def status_of_store(reader: StoreReader, disk: Disk, *, with_groups: bool = True) -> StoreStatus:
@@ -70,6 +73,27 @@ def status_of_store(reader: StoreReader, disk: Disk, *, with_groups: bool = True
         newest_ms=max(known_ms, default=None),
         groups=groups.groups,
         coverage=(*topics.coverage, *groups.coverage),
+        tap=tap_of(layout),
+    )
+
+
+def tap_of(layout: StoreLayout) -> TapStatus | None:
+    """Return of which broker's log a store is a copy; None if it is not one.
+
+    :raises OSError: when the note of the copy cannot be read now.
+    """
+    note = read_tap_note(layout)
+    if note is None:
+        return None
+    return TapStatus(
+        note.broker_name,
+        note.address,
+        note.behind_bytes,
+        note.behind_ms,
+        note.written_ms,
+        tuple((gap.start, gap.stop) for gap in note.gaps),
+        note.replaced,
+        note.problem,
     )
 
 

@@ -1,4 +1,6 @@
-"""Runtime information of a broker (28) and its configuration (26, changed by 25)."""
+"""Runtime information of a broker (28), its configuration (26, changed by 25), and offsets that
+slaves take over: those of consumers (43) and of delayed messages (45).
+"""
 
 from typing import Final
 
@@ -17,4 +19,13 @@ class GetBrokerConfigResponse:
 GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, NoFields)
 GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
 UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG, NoFields, NoFields)
-COMMANDS: Final = (GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG)
+GET_ALL_CONSUMER_OFFSET: Final = Command(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, NoFields)
+GET_ALL_DELAY_OFFSET: Final = Command(RequestCode.GET_ALL_DELAY_OFFSET, NoFields, NoFields)
+"""Bodies of both: the text of the broker's own file."""
+COMMANDS: Final = (
+    GET_BROKER_RUNTIME_INFO,
+    GET_BROKER_CONFIG,
+    UPDATE_BROKER_CONFIG,
+    GET_ALL_CONSUMER_OFFSET,
+    GET_ALL_DELAY_OFFSET,
+)

@@ -86,6 +86,8 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.version = 0
         self.unlisted: str | None = None
+        self.tap_note: Path | None = None
+        """The note of a copy, which names what it lacks."""
         self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:
             self._list()
@@ -98,7 +100,9 @@ class CommitLog:
     @classmethod
     def of(cls, layout: StoreLayout) -> Self:
         """List the segments of a store."""
-        return cls(*layout.commit_logs)
+        log = cls(*layout.commit_logs)
+        log.tap_note = layout.tap
+        return log
 
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.

@@ -8,6 +8,7 @@ Which offset is credible is decided in :mod:`rocketlens.store.read.log.resync`.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from rocketlens.formats.commitlog_record import (
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.read.log.resync import Confirm, next_record
+from rocketlens.store.read.tap_note import read_note_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -303,8 +305,7 @@ class LogWalk:
             if segment is None:
                 later = self._later_segment()
                 until = self.stop if later is None else min(later.base_offset, self.stop)
-                self.damage.append(Damage(self.position, until, "no file holds these offsets"))
-                self.position = until
+                self._pass_damage(until, "no file holds these offsets")
                 continue
             try:
                 self.log.map(segment)
@@ -353,8 +354,19 @@ class LogWalk:
         if self._has_changed(reason):
             # A broker was writing meanwhile: the bytes behind were not there at the first look.
             return
-        self.damage.append(Damage(self.position, found, detail))
-        self.position = found
+        self._pass_damage(found, detail)
+
+    def _pass_damage(self, until: int, detail: str) -> None:
+        """Note what the walk skips, with the reason that the note of a copy has for it."""
+        start = self.position
+        self.position = until
+        if self.log.tap_note is not None:
+            with suppress(OSError):
+                note = read_note_file(self.log.tap_note)
+                gaps = () if note is None else note.gaps
+                held = [gap for gap in gaps if gap.start <= start and until <= gap.stop]
+                detail = next(map(str, held), detail)
+        self.damage.append(Damage(start, until, detail))
 
     def _has_changed(self, reason: Reason) -> bool:
         """Return whether the bytes at the position are no longer what they were for ``reason``."""

@@ -112,6 +112,10 @@ class CopyAppender(Appender):
         self._held[self._held_bytes : stop] = body
         self._held_bytes = stop
 
+    def drop_taken(self) -> None:
+        """Forget the bytes that were taken and not written."""
+        self._held_bytes = 0
+
     def append_taken(self) -> int:
         """Write what is whole of the bytes that were taken; return how many were written.
 

@@ -5,6 +5,7 @@ its log: not by messages, but by :meth:`CopyStore.take` and :meth:`CopyStore.app
 is recovered, synced, indexed, cleaned and read as any store.
 """
 
+from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
@@ -26,7 +27,7 @@ class CopyStore(MessageStore):
         copy = self._copy
         copy.on_topic_again = self._begin_topic_again
         self.take, self.append_taken = copy.take, copy.append_taken
-        self.go_on_at = copy.go_on_at
+        self.go_on_at, self.drop_taken = copy.go_on_at, copy.drop_taken
 
     def _new_appender(self) -> Appender:
         self._copy: CopyAppender = self._appender_of(CopyAppender)
@@ -42,11 +43,14 @@ class CopyStore(MessageStore):
         """The physical offset behind the last byte that was taken."""
         return self._copy.received_offset
 
-    def last_record(self) -> tuple[int, bytes] | None:
-        """Return the physical offset of the log's last record and its bytes; None without one."""
-        last = self.last_appended
-        record = None if last is None else self.record(last.physical_offset, last.store_size)
-        return None if last is None or record is None else (last.physical_offset, bytes(record))
+    def log_bytes(self, physical_offset: int) -> bytes:
+        """Return what is written from an offset on, which is in the segment that is written, or is
+        that of the last record.
+        """
+        base_offset = physical_offset - physical_offset % self.config.mappedFileSizeCommitLog
+        path = self.layout.commit_log / f"{base_offset:0{SEGMENT_NAME_DIGITS}}"
+        stop = min(self.position, base_offset + self.config.mappedFileSizeCommitLog)
+        return fs.read_part(path, physical_offset - base_offset, stop - physical_offset)
 
     def _begin_topic_again(self, topic: str) -> None:
         """Remove the queues of a topic that the other broker deleted and created again."""

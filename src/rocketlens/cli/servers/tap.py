@@ -1,0 +1,130 @@
+"""``rocketlens tap``: keeps copies of the stores of running brokers, for longer than they do."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.options import add_cluster, add_log_options, add_metrics_port, positive_number
+from rocketlens.cli.servers.servers import status_port
+from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import printable
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.server_process import print_ready
+
+if TYPE_CHECKING:
+    from rocketlens.tap.service import Tap, TapOptions
+
+_MAX_HOURS: Final = 876_000
+
+EXAMPLES: Final = (
+    ("rocketlens tap -n 10.0.0.1:9876 --home /data/tap", "follow every broker of the cluster"),
+    (
+        "rocketlens tap -n 10.0.0.1:9876 --broker broker-a --home /data/tap --from latest",
+        "one broker, from its last log file on",
+    ),
+    (
+        "rocketlens tap -n 10.0.0.1:9876 --home /data/tap --retention-hours 2160",
+        "keep messages for 90 days",
+    ),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "without any change there. Sends to a SYNC_MASTER wait for it, unless --no-ack is\n"
+        "given."
+        "while the tap runs. It follows masters of RocketMQ 4.9 and 5 as their slaves do, and\n"
+        'needs no change there: read docs/operations.md, "A tap", before it follows a\n'
+        "SYNC_MASTER."
+    )
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        required=True,
+        help="the directory of the copies; what is there is continued",
+    )
+    parser.add_argument(
+        "--broker",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a broker to follow, also repeated (default: all that are registered at the start)",
+    )
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        metavar="WHERE",
+        type=_begin,
+        default="earliest",
+        help="where a new copy begins: earliest, what the broker has; latest, its last log file; "
+        "or the log file with this physical offset (default: earliest)",
+    )
+    parser.add_argument(
+        "--no-ack",
+        action="store_true",
+        help="never acknowledge: sends to a SYNC_MASTER do not count this copy",
+    )
+    parser.add_argument(
+        "--retention-hours",
+        metavar="N",
+        type=positive_number,
+        help="delete log files so many hours after they were copied (default: keep all)",
+    )
+    add_cluster(parser, "$NAMESRV_ADDR, or the default context")
+    add_log_options(parser)
+    add_metrics_port(parser)
+
+
+def _begin(text: str) -> "str | int":
+    if text in ("earliest", "latest"):
+        return text
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    shown = printable(text)[:40]
+    raise ArgumentTypeError(f"invalid offset {shown!r}: expected earliest, latest or a number")
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Follow until a signal comes."""
+    from rocketlens.cli.servers.log_lines import log_to_stderr
+    from rocketlens.net.event_loop import run as run_loop
+    from rocketlens.store.fs import raise_open_file_limit
+    from rocketlens.tap.service import run as run_tap
+    from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+
+    options = _options(arguments)
+    log_to_stderr(arguments)
+    access = cluster_access(chosen_context(arguments, takes_store=False))
+    raise_open_file_limit()
+    given = {"credentials": access.credentials, "tls": access.tls}
+    with status_port(arguments) as status:
+        run_loop(
+            run_tap(access.name_servers, options, client_options=given, ready=_ready, status=status)
+        )
+    return ExitCode.OK
+
+
+def _options(arguments: Namespace) -> "TapOptions":
+    from rocketlens.tap.service import TapOptions
+
+    if "\0" in arguments.home:
+        raise BadInput("--home has a zero character in it")
+    if (arguments.retention_hours or 0) > _MAX_HOURS:
+        raise BadInput(f"--retention-hours: at most {_MAX_HOURS}, a hundred years")
+    return TapOptions(
+        Path(arguments.home).absolute(),
+        tuple(arguments.broker),
+        arguments.begin,
+        not arguments.no_ack,
+        arguments.retention_hours,
+    )
+
+
+def _ready(tap: "Tap") -> None:
+    copies = (
+        f"{one.copy.broker_name} from {0 if one.copy.store is None else one.copy.store.position} "
+        f"on, store {printable(str(one.copy.layout.root))}"
+        for one in tap.followers
+    )
+    print_ready(f"tap of {'; '.join(copies)}")

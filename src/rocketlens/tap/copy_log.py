@@ -1,0 +1,283 @@
+"""The store of one followed broker: opened, begun, compared with its master, and its note kept.
+
+What is compared before anything is appended: the last record that the copy has must be the same
+bytes at the master. A master whose log ends before the copy's, or has other bytes there, has
+another log than the one that was copied: it was restored from a backup, lost its end, or began
+anew under the same name. Then the copy is put aside, whole, and a new one is begun.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, CopyFailed
+from rocketlens.model.message import Host
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.tap_note import Gap, TapNote, read_tap_note
+from rocketlens.store.write.copy.copy_store import CopyStore, prepare_copy
+from rocketlens.store.write.message_store import StoreOptions, system_clock
+from rocketlens.tap.masters import REPLACED, Master, directory_name
+from rocketlens.wire.ha import LogBytes
+
+_log: Final = logging.getLogger("rocketlens.tap")
+
+Begin = Literal["earliest", "latest"] | int
+"""Where a new copy begins: with what the master has, with its last log file, or with the log file
+that has a physical offset.
+"""
+
+_EVERY_HOUR: Final = ";".join(f"{hour:02}" for hour in range(24))
+_FULL_PERCENT: Final = 95
+_NO_HOST: Final = Host("127.0.0.1", 0)
+"""No record is written with it."""
+KEEP_ALL_HOURS: Final = 876_000
+"""A hundred years."""
+
+
+class LogReplaced(CopyFailed):
+    """The master has another log than the one that was copied."""
+
+
+class LogCopy:
+    """The copy of one broker's log. For one event loop; threads of the store sync and index.
+
+    ``store`` is None until :meth:`open`.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        broker_name: str,
+        *,
+        begin: Begin = "earliest",
+        retention_hours: int | None = None,
+        disk: Disk | None = None,
+        clock: Callable[[], int] = system_clock,
+        threads: bool = True,
+    ) -> None:
+        """Choose the directory; nothing is opened."""
+        self.broker_name: Final = broker_name
+        self.layout: Final = StoreLayout(home / directory_name(broker_name))
+        self.store: CopyStore | None = None
+        self._begin: Final = begin
+        self._hours: Final = KEEP_ALL_HOURS if retention_hours is None else retention_hours
+        self._disk: Final = disk or Disk()
+        self._clock: Final = clock
+        self._threads: Final = threads
+        self._expected = (0, b"")
+        self.note: TapNote | None = None
+
+    def open(self, master: Master) -> CopyStore:
+        """Open the store, or begin one; return it.
+
+        :raises CopyFailed: if the directory has a store that is no copy of this broker's.
+        :raises StoreLocked: if another process has it.
+        :raises BadInput: if the broker's configuration cannot be used.
+        :raises OSError: if it cannot be read or written.
+        """
+        if self.store is not None:
+            return self.store
+        note = read_tap_note(self.layout)
+        has_log = self.layout.commit_log.is_dir() and any(self.layout.commit_log.iterdir())
+        if note is None and has_log:
+            raise CopyFailed(
+                f"{self.layout.root} has a store that is no copy, or whose note "
+                f"{self.layout.tap} is lost: choose another --home, or move it away"
+            )
+        if note is None:
+            before = self._put_aside()
+            begin = self._begin_offset(master, "earliest" if before else self._begin)
+            note = TapNote(self.broker_name, master.address, begin, replaced=before)
+        if note.broker_name != self.broker_name:
+            raise CopyFailed(f"{self.layout.root} is the copy of broker {note.broker_name}")
+        config = master.store_config(
+            fileReservedTime=self._hours,
+            deleteWhen=_EVERY_HOUR,
+            cleanFileForciblyEnable=False,
+            diskSpaceWarningLevelRatio=_FULL_PERCENT,
+        )
+        self._write(replace(note, address=master.address))
+        prepare_copy(self.layout, config, note.begin_offset, self._disk)
+        options = StoreOptions(_NO_HOST, threads=self._threads)
+        self.store = CopyStore(self.layout, config, options, disk=self._disk, clock=self._clock)
+        return self.store
+
+    def _put_aside(self) -> tuple[str, ...]:
+        """Return the names of the directories with copies of earlier logs of the broker."""
+        root = self.layout.root
+        beside = fs.entries(root.parent)
+        return tuple(
+            sorted(each.name for each in beside if each.name.startswith(root.name + REPLACED))
+        )
+
+    def _begin_offset(self, master: Master, begin: Begin) -> int:
+        least, size = master.min_offset, master.segment_bytes
+        if begin == "earliest":
+            return least - least % size
+        last = max(master.end_offset - 1, 0)
+        wanted = last if begin == "latest" else begin
+        if not least <= wanted <= master.end_offset:
+            raise BadInput(
+                f"--from {begin}: the log of broker {self.broker_name} has physical offsets "
+                f"{least} to {master.end_offset}"
+            )
+        return wanted - wanted % size
+
+    def start_offset(self, master: Master) -> int:
+        """Return where the master is to begin: with the last record that the copy has.
+
+        What the master deleted before it was copied becomes a gap. All that the copy has is synced
+        before, because what a replica asks for is also what it says that it has.
+
+        :raises LogReplaced: if the master's log ends before the copy does.
+        :raises StoreFailed: if the copy could not be synced.
+        """
+        store = self._opened()
+        store.flush_log()
+        if store.failure is not None:
+            raise store.failure
+        store.drop_taken()
+        if master.end_offset < store.end_offset:
+            raise LogReplaced(
+                f"the log of broker {self.broker_name} ends at physical offset "
+                f"{master.end_offset}, and the copy at {store.end_offset}"
+            )
+        last = store.last_appended
+        if master.min_offset > store.position:
+            self._pass_gap(store, master.min_offset)
+            last = None
+        self._expected = (store.position, b"")
+        if last is not None and last.physical_offset >= master.min_offset:
+            # The filler behind it was copied, too.
+            at = last.physical_offset
+            self._expected = (at, store.log_bytes(at))
+        return self._expected[0]
+
+    def begin_at_1(self) -> None:
+        """Take the first byte of the log as 0, because a master that is asked for offset 0 begins
+        elsewhere: it is the first of the size of a record, which has less than 16 MiB.
+        """
+        _, expected = self._expected
+        if not expected:
+            self._opened().take(b"\0")
+        self._expected = (1, expected[1:])
+
+    def _pass_gap(self, store: CopyStore, stop: int) -> None:
+        start = store.position
+        note = self._noted()
+        gap = Gap(start, stop, self._clock())
+        # Before the log goes on: a reader must never see a gap without its reason.
+        self._write(replace(note, gaps=(*note.gaps, gap)[-limits.MAX_DAMAGE_REPORTS :]))
+        store.go_on_at(stop)
+        _log.error(
+            "broker %s: physical offsets %d to %d are missing: %s",
+            self.broker_name,
+            start,
+            stop,
+            gap,
+        )
+
+    def take(self, received: list[LogBytes]) -> None:
+        """Append what came, after it was compared with what the copy has of it.
+
+        :raises LogReplaced: if the master has other bytes than the copy.
+        :raises CopyFailed: if it does not go on where the copy ends.
+        :raises StoreFull, StoreBusy: if nothing can be written now; the bytes are kept.
+        """
+        store = self._opened()
+        for log in received:
+            store.take(self._unknown_part(store, log))
+        store.append_taken()
+
+    def _unknown_part(self, store: CopyStore, log: LogBytes) -> memoryview:
+        """Return the part of log bytes that the copy does not have; compare the other."""
+        at, expected = self._expected
+        if not expected:
+            if log.physical_offset != store.received_offset:
+                raise CopyFailed(
+                    f"broker {self.broker_name} sent physical offset {log.physical_offset}, "
+                    f"and the copy ends at {store.received_offset}"
+                )
+            return log.body
+        if log.physical_offset != at:
+            raise CopyFailed(
+                f"broker {self.broker_name} sent physical offset {log.physical_offset}, not {at}"
+            )
+        count = min(len(log.body), len(expected))
+        if log.body[:count] != expected[:count]:
+            raise LogReplaced(
+                f"broker {self.broker_name} has another record at physical offset {at} than the "
+                "one that was copied"
+            )
+        self._expected = (at + count, expected[count:])
+        return log.body[count:]
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all that the copy has of what was requested came, and was the same."""
+        return not self._expected[1]
+
+    def put_aside(self) -> None:
+        """Close the store of a log that the master does not have any more, and keep it aside.
+
+        :raises OSError: if it cannot be moved.
+        """
+        self.close(abruptly=False)
+        root, number = self.layout.root, 1
+        while (aside := root.with_name(f"{root.name}{REPLACED}{number:04}")).exists():
+            number += 1
+        self._disk.move(root, aside)
+        self._disk.sync_directory(root.parent)
+        _log.error(
+            "broker %s has another log than before: the copy of the old one is kept in %s",
+            self.broker_name,
+            aside,
+        )
+        self.note = None
+
+    def note_progress(self, master: Master | None, problem: str) -> None:
+        """Write how far the copy has come; ``master`` is None if it could not be asked.
+
+        :raises OSError: if it cannot be written.
+        """
+        note, store = self.note, self.store
+        if note is None or store is None:
+            return
+        last = store.last_appended
+        self._write(
+            replace(
+                note,
+                address=note.address if master is None else master.address,
+                position=store.position,
+                master_end_offset=max(
+                    note.master_end_offset if master is None else master.end_offset, store.position
+                ),
+                last_record_ms=0 if last is None else last.store_timestamp_ms,
+                written_ms=self._clock(),
+                problem=problem,
+            )
+        )
+
+    def _write(self, note: TapNote) -> None:
+        self._disk.make_directory(self.layout.own)
+        self._disk.write_durably(self.layout.tap, note.encode())
+        self.note = note
+
+    def _noted(self) -> TapNote:
+        assert self.note is not None  # noqa: S101 - set by `open`
+        return self.note
+
+    def _opened(self) -> CopyStore:
+        assert self.store is not None  # noqa: S101 - the caller opened it
+        return self.store
+
+    def close(self, *, abruptly: bool) -> None:
+        """Close the store, as a killed process does if ``abruptly``."""
+        store, self.store = self.store, None
+        if store is not None:
+            (store.close_abruptly if abruptly else store.close)()

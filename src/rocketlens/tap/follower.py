@@ -1,0 +1,292 @@
+"""Follows one broker: connects, appends, acknowledges, and begins again after whatever ends it.
+
+======================  ========================================================================
+what                    when
+======================  ========================================================================
+acknowledgement         when what came is synced, and at least every 5 s; with ``no_ack`` only the
+                        first one, which says where to begin, is repeated
+runtime information     every 10 s: where the master's log begins and ends
+tables                  every 10 s: topics, groups, offsets
+note                    every 10 s, and at each change of what is wrong
+cleaning                every 10 s
+a new connection        1 s after the old one ended, then 2 s and so on up to 10 s; at once, when
+                        the master deleted what comes next
+======================  ========================================================================
+
+An acknowledged offset is durable here: with ``brokerRole=SYNC_MASTER`` a producer's send waits for
+it.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.survey import Survey
+from rocketlens.errors import (
+    BadInput,
+    CallTimeout,
+    CopyFailed,
+    RocketLensError,
+    StoreBusy,
+    StoreFailed,
+    StoreFull,
+    StoreLocked,
+)
+from rocketlens.store.disk import Disk
+from rocketlens.tap.copy_log import LogCopy, LogReplaced
+from rocketlens.tap.masters import Master, find_master
+from rocketlens.tap.stream import LogStream, open_stream
+from rocketlens.tap.tables import Tables
+from rocketlens.wire.ha import LogBytes
+
+_log: Final = logging.getLogger("rocketlens.tap")
+
+REPORT_S: Final = 5.0
+"""RocketMQ: ``haSendHeartbeatInterval``; a master closes a connection that is silent for 20 s."""
+SILENCE_S: Final = 20.0
+POLL_S: Final = 10.0
+FIRST_PAUSE_S: Final = 1.0
+ROOM_S: Final = 1.0
+"""Seconds between two tries to write what there was no room for."""
+_LONGEST_PAUSE_S: Final = 10.0
+
+
+class Follower:
+    """Follows one broker until :meth:`stop`. Belongs to the running event loop.
+
+    ``problem`` says why nothing is copied now; empty if it is.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterCalls,
+        survey: Survey,
+        copy: LogCopy,
+        *,
+        acknowledges: bool = True,
+        disk: Disk | None = None,
+    ) -> None:
+        """Nothing is connected or opened yet."""
+        self._cluster: Final = cluster
+        self._survey: Final = survey
+        self._acknowledges: Final = acknowledges
+        self._tables: Final = Tables(cluster, copy.layout, disk or Disk())
+        self.copy: Final = copy
+        self.master: Master | None = None
+        self.problem = "not connected yet"
+        self.received_bytes = 0
+        self.connections = 0
+        self._stream: LogStream | None = None
+        self._start = 0
+        self._reported = -1
+        self._waits = self._is_full = False
+        self._room: asyncio.TimerHandle | None = None
+        self.has_started: Final = asyncio.Event()
+        """Set when the store is open and the master was asked for its log once."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the log is being received."""
+        return self._stream is not None and not self._stream.ended.done()
+
+    async def run(self) -> None:
+        """Follow until this is cancelled, or something ends it for good, which is raised.
+
+        :raises CopyFailed, StoreLocked, BadInput: before the first connection: nothing else tries.
+        :raises StoreFailed: when a sync failed; the store is closed as if the process was killed.
+        """
+        pause_s = 0.0
+        try:
+            while True:
+                before = self.received_bytes
+                try:
+                    await self._follow()
+                    continue
+                except LogReplaced as error:
+                    self._note(str(error))
+                    self.copy.put_aside()
+                    continue
+                except (StoreFailed, StoreLocked):
+                    raise
+                except (CopyFailed, BadInput) as error:
+                    if not self.has_started.is_set():
+                        raise
+                    self._note(str(error))
+                except (RocketLensError, OSError) as error:
+                    self._note(str(error))
+                pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
+                await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
+        finally:
+            self._disconnect()
+
+    async def close(self, *, abruptly: bool = False) -> None:
+        """Write the note, and close the store; :meth:`run` must have ended."""
+        if not abruptly:
+            with suppress(OSError):
+                self.copy.note_progress(self.master, "the tap was stopped")
+        await asyncio.to_thread(lambda: self.copy.close(abruptly=abruptly))
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            if problem:
+                _log.warning("broker %s: %s", self.copy.broker_name, problem)
+            else:
+                _log.info("broker %s: its log is received", self.copy.broker_name)
+        with suppress(OSError):
+            self.copy.note_progress(self.master, problem)
+
+    async def _follow(self) -> None:
+        """Follow over one connection; returns when a new one is needed at once."""
+        copy = self.copy
+        self.master = master = await find_master(self._cluster, self._survey, copy.broker_name)
+        store = copy.open(master)
+        if store.config.mappedFileSizeCommitLog != master.segment_bytes:
+            raise CopyFailed("the size of the broker's log files has changed")
+        self._start = copy.start_offset(master)
+        self._stream = stream = await open_stream(self, master.ha_host, master.ha_port)
+        self.connections += 1
+        self._reported = -1
+        if not self._start and master.end_offset > master.segment_bytes:
+            copy.begin_at_1()
+            self._start = 1
+        stream.report(self._start)
+        self._note("")
+        self.has_started.set()
+        try:
+            await self._take_over(master)
+            await self._watch(stream)
+        finally:
+            self._disconnect()
+
+    async def _watch(self, stream: LogStream) -> None:
+        """Report, poll and clean until the connection ends, which is raised; or return when the
+        master deleted what comes next.
+        """
+        loop = asyncio.get_running_loop()
+        polled_s = loop.time()
+        while True:
+            await asyncio.wait([stream.ended], timeout=REPORT_S)
+            if stream.ended.done():
+                stream.ended.result()
+            if loop.time() - stream.heard_s > SILENCE_S and not self._is_full:
+                address = "" if self.master is None else self.master.address
+                raise CallTimeout(address, f"its log port was silent for {SILENCE_S:g} s")
+            self._report(is_due=True)
+            if loop.time() - polled_s >= POLL_S:
+                polled_s = loop.time()
+                await self._poll()
+                store, master = self.copy.store, self.master
+                if store is not None and master is not None:
+                    if master.min_offset > store.received_offset:
+                        return
+                    if master.end_offset < store.end_offset:
+                        raise LogReplaced(
+                            f"the log of broker {master.name} ends at {master.end_offset}, "
+                            f"and the copy at {store.end_offset}"
+                        )
+
+    async def _poll(self) -> None:
+        """Ask where the master's log is now, take over its tables, and clean."""
+        store = self.copy.store
+        assert store is not None  # noqa: S101 - it is open while there is a connection
+        self.master = master = await find_master(self._cluster, self._survey, self.copy.broker_name)
+        await self._take_over(master)
+        store.clean()
+        store.clean_queues()
+        self._note("" if not self._is_full else self.problem)
+
+    async def _take_over(self, master: Master) -> None:
+        try:
+            await self._tables.take_over(master.address)
+        except (RocketLensError, OSError) as error:
+            _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
+
+    # What the connection calls.
+
+    def take(self, received: list[LogBytes]) -> None:
+        """Append log bytes."""
+        self.received_bytes += sum(len(log.body) for log in received)
+        try:
+            self.copy.take(received)
+        except (StoreFull, StoreBusy) as error:
+            self._wait_for_room(error)
+        self._report(is_due=False)
+
+    def idle(self, next_offset: int) -> None:
+        """Check that the master has sent what was asked for.
+
+        :raises CopyFailed: if it has nothing to send, and the copy has.
+        """
+        if not self.copy.is_compared:
+            raise CopyFailed(
+                f"broker {self.copy.broker_name} did not send its log from physical offset "
+                f"{self._start} on, which it should have; it stands at {next_offset}"
+            )
+
+    def _wait_for_room(self, error: StoreFull | StoreBusy) -> None:
+        """Read nothing more until what came could be written."""
+        assert self._stream is not None  # noqa: S101 - it called
+        if not self._is_full:
+            self.problem = str(error)
+            _log.error("broker %s: %s", self.copy.broker_name, error)
+            self._stream.pause(is_paused=True)
+        self._is_full = True
+        loop = asyncio.get_running_loop()
+        self._room = loop.call_later(ROOM_S, self._try_again, self._stream)
+
+    def _try_again(self, stream: LogStream) -> None:
+        if stream is not self._stream or self.copy.store is None:
+            return
+        try:
+            self.copy.store.clean()
+            self.copy.take([])
+        except (StoreFull, StoreBusy) as error:
+            self._wait_for_room(error)
+        except (RocketLensError, OSError) as error:
+            self._is_full = False
+            stream.fail(error)
+        else:
+            self._is_full = False
+            self.problem = ""
+            _log.info("broker %s: its log is received again", self.copy.broker_name)
+            stream.pause(is_paused=False)
+            self._report(is_due=False)
+
+    def _report(self, *, is_due: bool) -> None:
+        """Report what is synced; ask to be told when more is."""
+        stream, store = self._stream, self.copy.store
+        if stream is None or store is None:
+            return
+        if store.failure is not None:
+            stream.fail(store.failure)
+            return
+        # Until all that was compared has come, the copy may be of another log.
+        can = self._acknowledges and self.copy.is_compared
+        offset = max(store.flushed_offset, self._start) if can else self._start
+        if is_due or offset > self._reported >= 0 or (self._reported < 0 and offset > self._start):
+            self._reported = offset
+            stream.report(offset)
+        if can and not self._waits and store.end_offset > store.flushed_offset:
+            self._waits = True
+            loop = asyncio.get_running_loop()
+
+            def synced(_: StoreFailed | None) -> None:
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._synced)
+
+            store.when_durable(store.end_offset, synced)
+
+    def _synced(self) -> None:
+        self._waits = False
+        self._report(is_due=False)
+
+    def _disconnect(self) -> None:
+        if self._room is not None:
+            self._room.cancel()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        self._is_full = False

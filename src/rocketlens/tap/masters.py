@@ -1,0 +1,120 @@
+"""What a tap must know of the broker it follows, from name servers and from the broker itself."""
+
+import re
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.client.admin.status import runtime_number, runtime_table
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.survey import Survey
+from rocketlens.errors import BadAnswer, CopyFailed
+from rocketlens.formats.java_properties import loads
+from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
+from rocketlens.wire.commands.command_table import NoFields
+
+_DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")
+"""What a broker's name may be to be that of a directory."""
+REPLACED: Final = ".replaced-"
+"""In the name of the directory of a log that a broker does not have any more."""
+_STORE_KEYS: Final = (
+    "mappedFileSizeConsumeQueue",
+    "messageDelayLevel",
+    "maxHashSlotNum",
+    "maxIndexNum",
+)
+"""Keys of the broker on which the bytes of queues and index files depend."""
+_SEGMENT_KEYS: Final = ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
+_QUEUE_KEYS: Final = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+_FOLLOWED_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER")
+
+
+class Master(NamedTuple):
+    """A master, as it and the name servers describe it now."""
+
+    name: str
+    address: str
+    ha_host: str
+    ha_port: int
+    min_offset: int
+    end_offset: int
+    config: dict[str, str]
+    """The keys of its store on which the copy depends, with our names."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of its log files."""
+        return int(self.config["mappedFileSizeCommitLog"])
+
+    def store_config(self, **own: Any) -> StoreConfig:
+        """Return the configuration of the copy; ``own`` keys are not the broker's.
+
+        :raises BadInput: if the broker's cannot be used.
+        """
+        return replace(StoreConfig.from_properties(self.config)[0], **own)
+
+
+async def find_master(cluster: ClusterCalls, survey: Survey, name: str) -> Master:
+    """Ask name servers and the broker.
+
+    :raises CopyFailed: if there is no such broker, or nothing that can be followed.
+    :raises BrokerError: if the broker refuses.
+    :raises RemotingError: if it, or no name server, answers.
+    """
+    brokers = (await survey.brokers()).value
+    if name not in brokers:
+        known = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
+        raise CopyFailed(f"no name server knows broker {name}; they know {known}")
+    address = brokers[name].addresses.get(MASTER_ID)
+    if address is None:
+        raise CopyFailed(f"broker {name} has no master that is registered now")
+    answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+    config = loads(answer.body.decode("utf-8", "replace"))
+    table = await runtime_table(cluster, address)
+    offsets = [runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max")]
+    if any(offset is None or offset < 0 for offset in offsets):
+        raise BadAnswer(address, "GET_BROKER_RUNTIME_INFO", "it does not tell where its log is")
+    least, end = (int(offset or 0) for offset in offsets)
+    return Master(
+        name, address, *_ha_address(config, address, name), least, end, _store_keys(config, name)
+    )
+
+
+def directory_name(broker_name: str) -> str:
+    """Return the name of the directory for a broker's store.
+
+    :raises CopyFailed: if it would be none that is safe.
+    """
+    if not _DIRECTORY_NAME.fullmatch(broker_name) or REPLACED in broker_name:
+        raise CopyFailed(f"broker name {broker_name[:300]!r} cannot be the name of a directory")
+    return broker_name
+
+
+def _ha_address(config: dict[str, str], address: str, name: str) -> tuple[str, int]:
+    role = config.get("brokerRole", "ASYNC_MASTER")
+    if role not in _FOLLOWED_ROLES or config.get("enableControllerMode") == "true":
+        raise CopyFailed(
+            f"broker {name} cannot be followed: its role is {role}"
+            f"{' in controller mode' if role in _FOLLOWED_ROLES else ''}, not "
+            f"{' or '.join(_FOLLOWED_ROLES)} without a controller"
+        )
+    if config.get("enableDLegerCommitLog") == "true":
+        raise CopyFailed(f"broker {name} cannot be followed: its log is one of DLedger")
+    host, _, port = address.rpartition(":")
+    ha_port = runtime_number(config.get("haListenPort")) or int(port) + 1
+    return config.get("brokerIP2") or host.strip("[]"), int(ha_port)
+
+
+def _store_keys(config: dict[str, str], name: str) -> dict[str, str]:
+    found = {key: config[key] for key in _STORE_KEYS if config.get(key)}
+    for ours, spellings in (
+        ("mappedFileSizeCommitLog", _SEGMENT_KEYS),
+        ("mappedFileSizeConsumeQueue", _QUEUE_KEYS),
+    ):
+        values = [config[key] for key in spellings if config.get(key)]
+        found |= {ours: values[0]} if values else {}
+    if "mappedFileSizeCommitLog" not in found:
+        raise CopyFailed(f"broker {name} does not tell the size of its log files")
+    return found

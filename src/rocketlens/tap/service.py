@@ -1,0 +1,223 @@
+"""Follows several brokers at once, in one event loop, and says how far each copy is."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.survey import Survey
+from rocketlens.errors import BadInput, CopyFailed
+from rocketlens.net.event_loop import end_on_signals
+from rocketlens.net.status_port import StatusPort, StatusSource
+from rocketlens.store.disk import Disk
+from rocketlens.tap.copy_log import Begin, LogCopy
+from rocketlens.tap.follower import Follower
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_log: Final = logging.getLogger("rocketlens.tap")
+
+
+class TapOptions(NamedTuple):
+    """What a tap follows, and how."""
+
+    home: Path
+    """Each broker's copy is a directory in it, by the broker's name."""
+    brokers: tuple[str, ...] = ()
+    """Names of brokers; empty for all that are registered when the tap starts."""
+    begin: Begin = "earliest"
+    acknowledges: bool = True
+    retention_hours: int | None = None
+
+
+class _Value(NamedTuple):
+    name: str
+    meaning: str
+    read: Callable[[Follower], float]
+    is_counter: bool = False
+
+
+_VALUES: Final = (
+    _Value(
+        "rocketlens_tap_connected",
+        "Whether the log of the broker is received: 1 or 0.",
+        lambda one: one.is_connected and not one.problem,
+    ),
+    _Value(
+        "rocketlens_tap_behind_bytes",
+        "Bytes of the broker's log that are not copied, as far as is known.",
+        lambda one: one.copy.note.behind_bytes if one.copy.note else 0,
+    ),
+    _Value(
+        "rocketlens_tap_behind_seconds",
+        "How old the last copied message was when something was not copied; otherwise 0.",
+        lambda one: one.copy.note.behind_ms / 1000 if one.copy.note else 0,
+    ),
+    _Value(
+        "rocketlens_tap_offset",
+        "Physical offset up to which the log is copied.",
+        lambda one: one.copy.store.position if one.copy.store else 0,
+    ),
+    _Value(
+        "rocketlens_tap_synced_offset",
+        "Physical offset up to which the copy is synced.",
+        lambda one: one.copy.store.flushed_offset if one.copy.store else 0,
+    ),
+    _Value(
+        "rocketlens_tap_gaps",
+        "Parts of the broker's log that were deleted before they were copied.",
+        lambda one: len(one.copy.note.gaps) if one.copy.note else 0,
+    ),
+    _Value(
+        "rocketlens_tap_received_bytes",
+        "Bytes of log that were received since the start.",
+        lambda one: one.received_bytes,
+        is_counter=True,
+    ),
+    _Value(
+        "rocketlens_tap_connections",
+        "Connections to the broker since the start.",
+        lambda one: one.connections,
+        is_counter=True,
+    ),
+)
+
+
+class Tap:
+    """All followers. Created, started and stopped in one event loop."""
+
+    def __init__(
+        self,
+        name_servers: str,
+        options: TapOptions,
+        *,
+        client_options: Mapping[str, Any] | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        """Nothing is connected or opened yet."""
+        self._options: Final = options
+        self._disk: Final = disk
+        self._cluster: Final = ClusterCalls(name_servers, **(client_options or {}))
+        self._survey: Final = Survey(self._cluster, None, monotonic)
+        self.followers: Final[list[Follower]] = []
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+
+    async def start(self) -> None:
+        """Open the copies, and connect; return when each follower has once asked for its log.
+
+        :raises CopyFailed: if there is no broker, or one cannot be followed.
+        :raises StoreLocked, BadInput, OSError, RemotingError: if one cannot be begun.
+        """
+        names = self._options.brokers or tuple(sorted((await self._survey.brokers()).value))
+        if not names:
+            raise CopyFailed("no broker is registered at the name servers")
+        if len(set(names)) != len(names):
+            raise BadInput("--broker: a broker is named twice")
+        options = self._options
+        for name in names:
+            copy = LogCopy(
+                options.home,
+                name,
+                begin=options.begin,
+                retention_hours=options.retention_hours,
+                disk=self._disk,
+            )
+            follower = Follower(
+                self._cluster,
+                self._survey,
+                copy,
+                acknowledges=options.acknowledges,
+                disk=self._disk,
+            )
+            self.followers.append(follower)
+            self._tasks.append(asyncio.create_task(follower.run()))
+        for follower, task in zip(self.followers, self._tasks, strict=True):
+            started = asyncio.create_task(follower.has_started.wait())
+            await asyncio.wait([started, task], return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            if task.done():
+                task.result()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended a follower for good; None if all go on."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                return task.exception()
+        return None
+
+    async def ended(self) -> None:
+        """Wait until a follower ended for good."""
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def stop(self) -> None:
+        """Close all connections and stores; a store whose sync failed as if killed."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for follower in self.followers:
+            store = follower.copy.store
+            await follower.close(abruptly=store is not None and store.failure is not None)
+        await self._cluster.close()
+
+    def problems(self) -> Sequence[str]:
+        """Return why a log is not received now."""
+        return [
+            f"broker {one.copy.broker_name}: {one.problem}" for one in self.followers if one.problem
+        ]
+
+    async def metrics(self) -> "Iterable[Metric]":
+        """Return the values of all followers, for Prometheus."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        metrics: list[Metric] = []
+        for value in _VALUES:
+            kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
+            metric = kind(value.name, value.meaning, labels=("node_type", "node_id"))
+            for one in self.followers:
+                metric.add_metric(("tap", one.copy.broker_name), float(value.read(one)))
+            metrics.append(metric)
+        return metrics
+
+
+async def run(
+    name_servers: str,
+    options: TapOptions,
+    *,
+    client_options: Mapping[str, Any] | None = None,
+    ready: Callable[[Tap], None] | None = None,
+    stop: asyncio.Event | None = None,
+    status: StatusPort | None = None,
+) -> None:
+    """Run a tap until a signal or ``stop``; ``ready`` is called when it has started.
+
+    Raises what :meth:`Tap.start` does, and what ended a follower for good.
+    """
+    shutdown = end_on_signals(stop)
+    tap = Tap(name_servers, options, client_options=client_options)
+    try:
+        starting = asyncio.create_task(tap.start())
+        asked = asyncio.create_task(shutdown.ended.wait())
+        await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+            return
+        starting.result()
+        if status is not None:
+            loop = asyncio.get_running_loop()
+            status.add(StatusSource("tap", loop, tap.metrics, tap.problems))
+        if ready is not None:
+            ready(tap)
+        ended = asyncio.create_task(tap.ended())
+        await asyncio.wait([asked, ended], return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if tap.failure is not None:
+            raise tap.failure
+    finally:
+        await tap.stop()
