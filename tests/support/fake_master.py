@@ -45,6 +45,8 @@ class FakeMaster(Fake):
         """Bytes after which each connection is dropped, if set."""
         self.is_mute = False
         """Whether nothing but heartbeats is sent."""
+        self.before_it_answers = None
+        """Awaited before runtime information arrives, after it was read."""
         self.changed = asyncio.Event()
         self.reported = asyncio.Condition()
         self._serving = set()
@@ -68,7 +70,12 @@ class FakeMaster(Fake):
 
     def runtime(self, *_):
         table = f'"commitLogMinOffset":"{self.min_offset}","commitLogMaxOffset":"{self.end_offset}"'
-        return Response(body=b'{"table":{%s}}' % table.encode())
+        response = Response(body=b'{"table":{%s}}' % table.encode())
+        return response if self.before_it_answers is None else self._late(response)
+
+    async def _late(self, response):
+        await self.before_it_answers()
+        return response
 
     async def start(self):
         await super().start()

@@ -18,7 +18,7 @@ from rocketlens.model.message import Host
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.tap_note import Gap, TapNote, read_tap_note
+from rocketlens.store.read.tap_note import TapGap, TapNote, read_tap_note
 from rocketlens.store.write.copy.copy_store import CopyStore, prepare_copy
 from rocketlens.store.write.message_store import StoreOptions, system_clock
 from rocketlens.tap.masters import REPLACED, Master, directory_name
@@ -170,7 +170,7 @@ class LogCopy:
     def _pass_gap(self, store: CopyStore, stop: int) -> None:
         start = store.position
         note = self._noted()
-        gap = Gap(start, stop, self._clock())
+        gap = TapGap(start, stop, self._clock())
         # Before the log goes on: a reader must never see a gap without its reason.
         self._write(replace(note, gaps=(*note.gaps, gap)[-limits.MAX_DAMAGE_REPORTS :]))
         store.go_on_at(stop)

@@ -22,6 +22,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.survey import Survey
 from rocketlens.errors import (
@@ -50,7 +51,6 @@ POLL_S: Final = 10.0
 FIRST_PAUSE_S: Final = 1.0
 ROOM_S: Final = 1.0
 """Seconds between two tries to write what there was no room for."""
-_LONGEST_PAUSE_S: Final = 10.0
 
 
 class Follower:
@@ -84,7 +84,7 @@ class Follower:
         self._waits = self._is_full = False
         self._room: asyncio.TimerHandle | None = None
         self.has_started: Final = asyncio.Event()
-        """Set when the store is open and the master was asked for its log once."""
+        """Set when the master was asked for its log, or could not be reached, once."""
 
     @property
     def is_connected(self) -> bool:
@@ -116,8 +116,11 @@ class Follower:
                     self._note(str(error))
                 except (RocketLensError, OSError) as error:
                     self._note(str(error))
+                    self.has_started.set()
+                # The master may have another address by now.
+                self._survey.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
-                await asyncio.sleep(min(pause_s, _LONGEST_PAUSE_S))
+                await asyncio.sleep(min(pause_s, limits.MAX_TAP_PAUSE_S))
         finally:
             self._disconnect()
 
@@ -177,26 +180,30 @@ class Follower:
             self._report(is_due=True)
             if loop.time() - polled_s >= POLL_S:
                 polled_s = loop.time()
-                await self._poll()
-                store, master = self.copy.store, self.master
-                if store is not None and master is not None:
-                    if master.min_offset > store.received_offset:
-                        return
-                    if master.end_offset < store.end_offset:
-                        raise LogReplaced(
-                            f"the log of broker {master.name} ends at {master.end_offset}, "
-                            f"and the copy at {store.end_offset}"
-                        )
+                if not await self._poll():
+                    return
 
-    async def _poll(self) -> None:
-        """Ask where the master's log is now, take over its tables, and clean."""
+    async def _poll(self) -> bool:
+        """Ask where the master's log is now, take over its tables, and clean; return False if the
+        master deleted what comes next.
+
+        :raises LogReplaced: if the master's log ends before the copy does.
+        """
         store = self.copy.store
         assert store is not None  # noqa: S101 - it is open while there is a connection
+        # The copy may get longer than the end that the master answers before that answer is here.
+        end_offset = store.end_offset
         self.master = master = await find_master(self._cluster, self._survey, self.copy.broker_name)
+        if master.end_offset < end_offset:
+            raise LogReplaced(
+                f"the log of broker {master.name} ends at physical offset {master.end_offset}, "
+                f"and the copy at {end_offset}"
+            )
         await self._take_over(master)
         store.clean()
         store.clean_queues()
         self._note("" if not self._is_full else self.problem)
+        return master.min_offset <= store.received_offset
 
     async def _take_over(self, master: Master) -> None:
         try:

@@ -107,7 +107,7 @@ class Tap:
         self._tasks: Final[list[asyncio.Task[None]]] = []
 
     async def start(self) -> None:
-        """Open the copies, and connect; return when each follower has once asked for its log.
+        """Open the copies, and connect; return when each follower has tried once.
 
         :raises CopyFailed: if there is no broker, or one cannot be followed.
         :raises StoreLocked, BadInput, OSError, RemotingError: if one cannot be begun.

@@ -1,7 +1,7 @@
 """The connection to a master's replication port: log bytes in, reports out.
 
-A master sends as fast as it is read. What one read of the socket brings is given on together, so
-that many frames are one piece of work. While the reader cannot take more, nothing is read.
+A master sends as fast as it is read. The frames of one read of the socket are passed on together,
+because many small appends cost more than one. While the sink has no room, nothing is read.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class LogSink(Protocol):
         """Take log bytes, which are valid during the call; an error ends the connection."""
 
     def idle(self, next_offset: int) -> None:
-        """Note that the master has nothing to send; its next frame begins at ``next_offset``."""
+        """Called when the master has nothing to send; its next frame begins at ``next_offset``."""
 
 
 class LogStream(asyncio.BufferedProtocol):
@@ -66,15 +66,15 @@ class LogStream(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give on what came; a failure ends the connection."""
+        """Pass what came to the sink; a failure ends the connection."""
         self.received_bytes += nbytes
         self.heard_s = asyncio.get_running_loop().time()
         try:
-            self._give_on(nbytes)
+            self._pass_on(nbytes)
         except Exception as error:  # noqa: BLE001 - whatever it is, this connection is over
             self.fail(error)
 
-    def _give_on(self, nbytes: int) -> None:
+    def _pass_on(self, nbytes: int) -> None:
         log: list[LogBytes] = []
         next_offset = None
         for event in self._reader.feed(self._buffer[:nbytes]):
@@ -102,7 +102,7 @@ class LogStream(asyncio.BufferedProtocol):
         """End the connection, with a reason."""
         if not self.ended.done():
             self.ended.set_exception(error)
-            # Whether it is waited for is the caller's affair.
+            # Marked as retrieved, because a caller need not wait for it.
             self.ended.exception()
         self.close()
 

@@ -289,6 +289,40 @@ def test_the_copy_of_a_log_that_was_replaced_is_kept_aside_and_named(tmp_path, o
         assert reader.find("k20", topic="Orders").messages
 
 
+def test_what_comes_while_the_master_answers_does_not_make_it_another_log(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log[:20_000])
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+
+            async def grow():
+                master.append(log[len(master.log) :][:4_000])
+                await reaches(tap, len(master.log) - 1_000)
+
+            master.before_it_answers = grow
+            await reaches(tap, len(log))
+
+    run(scenario)
+    assert [each.name for each in tmp_path.iterdir()] == ["broker-a"]
+
+
+def test_a_broker_that_is_down_at_the_start_does_not_keep_the_others_waiting(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        masters = [master_of(log), master_of(log, name="broker-b")]
+        async with followed(*masters) as address:
+            await masters[0].die()
+            async with tapping(address, tmp_path) as tap:
+                await masters[1].acknowledged(len(log))
+                assert len(tap.problems()) == 1
+                await masters[0].start()
+                await masters[0].acknowledged(len(log))
+
+    run(scenario)
+
+
 def test_a_log_that_is_replaced_while_it_is_connected_is_noticed(tmp_path, original):
     _, log = original
 

@@ -12,6 +12,7 @@ from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.server_process import print_ready
 
 if TYPE_CHECKING:
+    from rocketlens.tap.follower import Follower
     from rocketlens.tap.service import Tap, TapOptions
 
 _MAX_HOURS: Final = 876_000
@@ -32,11 +33,9 @@ EXAMPLES: Final = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
-        "without any change there. Sends to a SYNC_MASTER wait for it, unless --no-ack is\n"
-        "given."
+        "Each broker's copy is a store directory DIR/BROKER, which every command reads, also\n"
         "while the tap runs. It follows masters of RocketMQ 4.9 and 5 as their slaves do, and\n"
-        'needs no change there: read docs/operations.md, "A tap", before it follows a\n'
-        "SYNC_MASTER."
+        "needs no change there. Sends to a SYNC_MASTER wait for it, unless --no-ack is given."
     )
     parser.add_argument(
         "--home",
@@ -122,9 +121,12 @@ def _options(arguments: Namespace) -> "TapOptions":
 
 
 def _ready(tap: "Tap") -> None:
-    copies = (
-        f"{one.copy.broker_name} from {0 if one.copy.store is None else one.copy.store.position} "
-        f"on, store {printable(str(one.copy.layout.root))}"
-        for one in tap.followers
-    )
-    print_ready(f"tap of {'; '.join(copies)}")
+    print_ready(f"tap of {'; '.join(_described(one) for one in tap.followers)}")
+
+
+def _described(follower: "Follower") -> str:
+    copy = follower.copy
+    directory = printable(str(copy.layout.root))
+    if copy.store is None:
+        return f"{copy.broker_name}, store {directory}: {printable(follower.problem)}"
+    return f"{copy.broker_name} from {copy.store.position} on, store {directory}"

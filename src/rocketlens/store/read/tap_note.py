@@ -16,7 +16,7 @@ from rocketlens.store.read.note import decode_note, encode_note
 _KIND: Final = "tap"
 
 
-class Gap(NamedTuple):
+class TapGap(NamedTuple):
     """Physical offsets that the copy will never have: the broker had deleted them."""
 
     start: int
@@ -44,7 +44,7 @@ class TapNote:
     last_record_ms: int = 0
     """The store time of the last message that was copied; 0 without one."""
     written_ms: int = 0
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[TapGap, ...] = ()
     replaced: tuple[str, ...] = ()
     """Directories with copies of logs that the broker had before this one, oldest first."""
     problem: str = ""
@@ -95,7 +95,7 @@ class TapNote:
             int(value["masterEndOffset"]),
             int(value["lastRecordMs"]),
             int(value["writtenMs"]),
-            tuple(Gap(*map(int, gap)) for gap in value["gaps"]),
+            tuple(TapGap(*map(int, gap)) for gap in value["gaps"]),
             tuple(str(name) for name in value["replaced"]),
             str(value["problem"]),
         )

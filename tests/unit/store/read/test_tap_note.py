@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.tap_note import Gap, TapNote, read_tap_note
+from rocketlens.store.read.tap_note import TapGap, TapNote, read_tap_note
 
 NOTE = TapNote(
     "broker-a",
@@ -13,7 +13,7 @@ NOTE = TapNote(
     master_end_offset=5_000,
     last_record_ms=9_000,
     written_ms=10_500,
-    gaps=(Gap(2_000, 3_000, 77),),
+    gaps=(TapGap(2_000, 3_000, 77),),
     replaced=("broker-a.replaced-0001",),
     problem="no room",
 )

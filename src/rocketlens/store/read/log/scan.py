@@ -357,7 +357,7 @@ class LogWalk:
         self._pass_damage(found, detail)
 
     def _pass_damage(self, until: int, detail: str) -> None:
-        """Note what the walk skips, with the reason that the note of a copy has for it."""
+        """Add what the walk skips to the damage, with the reason that the note of a copy has."""
         start = self.position
         self.position = until
         if self.log.tap_note is not None:
