@@ -62,6 +62,22 @@ GROUPS = {
 OFFSETS = {"g-push": 1, "g-tag": 1, "g-pull": 1, "g-behind": 0, "g-off": 1}
 """How far each came in queue 0, which has one message."""
 
+COUNTS = {
+    ("TOPIC_PUT_NUMS", "T"): stats.BrokerStatsData(
+        minute=stats.BrokerStatsItem(sum=60, per_second=1.005),
+        hour=stats.BrokerStatsItem(sum=700, per_second=0.5),
+        day=stats.BrokerStatsItem(sum=12_345_678, per_second=0.25),
+    ),
+    ("GROUP_GET_NUMS", "T@g-push"): stats.BrokerStatsData(
+        minute=stats.BrokerStatsItem(sum=30, per_second=0.125),
+        hour=stats.BrokerStatsItem(sum=650),
+    ),
+    ("GROUP_GET_NUMS", "T@g-tag"): stats.BrokerStatsData(
+        minute=stats.BrokerStatsItem(sum=9, per_second=1234567.891)
+    ),
+}
+"""What the broker counted; of the others nothing."""
+
 
 def queue_of(number, topic="T"):
     return stats.MessageQueueBody(topic=topic, broker_name="broker-a", queue_id=number)
@@ -125,6 +141,7 @@ class GroupBroker(FakeBroker):
             RequestCode.GET_TOPIC_CONFIG: self.topic_config,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.count,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
             RequestCode.GET_BROKER_CONFIG: lambda *_: Response(
                 ext_fields={"version": "{}"}, body=CONFIG.encode()
@@ -189,6 +206,13 @@ class GroupBroker(FakeBroker):
     def groups_of_topic(self, header, _):
         groups = self.listed if header.topic == "T" else ()
         return Response(body=write_body(consumer.GroupList(groups=groups)))
+
+    def count(self, header, _):
+        found = COUNTS.get((header.stats_name, header.stats_key))
+        if found is None:
+            words = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        return Response(body=write_body(found))
 
     def running_info(self, header, _):
         found = GROUPS.get(header.consumer_group)
@@ -269,6 +293,11 @@ COMMANDS = (
     "consumerProgress -g g-broad",
     "consumerProgress -g g-off",
     "consumerProgress",
+    "statsAll",
+    "statsAll -a",
+    "statsAll -t T",
+    "statsAll -t Empty -a",
+    "statsAll -t none",
     "producerConnection -g p -t T",
     "producerConnection -g none -t T",
     "producer -b {broker}",

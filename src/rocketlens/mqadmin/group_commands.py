@@ -102,6 +102,10 @@ _TRACE: Final = (
         only_5=True,
     ),
 )
+_STATS: Final = (
+    Option("a", "activeTopic", "print active topic only", takes_value=False),
+    Option("t", "topic", "print select topic only"),
+)
 _BROKER_CONFIG: Final = (
     Option("b", "brokerAddr", "get which broker", one_of=True, grouped_in_4=False),
     Option("c", "clusterName", "get which cluster", one_of=True, grouped_in_4=False),
@@ -184,5 +188,12 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.consume",
         "consume_message",
         _CONSUME,
+    ),
+    SubCommand(
+        "statsAll",
+        "Topic and Consumer tps stats.",
+        "rocketlens.mqadmin.stats",
+        "stats_all",
+        _STATS,
     ),
 )

@@ -39,11 +39,6 @@ OURS: Final = (
     ),
 )
 """Options that may stand behind the command as well as before it."""
-_INSTEAD: Final = {
-    "statsall": "rocketlens groups --watch has the lag and rate of each group, rocketlens status "
-    "the rates of each broker",
-}
-"""What there is instead of commands of RocketMQ's tool that are not here."""
 EXAMPLES: Final = (
     ("rocketlens mqadmin help queryMsgByKey", "the options of a command"),
     (
@@ -157,8 +152,7 @@ def command_named(name: str) -> SubCommand:
     for command in COMMANDS:
         if command.name.lower() == name.lower():
             return command
-    instead = _INSTEAD.get(name.lower(), "see rocketlens mqadmin help")
-    raise BadInput(f"The sub command {name[:60]} not exist. ({instead})")
+    raise BadInput(f"The sub command {name[:60]} not exist. (see rocketlens mqadmin help)")
 
 
 def command_list(layout: str) -> str:

@@ -1,6 +1,6 @@
 """Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317).
 
-And where a reset put them (222).
+And where a reset put them (222), and what a broker counts (315).
 """
 
 from collections.abc import Mapping
@@ -48,6 +48,30 @@ class TopicStatsTable:
         default_factory=dict,
     )
     topic_put_tps: float | None = member("topicPutTps", REAL, default=None, since=V5_0_0)
+
+
+@declare("BrokerStatsItem")
+class BrokerStatsItem:
+    """A count of a broker's over a time."""
+
+    sum: int = member("sum", I64, default=0)
+    per_second: float = member("tps", REAL, default=0.0)
+    per_put: float = member("avgpt", REAL, default=0.0)
+
+
+@declare("BrokerStatsData")
+class BrokerStatsData:
+    """A count of a broker's over the last minute, hour and day."""
+
+    minute: BrokerStatsItem = member(
+        "statsMinute", object_of(BrokerStatsItem), default_factory=BrokerStatsItem
+    )
+    hour: BrokerStatsItem = member(
+        "statsHour", object_of(BrokerStatsItem), default_factory=BrokerStatsItem
+    )
+    day: BrokerStatsItem = member(
+        "statsDay", object_of(BrokerStatsItem), default_factory=BrokerStatsItem
+    )
 
 
 @declare("OffsetWrapper")
