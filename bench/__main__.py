@@ -26,6 +26,7 @@ from bench import (
     first_sends,
     held_pulls,
     hostile,
+    hot_key,
     kernels,
     lookup_fairness,
     passing_on,
@@ -43,7 +44,8 @@ VERSION = "5.5.0"
 LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
 SECTIONS = (
-    "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hostile",
+    "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hot_key",
+    "hostile",
     "topics", "held", "passing_on", "scan", "console",
 )  # fmt: skip
 DIRECTLY_COUNT, QUICK_DIRECTLY_COUNT, DIRECTLY_ROUNDS = 3_000, 600, 5
@@ -302,6 +304,11 @@ class Bench:
     def run_fairness(self) -> Iterator[str]:
         """Look-ups by key at our broker while one connection asks for much."""
         yield from lookup_fairness.report(self.directory / "fairness")
+
+    def run_hot_key(self) -> Iterator[str]:
+        """The newest messages of a key of all messages, and of a key of one, at both brokers."""
+        directory = self.directory / "hot-key"
+        yield from hot_key.report(directory, self.peer, VERSION, is_quick=self.is_quick)
 
     def run_hostile(self) -> Iterator[str]:
         """What others notice while one connection does its worst."""
