@@ -453,6 +453,11 @@ MAX_MESSAGE_ANSWERS: Final = 8
 MAX_PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
 
+MAX_MERGED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all queues together that wait to be merged by store time: pulls get smaller. One message
+of each queue waits in any case.
+"""
+
 MAX_EMPTY_STEP: Final = 16 * 1024
 """Queue offsets that a client passes at once where a queue has nothing."""
 

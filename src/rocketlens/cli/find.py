@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
     from rocketlens.model.message_id import NearlyMessageId
@@ -156,8 +157,8 @@ def run(arguments: Namespace) -> ExitCode:
     output = MessageOutput(arguments, searched=request.text)
     source = choose_source(arguments)
     is_object = arguments.output == "json"
-    if source is None and request.text is None and not is_object and arguments.max is None:
-        return _stream(arguments, request, output)
+    if request.text is None and not is_object and arguments.max is None:
+        return _stream(arguments, request, output, source)
     from rocketlens.terminal.progress import SearchProgress
 
     progress = SearchProgress()
@@ -257,19 +258,20 @@ def print_answer(
         print_notes(answer)
 
 
-def _stream(arguments: Namespace, request: "FindRequest", output: MessageOutput) -> ExitCode:
+def _stream(
+    arguments: Namespace,
+    request: "FindRequest",
+    output: MessageOutput,
+    source: "ClusterAccess | None",
+) -> ExitCode:
     """Print messages as they are read: a time range can hold more than memory does."""
+    from rocketlens.cli.source import scan_in
     from rocketlens.model.answer import Answer
-    from rocketlens.query.offline import open_store
     from rocketlens.terminal.notes import print_notes
     from rocketlens.terminal.pager import paged
     from rocketlens.terminal.progress import SearchProgress
 
-    with (
-        SearchProgress() as progress,
-        open_store(store_directory(arguments), on_progress=progress.report) as store,
-    ):
-        scan = store.scan_for(request)
+    with SearchProgress() as progress, scan_in(source, arguments, request, progress) as scan:
         counted = _Counted(scan, progress)
         with paged(is_allowed=not arguments.no_pager), suppress(BrokenPipeError):
             if output.is_plain_json:
@@ -297,7 +299,7 @@ class _Counted:
     Where results do not go to the terminal, it stays.
     """
 
-    def __init__(self, scan: "Scan", progress: "SearchProgress") -> None:
+    def __init__(self, scan: "Scan | SyncClusterMessages", progress: "SearchProgress") -> None:
         self._scan: Final = scan
         self._progress: Final = progress
         self.count = 0
@@ -314,8 +316,13 @@ class _Counted:
     def print_json(self) -> None:
         """Print all as lines of JSON, many at once."""
         from rocketlens.formats.commitlog_record import Record, message_of
+        from rocketlens.query.lookup.by_time import Scan
         from rocketlens.terminal.as_json import write_chunk, write_message
 
+        if not isinstance(self._scan, Scan):
+            for message in self:
+                write_message(message, "\n")
+            return
         for piece in self._scan.pieces():
             self._begin()
             if isinstance(piece, Record):

@@ -10,7 +10,6 @@ from rocketlens.terminal.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
     from rocketlens.query.lookup.by_time import Scan
@@ -104,8 +103,8 @@ def selection_of(arguments: Namespace) -> MessageSelection:
 def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespace) -> "Answer":
     """Read messages into a sink; the answer has no messages, but says what was searched.
 
-    From the log of a store they come in its order; from a cluster queue by queue. Messages with a
-    key are few, and are found first.
+    From the log of a store they come in its order; from a cluster in the order of their store
+    times. Messages with a key are few, and are found first.
     """
     from rocketlens.cli.source import choose_source
 
@@ -115,7 +114,7 @@ def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespa
         return _find(sink, request, arguments, source)
     if source is None:
         return _read_store(sink, request, arguments)
-    return _read_cluster(sink, request, selection, source)
+    return _read_cluster(sink, request, arguments, source)
 
 
 def _find(
@@ -163,27 +162,18 @@ def check_topics(store: "Store", topics: "Collection[str]", found: int) -> None:
 
 
 def _read_cluster(
-    sink: MessageSink,
-    request: "FindRequest",
-    selection: MessageSelection,
-    source: "ClusterAccess",
+    sink: MessageSink, request: "FindRequest", arguments: Namespace, source: "ClusterAccess"
 ) -> "Answer":
+    from rocketlens.cli.source import scan_in
     from rocketlens.model.answer import Answer
-    from rocketlens.terminal.cluster_access import ask_cluster
-    from rocketlens.terminal.output import note
+    from rocketlens.terminal.progress import SearchProgress
 
-    async def read(admin: "MQAdmin") -> "Answer":
-        listed = await admin.topics(request.topics or None)
-        coverage = list(listed.coverage)
-        for topic in listed.topics:
-            tailed = admin.tail(
-                topic.name, None, begin=request.begin, on_event=note, **selection.content
-            )
-            async with tailed:
-                async for message in tailed:
-                    if message.store_timestamp_ms <= request.end:
-                        sink.add(message)
-            coverage += tailed.coverage
-        return Answer(request.query, (), tuple(coverage))
-
-    return ask_cluster(source, read)
+    with (
+        SearchProgress() as progress,
+        scan_in(source, arguments, request, progress) as scan,
+    ):
+        for message in scan:
+            sink.add(message)
+        if progress.is_interrupted:
+            raise KeyboardInterrupt
+        return Answer(request.query, (), scan.coverage)

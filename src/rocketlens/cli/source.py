@@ -1,6 +1,7 @@
 """Where ``find`` and ``show`` look: in a store directory, or in a running cluster."""
 
 from argparse import Namespace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketlens.cli.options import store_directory
@@ -11,22 +12,26 @@ from rocketlens.terminal.cluster_access import (
     ask_cluster,
     chosen_context,
     cluster_access,
+    open_cluster,
     seen_brokers_path,
 )
 from rocketlens.terminal.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Unpack
 
+    from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.answer_builder import OnRead
+    from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store
     from rocketlens.query.options import StoryOptions
     from rocketlens.query.request import FindRequest
     from rocketlens.query.store_reader import OnProgress
     from rocketlens.query.story.story import Story
+    from rocketlens.terminal.progress import SearchProgress
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -93,6 +98,26 @@ def find_in(
         )
     with _store_of(arguments, on_progress) as store:
         return store.find_for(request)
+
+
+@contextmanager
+def scan_in(
+    source: ClusterAccess | None,
+    arguments: Namespace,
+    request: "FindRequest",
+    progress: "SearchProgress",
+) -> "Iterator[Scan | SyncClusterMessages]":
+    """Open what `choose_source` returned, and yield all messages of a request without a text."""
+    if source is None:
+        from rocketlens.query.offline import open_store
+
+        with open_store(store_directory(arguments), on_progress=progress.report) as store:
+            yield store.scan_for(request)
+        return
+    with open_cluster(source) as admin:
+        scan = admin.scan_for(request)
+        scan.on_read = progress.report
+        yield scan
 
 
 def find_each(

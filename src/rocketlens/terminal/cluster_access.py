@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
+    from rocketlens.client.blocking.sync import SyncMQAdmin
     from rocketlens.client.connect.cluster import Credentials
     from rocketlens.client.mq_admin import MQAdmin
 
@@ -134,6 +135,18 @@ def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]")
             return await ask(admin)
 
     return run(asked())
+
+
+def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
+    """Return an open client of a cluster for a command that prints what comes, as it comes.
+
+    Its event loop has a thread of its own: while output waits, no answer of a broker is late.
+    """
+    from rocketlens.client.blocking.sync import SyncMQAdmin
+
+    return SyncMQAdmin(
+        access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
+    )
 
 
 def state_directory() -> Path:

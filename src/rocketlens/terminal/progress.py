@@ -33,6 +33,8 @@ class SearchProgress:
         self._began_s: Final = clock()
         self._shown_s = self._began_s + _SILENT_S - _STEP_S
         self._line = ""
+        self._lock: Final = threading.Lock()
+        """Some searches report from a thread of their own."""
         self._is_over = False
         self.is_interrupted = False
         """Whether Ctrl-C was pressed."""
@@ -41,16 +43,18 @@ class SearchProgress:
         """Show how many bytes and messages were read, of how many bytes if that is known; return
         False if the search is to stop.
         """
-        now_s = self._clock()
-        if self._is_shown and not self._is_over and now_s - self._shown_s >= _STEP_S:
-            self._shown_s = now_s
-            self._show(line_of(read_bytes, total_bytes, messages, now_s - self._began_s))
+        with self._lock:
+            now_s = self._clock()
+            if self._is_shown and not self._is_over and now_s - self._shown_s >= _STEP_S:
+                self._shown_s = now_s
+                self._show(line_of(read_bytes, total_bytes, messages, now_s - self._began_s))
         return not self.is_interrupted
 
     def end(self) -> None:
         """Remove the line: results come."""
-        self._is_over = True
-        self._show("")
+        with self._lock:
+            self._is_over = True
+            self._show("")
 
     def _show(self, line: str) -> None:
         if line or self._line:

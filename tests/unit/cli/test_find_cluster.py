@@ -6,12 +6,16 @@ import json
 import os
 import re
 import signal
+import threading
+from contextlib import redirect_stdout
 
 import pytest
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search import cluster_source
+from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.client.send.message import Message
+from rocketlens.main import main
 from rocketlens.terminal import progress
 from rocketlens.terminal.progress import SearchProgress
 from rocketlens.testing import cluster
@@ -304,27 +308,67 @@ def own_process():
 
 def interrupt_once_found(monkeypatch, presses):
     """Press Ctrl-C so often when a queue with messages was read; the search then goes on."""
-    read_queue = cluster_source.read_queue
+    read_queue, read_in_order = cluster_source.read_queue, QueueReader.read_in_order
+    noticed = threading.Semaphore(0)
+
+    async def press():
+        for _ in range(presses):
+            os.kill(os.getpid(), signal.SIGINT)
+            if threading.current_thread() is not threading.main_thread():
+                assert noticed.acquire(timeout=PATIENCE_S)
+        await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
     async def read_and_press(cluster, address, queue, *, findings, **options):
         relies_on_order = await read_queue(cluster, address, queue, findings=findings, **options)
         if findings.count:
-            for _ in range(presses):
-                os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
+            await press()
         return relies_on_order
 
+    async def read_in_order_and_press(reader, *arguments):
+        hand_on = reader.on_pull
+
+        async def hand_on_and_press(*reached):
+            is_first = bool(reader.findings._records) and not noticed.has_messages
+            noticed.has_messages |= is_first
+            await hand_on(*reached)
+            if is_first:
+                await press()
+            elif noticed.has_messages:
+                await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
+
+        reader.on_pull = hand_on_and_press
+        await read_in_order(reader, *arguments)
+
+    noticed.has_messages = False
+    interrupt = SearchProgress._interrupt
+
+    def note_and_interrupt(*arguments):
+        noticed.release()
+        interrupt(*arguments)
+
+    monkeypatch.setattr(SearchProgress, "_interrupt", note_and_interrupt)
     monkeypatch.setattr(cluster_source, "read_queue", read_and_press)
+    monkeypatch.setattr(QueueReader, "read_in_order", read_in_order_and_press)
+
+
+def found_in(done, output):
+    messages = (
+        json.loads(done.out)["messages"]
+        if output == "json"
+        else map(json.loads, done.out.splitlines())
+    )
+    return [each["msg_id"] for each in messages]
 
 
 @pytest.mark.usefixtures("own_process")
+@pytest.mark.parametrize("output", ["json", "jsonl"])
 def test_ctrl_c_shows_what_was_found_so_far_and_says_that_there_may_be_more(
-    run, rocketmq, sent, monkeypatch
+    run, rocketmq, sent, monkeypatch, output
 ):
     interrupt_once_found(monkeypatch, presses=1)
-    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", "jsonl")
+    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", output)
     assert done.code == 130
-    found = [json.loads(line)["msg_id"] for line in done.out.splitlines()]
+    found = found_in(done, output)
     assert found
     assert set(found) < {result.msg_id for result in sent}
     assert "INCOMPLETE" in done.err
@@ -333,7 +377,74 @@ def test_ctrl_c_shows_what_was_found_so_far_and_says_that_there_may_be_more(
 
 
 @pytest.mark.usefixtures("own_process")
-def test_a_second_ctrl_c_ends_the_program(run, rocketmq, sent, monkeypatch):
+@pytest.mark.parametrize("output", ["json", "jsonl"])
+def test_a_second_ctrl_c_ends_the_program(run, rocketmq, sent, monkeypatch, output):
     interrupt_once_found(monkeypatch, presses=2)
-    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", "jsonl")
+    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", output)
     assert (done.code, done.out, done.err) == (130, "", "")
+
+
+# Rows come as they are found.
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A cluster with 2,000 messages of one topic in one queue."""
+    with cluster() as running, running.producer() as producer:
+        queue = MessageQueue("Many", "broker-a", 0)
+        for number in range(0, 2000, 100):
+            producer.send_batch(
+                [Message("Many", b"%d" % (number + n)) for n in range(100)], queue=queue
+            )
+        yield running
+
+
+class Reader(io.StringIO):
+    """Notes how much was read from the cluster when the first row came, and goes away then."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def write(self, text):
+        if text.count("\n") and not text.startswith("time"):
+            self.count.append("row")
+            raise BrokenPipeError
+        return super().write(text)
+
+
+@pytest.mark.parametrize("options", [("-o", "jsonl"), (), ("--since", "1h", "-o", "csv")])
+def test_the_first_row_of_a_topic_does_not_wait_for_the_rest(run, many, monkeypatch, options):
+    events = []
+    pull = QueueReader._pull
+
+    async def counted(reader, *arguments):
+        events.append("pull")
+        return await pull(reader, *arguments)
+
+    monkeypatch.setattr(QueueReader, "_pull", counted)
+    whole = run("find", "-t", "Many", "-n", many.name_server, *options)
+    assert (whole.code, "2,000 messages, COMPLETE" in whole.err) == (0, True)
+    assert events.count("pull") >= 2000 // 32
+    events.clear()
+    with redirect_stdout(Reader(events)):
+        code = main(["find", "-t", "Many", "-n", many.name_server, *options])
+    assert code == 0
+    assert events.index("row") < 30
+
+
+def test_rows_of_a_topic_are_in_the_order_of_their_store_times(run, many):
+    done = run("find", "-t", "Many", "-n", many.name_server, "--format", "{body}")
+    assert done.out.split() == [str(number) for number in range(2000)]
+
+
+def test_a_search_that_streams_says_as_much_as_one_that_does_not(run, rocketmq, sent):
+    for options in (
+        ("-t", "Orders"),
+        ("-t", "Orders,Payments", "--until", "2020-01-01"),
+        ("--since", "2020-01-01"),
+    ):
+        given = ("find", *options, "-n", rocketmq.name_server)
+        streamed = run(*given, "-o", "jsonl")
+        whole = run(*given, "-o", "jsonl", "--max", "99999")
+        assert (streamed.code, streamed.out, streamed.err) == (whole.code, whole.out, whole.err)

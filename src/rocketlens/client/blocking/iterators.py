@@ -3,7 +3,7 @@
 Written by hand, so it stands beside `sync`, which is generated.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens.client.search.scan import ClusterMessages
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _AT_ONCE: Final = 256
-"""Messages that pass from the thread of the client to that of the caller in one step."""
+"""Messages that pass from the thread of the client to that of the caller in one step, at most."""
+_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""Bytes of bodies after which they pass."""
 
 
 class SyncTopicTail:
@@ -90,6 +92,16 @@ class SyncClusterMessages(ArrowMessages):
         """What could not be read."""
         return self._scan.failures
 
+    @property
+    def on_read(self) -> Callable[[int, int | None, int], bool] | None:
+        """As `ClusterMessages` has it; called in the client's thread."""
+        return self._scan.on_read
+
+    @on_read.setter
+    def on_read(self, on_read: Callable[[int, int | None, int], bool] | None) -> None:
+        """Set what is called."""
+        self._scan.on_read = on_read
+
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages; errors as `ClusterMessages`."""
         messages = aiter(self._scan)
@@ -104,8 +116,10 @@ class SyncClusterMessages(ArrowMessages):
 async def _some(messages: AsyncIterator[MessageExt]) -> list[MessageExt]:
     """Return the next messages; none at the end."""
     found: list[MessageExt] = []
+    size = 0
     async for message in messages:
         found.append(message)
-        if len(found) == _AT_ONCE:
+        size += len(message.body)
+        if len(found) == _AT_ONCE or size >= _BYTES_AT_ONCE:
             break
     return found

@@ -213,17 +213,17 @@ class SyncMQAdmin(SyncClusterClient[MQAdmin]):
         self,
         topic: str | Iterable[str] | None = None,
         *,
-        on_event: Callable[[str], None] | None = None,
+        exhaustive: bool = False,
         **options: "Unpack[ScanOptions]",
     ) -> SyncClusterMessages:
         """Return an iterator over the messages of a topic or several, or of all.
 
-        The keywords are those of `rocketlens.query.options.ScanOptions`. Any number of messages is
-        read in bounded memory, where `find` keeps an answer in it. ``record_batches()`` of the
-        result yields them as Arrow record batches, and ``to_arrow()`` returns a table;
-        ``complete`` and ``coverage`` say what could be read. Messages are in the order of each
-        queue. ``on_event`` is called with
-        a line for what is not a message, as in `tail`.
+        The keywords are those of `rocketlens.query.options.ScanOptions`; ``exhaustive`` reads whole
+        queues, instead of relying on the order of store times. Any number of messages is read in
+        bounded memory, where `find` keeps an answer in it, and the first ones come at once.
+        ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
+        returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
+        order of their store times, as far as those rise in each queue.
 
         ``on_event`` runs in the client's thread: it must not block.
 
@@ -235,7 +235,13 @@ class SyncMQAdmin(SyncClusterClient[MQAdmin]):
         """
         return SyncClusterMessages(
             self._thread,
-            self._call(lambda client: client.scan(topic, on_event=on_event, **options)),
+            self._call(lambda client: client.scan(topic, exhaustive=exhaustive, **options)),
+        )
+
+    def scan_for(self, request: FindRequest) -> SyncClusterMessages:
+        """Return an iterator over the messages of a request that has no text; as `scan`."""
+        return SyncClusterMessages(
+            self._thread, self._call(lambda client: client.scan_for(request))
         )
 
     def resend(self, message: MessageExt) -> SendResult:

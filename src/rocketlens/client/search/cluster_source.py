@@ -87,7 +87,7 @@ class ClusterSource:
         findings.unknown.update(unknown)
         if unknown and not topics:
             for error in unknown.values():
-                findings.cover(await self._no_topic(error))
+                findings.cover(await self.coverage_without(error))
             return
         if request.text is None:
             searched, left_out = await self._searched(request, topics, findings)
@@ -326,7 +326,7 @@ class ClusterSource:
         try:
             route, surveyed = await self.survey.route(topic)
         except TopicNotFound as error:
-            findings.cover(await self._no_topic(error))
+            findings.cover(await self.coverage_without(error))
             return
         findings.cover(surveyed)
         queues = [
@@ -382,7 +382,7 @@ class ClusterSource:
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
-                    findings.cover(await self._no_topic(error) if topics else ())
+                    findings.cover(await self.coverage_without(error) if topics else ())
 
         searched, left_out = await self._searched(request, topics, findings)
         await asyncio.gather(*map(ask, searched), count_left_out(self, request, left_out))
@@ -421,7 +421,7 @@ class ClusterSource:
             findings.cover((_brokers_coverage(brokers, "they have no topic"),))
         return topics
 
-    async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
+    async def coverage_without(self, error: TopicNotFound) -> tuple[Coverage, ...]:
         """Return the coverage of a topic that no broker has, according to all of them."""
         brokers, surveyed = await self.survey.brokers()
         if not brokers:

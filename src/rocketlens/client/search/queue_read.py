@@ -29,10 +29,13 @@ more than that                          samples of it are read, at distances tha
 
 All queues of a broker have one clock, so they share the samples, each at distances of its own. An
 exhaustive search reads whole queues, and relies on no order.
+
+`QueueReader.read_in_order` reads the same from the oldest message on, for a caller that takes each
+pull before the next one, and so needs no bound on all of them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -78,14 +81,18 @@ async def read_queue(
     :raises RemotingError: if there is no response.
     """
     samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // max(queue_count, 1))
-    reader = _Reader(cluster, address, queue, message_filter, findings, damage, samples, exhaustive)
+    reader = QueueReader(
+        cluster, address, queue, message_filter, findings, damage, samples, exhaustive
+    )
     low_ms = message_filter.begin if begin is None else begin
     await reader.read(low_ms or 0, message_filter.end if end is None else end)
     return reader.relies_on_order
 
 
 @dataclass(slots=True)
-class _Reader:
+class QueueReader:
+    """Reads one queue of a broker at one address, once."""
+
     cluster: ClusterCalls
     address: str
     queue: MessageQueue
@@ -94,6 +101,12 @@ class _Reader:
     damage: list[str]
     samples: int
     exhaustive: bool
+    on_pull: Callable[[int, int], Awaitable[None]] | None = None
+    """Takes what a pull added when a queue is read in order: the offset behind it, and the store
+    time that all later messages have at least, as far as what was read shows.
+    """
+    pull_count: Callable[[], int] | None = None
+    """Returns how many messages to pull at once, if not as many as a broker gives."""
     relies_on_order: bool = False
     set_back_ms: int = 0
     """By how much, at most, store times went back in what was read."""
@@ -105,10 +118,32 @@ class _Reader:
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is, and look at what is left on both sides."""
         first, low, top, stop = await self._edges(begin, end)
-        after = await self._read_up(top, stop, end)
+        after = await self._read_up(top, stop, end, top)
         newer = (after + distance for distance in self._distances(stop - after))
         await self._sample(newer, lambda stored_ms: stored_ms <= end)
         before = await self._read_down(top, low, first, begin)
+        older = (before - 1 - distance for distance in self._distances(before - first))
+        await self._sample(older, lambda stored_ms: stored_ms >= begin)
+
+    async def read_in_order(self, begin: int, end: int, start: int | None = None) -> None:
+        """Read from about where ``begin`` is to ``end``, each pull after `on_pull` took the one
+        before; ``start``: what is before that offset was read from another broker.
+
+        What the clock went back for is out of order: it is added when it is found.
+        """
+        async with self.cluster.turn(self.address):
+            first, low, top, stop = await self._edges(begin, end)
+        if start is None:
+            before = await self._read_down(low, low, first, begin)
+        else:
+            before = low
+            low = min(max(low, start), stop)
+        set_back_ms = self.set_back_ms
+        after = await self._read_up(low, stop, end, max(low, top))
+        if self.set_back_ms > set_back_ms and start is None:
+            before = await self._read_down(before, before, first, begin)
+        newer = (after + distance for distance in self._distances(stop - after))
+        await self._sample(newer, lambda stored_ms: stored_ms <= end)
         older = (before - 1 - distance for distance in self._distances(before - first))
         await self._sample(older, lambda stored_ms: stored_ms >= begin)
 
@@ -130,23 +165,26 @@ class _Reader:
         low = min(max(first, low), stop)
         return first, low, max(low, top), stop
 
-    async def _read_up(self, offset: int, stop: int, end: int) -> int:
-        """Read on until all of a pull is newer than ``end``; return the offset behind it.
+    async def _read_up(self, offset: int, stop: int, end: int, top: int) -> int:
+        """Read on to ``top``, and until all of a pull is newer than ``end``; return the offset
+        behind it.
 
         That is ``stop`` if there is not much more.
         """
         most_ms = 0
         while offset < stop and not self.is_over:
-            page, next_offset, _ = await self._pull(offset)
+            page, next_offset, _ = await self._pull(offset, stop - offset)
             if next_offset <= offset:
                 break
             offset = next_offset
-            if not page.records:
-                continue
-            self.set_back_ms = max(self.set_back_ms, page.set_back_ms, most_ms - page.least_ms)
-            most_ms = max(most_ms, page.most_ms)
-            is_newer = page.least_ms > end + self.set_back_ms
-            if is_newer and stop - offset > limits.MAX_AROUND_MESSAGES:
+            if page.records:
+                set_back_ms = max(page.set_back_ms, most_ms - page.least_ms)
+                self.set_back_ms = max(self.set_back_ms, set_back_ms)
+                most_ms = max(most_ms, page.most_ms)
+            if self.on_pull is not None:
+                await self.on_pull(offset, most_ms - self.set_back_ms)
+            is_newer = page.records and page.least_ms > end + self.set_back_ms
+            if is_newer and offset >= top and stop - offset > limits.MAX_AROUND_MESSAGES:
                 return offset
         return stop
 
@@ -183,7 +221,7 @@ class _Reader:
         begins_at = 0
         offset = bottom
         while offset < top and not self.is_over:
-            page, next_offset, begins_at = await self._pull(offset)
+            page, next_offset, begins_at = await self._pull(offset, top - offset)
             if page.records:
                 pages.append(page)
             if next_offset <= offset:
@@ -239,15 +277,20 @@ class _Reader:
                 "range may be anywhere in the queue: an exhaustive search reads all of it",
             )
 
-    async def _pull(self, offset: int) -> tuple[Page, int, int]:
+    async def _pull(self, offset: int, most: int) -> tuple[Page, int, int]:
         """Add what an answer has; return it, where to go on, and where the queue begins."""
-        page, pulled = await self._ask(offset, limits.MAX_PULL_MESSAGES)
+        count = limits.MAX_PULL_MESSAGES if self.pull_count is None else self.pull_count()
+        page, pulled = await self._ask(offset, min(count, most))
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
         self.findings.add_read(page.stored_bytes, page.records)
         if self.empty_pulls > limits.MAX_EMPTY_PULLS:
             self._give_up(f"nothing at {self.empty_pulls} offsets in a row")
-        elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES and not self.exhaustive:
+        elif (
+            self.read_bytes > 2 * limits.MAX_ANSWER_BYTES
+            and not self.exhaustive
+            and self.on_pull is None
+        ):
             self._give_up("more than an answer can hold, of other times or again and again")
         begins_at = 0
         if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset > offset:

@@ -1,19 +1,20 @@
-"""All messages of topics of a cluster, one after the other, or as Arrow record batches.
+"""All messages of topics of a cluster, in the order of store times, or as Arrow record batches.
 
-Topics are read in the order of their names, and each as ``tail`` reads one
-(`rocketlens.client.search.tail`): queue by queue as brokers answer, in bounded memory, with nothing
-left at the brokers. A topic that cannot be read in full makes the scan incomplete.
+All queues are read side by side, in bounded memory (`rocketlens.client.search.time_order`), with
+nothing left at the brokers. What cannot be read in full makes the scan incomplete, and the times of
+a range rely on what a search by time relies on.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.left_out import count_left_out
-from rocketlens.client.search.tail import TailRequest, TopicTail
-from rocketlens.errors import TopicNotFound
-from rocketlens.model.answer import Answer, Coverage
+from rocketlens.client.search.time_order import TimeOrder
+from rocketlens.formats.commitlog_record import message_of
+from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
@@ -31,19 +32,17 @@ class ClusterMessages:
     """Iterates over the messages of topics. Of one event loop, iterated once.
 
     ``failures`` and ``coverage`` say what could be read, once the iteration has ended. Messages are
-    in the order of each queue.
+    in the order of their store times, as far as those rise in each queue.
     """
 
-    def __init__(
-        self,
-        source: ClusterSource,
-        request: FindRequest,
-        on_event: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, source: ClusterSource, request: FindRequest) -> None:
         self._source: Final = source
         self._request: Final = request.for_one_source()
-        self._on_event: Final = on_event
         self._findings: Final = Findings(AnswerMessages(0))
+        self.on_read: Callable[[int, int | None, int], bool] | None = None
+        """Is called with the bytes and messages that were read, several times a second; once it
+        returns False the iteration ends, with what was read until then.
+        """
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
@@ -60,35 +59,25 @@ class ClusterMessages:
         """What could not be read."""
         return Answer("", (), self.coverage).failures
 
-    async def __aiter__(self) -> AsyncIterator[MessageExt]:
+    async def __aiter__(self) -> AsyncGenerator[MessageExt, None]:
         """Yield the messages.
 
         :raises TopicNotFound: if the cluster has no topic of a name, or none matches a pattern.
         :raises RemotingError: if no name server answers.
         """
-        topics, left_out = await self._source.topics_for(self._request, self._findings)
-        for topic in topics:
-            try:
-                async for message in self._of_topic(topic):
-                    yield message
-            except TopicNotFound:
-                # One that is not named was deleted since the topics were listed.
-                if topic in map(self._source.full_topic, self._request.topics):
-                    raise
-        await count_left_out(self._source, self._request, left_out)
-
-    async def _of_topic(self, topic: str) -> AsyncIterator[MessageExt]:
-        source = self._source
-        request = TailRequest(
-            message_filter=self._request.filter_of([topic]), newest=None, follow=False
-        )
-        tail = TopicTail(
-            source.cluster, source.survey, request, on_event=self._on_event, tells_content=False
-        )
-        async with tail:
-            async for message in tail:
-                yield message
-        self._findings.cover(tail.coverage)
+        source, request, findings = self._source, self._request, self._findings
+        topics, left_out = await source.topics_for(request, findings)
+        merged = TimeOrder(source, request, findings, self.on_read)
+        async with aclosing(merged.read(topics)) as read:
+            async for records in read:
+                for record in records:
+                    yield message_of(record)
+        if merged.is_interrupted:
+            failed = SourceState.FAILED
+            findings.cover((Coverage(source.name, source.kind, failed, None, "interrupted"),))
+            return
+        await count_left_out(source, request, left_out)
+        findings.cover(await source.survey.gone_since())
 
     async def record_batches(self) -> AsyncIterator["pa.RecordBatch"]:
         """Yield the messages as record batches of bounded size, as they come; errors as iteration.
@@ -129,17 +118,17 @@ class ScanAdmin(ABC):
         self,
         topic: str | Iterable[str] | None = None,
         *,
-        on_event: Callable[[str], None] | None = None,
+        exhaustive: bool = False,
         **options: "Unpack[ScanOptions]",
     ) -> ClusterMessages:
         """Return an async iterator over the messages of a topic or several, or of all.
 
-        The keywords are those of `rocketlens.query.options.ScanOptions`. Any number of messages is
-        read in bounded memory, where `find` keeps an answer in it. ``record_batches()`` of the
-        result yields them as Arrow record batches, and ``to_arrow()`` returns a table;
-        ``complete`` and ``coverage`` say what could be read. Messages are in the order of each
-        queue. ``on_event`` is called with
-        a line for what is not a message, as in `tail`.
+        The keywords are those of `rocketlens.query.options.ScanOptions`; ``exhaustive`` reads whole
+        queues, instead of relying on the order of store times. Any number of messages is read in
+        bounded memory, where `find` keeps an answer in it, and the first ones come at once.
+        ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
+        returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
+        order of their store times, as far as those rise in each queue.
 
         The iteration raises TopicNotFound if the cluster has no topic of a name or none matches a
         pattern, and RemotingError if no name server answers.
@@ -147,5 +136,8 @@ class ScanAdmin(ABC):
         :raises BadInput: if a condition is not well-formed, or a time is negative.
         :raises WrongType: if an argument is of a type that cannot be used.
         """
-        request = FindRequest.parse_scan(topic, exhaustive=True, **options)
-        return ClusterMessages(self._source, request, on_event)
+        return self.scan_for(FindRequest.parse_scan(topic, exhaustive=exhaustive, **options))
+
+    def scan_for(self, request: FindRequest) -> ClusterMessages:
+        """Return an async iterator over the messages of a request that has no text; as `scan`."""
+        return ClusterMessages(self._source, request)

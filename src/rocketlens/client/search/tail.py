@@ -83,8 +83,7 @@ class TopicTail:
     """Iterates over messages; an async context manager. Of one event loop, iterated once.
 
     ``on_event`` is called with one line for whatever is not a message: a broker that fails or is
-    back, messages that were deleted. Without it these lines are logged. Without ``tells_content``
-    the coverage lacks what a filter could not look at, which is that of all topics together.
+    back, messages that were deleted. Without it these lines are logged.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class TopicTail:
         *,
         on_event: Callable[[str], None] | None = None,
         wall_clock: Callable[[], float] = time.time,
-        tells_content: bool = True,
     ) -> None:
         self._cluster: Final = cluster
         self._survey: Final = survey
@@ -103,7 +101,6 @@ class TopicTail:
         self._topic: Final = request.message_filter.topic or ""
         self._on_event: Final = on_event or logger.warning
         self._wall_clock: Final = wall_clock
-        self._tells_content: Final = tells_content
         self._puller: Final = QueuePuller(cluster)
         self._subscription: Final = _subscription_of(request.message_filter)
         self._is_light: Final = self._topic.startswith(LMQ_PREFIX)
@@ -132,8 +129,7 @@ class TopicTail:
             for each in self._damage
         )
         content = self._request.message_filter.content
-        is_told = content is not None and self._tells_content
-        undecided = content.tally.coverage() if content and is_told else ()
+        undecided = () if content is None else content.tally.coverage()
         return (*self._findings.coverage, *damaged, *undecided)
 
     @property

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_read import read_queue
+from rocketlens.client.search.queue_read import QueueReader, read_queue
 from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
@@ -16,7 +16,22 @@ from tests.support.patience import PATIENCE_S
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
-def read(scenario, count=100, max_num=None, queue_count=1, **times):
+async def read_in_order(cluster, address, queue, *, findings, queue_count, **options):
+    """Read as `read_queue` does, from the oldest message on."""
+
+    async def take(*_):
+        pass
+
+    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // queue_count)
+    reader = QueueReader(
+        cluster, address, queue, findings=findings, samples=samples, on_pull=take, **options
+    )
+    message_filter = options["message_filter"]
+    await reader.read_in_order(message_filter.begin or 0, message_filter.end)
+    return reader.relies_on_order
+
+
+def read(scenario, count=100, max_num=None, queue_count=1, *, how=read_queue, **times):
     """Run ``scenario(broker)`` and then a read; return the bodies, the damage and the broker."""
 
     async def main(cluster, admin):
@@ -27,7 +42,7 @@ def read(scenario, count=100, max_num=None, queue_count=1, **times):
         await admin.message_queues("T")
         exhaustive = times.pop("exhaustive", False)
         findings, damage = Findings(AnswerMessages(max_num)), []
-        broker.relies_on_order = await read_queue(
+        broker.relies_on_order = await how(
             admin.source.cluster,
             broker.address,
             QUEUE,
@@ -50,9 +65,13 @@ def as_it_is(_):
     pass
 
 
+both_ways = pytest.mark.parametrize("how", [read_queue, read_in_order])
+
+
+@both_ways
 @pytest.mark.parametrize(("begin", "end"), [(1, 100), (1, 1), (33, 65), (100, 100), (101, 200)])
-def test_all_messages_between_two_times_are_read_and_no_others(begin, end):
-    found, damage, _ = read(as_it_is, begin=T0 + begin, end=T0 + end)
+def test_all_messages_between_two_times_are_read_and_no_others(begin, end, how):
+    found, damage, _ = read(as_it_is, begin=T0 + begin, end=T0 + end, how=how)
     assert found == [number for number in range(100) if begin <= number + 1 <= end]
     assert damage == []
 
@@ -63,16 +82,18 @@ def test_the_newest_few_are_read_without_the_rest():
     assert pulls(broker) < 100 // limits.MAX_PULL_MESSAGES
 
 
-def test_a_message_that_came_after_a_clock_was_set_back_a_little_is_found():
+@both_ways
+def test_a_message_that_came_after_a_clock_was_set_back_a_little_is_found(how):
     def set_back(broker):
         broker.step_ms = -10
         broker.store("T", b"100")
 
-    found, _, _ = read(set_back, begin=T0 + 90, end=T0 + 90)
+    found, _, _ = read(set_back, begin=T0 + 90, end=T0 + 90, how=how)
     assert found == [89, 100]
 
 
-def test_what_is_appended_meanwhile_is_not_read():
+@both_ways
+def test_what_is_appended_meanwhile_is_not_read(how):
     def growing(broker):
         plain = broker.pull
 
@@ -83,11 +104,12 @@ def test_what_is_appended_meanwhile_is_not_read():
         broker.pull = pull
         broker.server.handlers.update(broker.handlers())
 
-    found, damage, _ = read(growing)
+    found, damage, _ = read(growing, how=how)
     assert (found, damage) == (list(range(100)), [])
 
 
-def test_a_broker_that_gives_nothing_at_place_after_place_is_left_and_named(monkeypatch):
+@both_ways
+def test_a_broker_that_gives_nothing_at_place_after_place_is_left_and_named(monkeypatch, how):
     monkeypatch.setattr(limits, "MAX_EMPTY_PULLS", 3)
 
     def empty(broker):
@@ -103,15 +125,16 @@ def test_a_broker_that_gives_nothing_at_place_after_place_is_left_and_named(monk
         broker.pull = pull
         broker.server.handlers.update(broker.handlers())
 
-    found, (damage,), broker = read(empty)
+    found, (damage,), broker = read(empty, how=how)
     assert found == []
     assert broker.address in damage
     assert "nothing at 4 offsets in a row: it is not read on" in damage
 
 
-def test_a_broker_that_will_not_is_an_error():
+@both_ways
+def test_a_broker_that_will_not_is_an_error(how):
     with pytest.raises(BrokerError, match="it broke"):
-        read(lambda broker: broker.err())
+        read(lambda broker: broker.err(), how=how)
 
 
 # Clocks that were set back.
@@ -143,23 +166,25 @@ CLOCKS = {
 }
 
 
+@both_ways
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("part", [0.02, 0.15, 0.3, 0.5, 0.7, 0.85, 0.98])
-def test_a_clock_that_was_set_back_by_minutes_hides_no_message(clock, part):
+def test_a_clock_that_was_set_back_by_minutes_hides_no_message(clock, part, how):
     """A second for each message: from 33 to several hundred of them are out of order."""
     times = [T0 + 1000 * each for each in CLOCKS[clock]]
     begin = times[int(part * len(times))]
     end = begin + MINUTE_MS
     matching = [number for number, at in enumerate(times) if begin <= at <= end]
-    found, damage, _ = search_at(times, begin, end)
+    found, damage, _ = search_at(times, begin, end, how=how)
     assert sorted(found) == matching or "store times are not in order" in damage[0]
-    searched = search_at(times, begin, end, exhaustive=True)
+    searched = search_at(times, begin, end, exhaustive=True, how=how)
     assert (sorted(searched[0]), searched[1]) == (matching, [])
     assert not searched[2].relies_on_order
 
 
+@both_ways
 @pytest.mark.parametrize("wrong_by", [-400, 400])
-def test_a_broker_that_finds_a_time_far_from_where_it_is_is_not_believed(wrong_by):
+def test_a_broker_that_finds_a_time_far_from_where_it_is_is_not_believed(wrong_by, how):
     """RocketMQ 4 chooses a queue file by when it was modified, which a copy of it changes."""
 
     def scenario(broker):
@@ -173,18 +198,20 @@ def test_a_broker_that_finds_a_time_far_from_where_it_is_is_not_believed(wrong_b
         broker.search_offset = search
         broker.server.handlers.update(broker.handlers())
 
-    found, damage, _ = read(scenario, count=0, begin=T0 + 1500, end=T0 + 1600)
+    found, damage, _ = read(scenario, count=0, begin=T0 + 1500, end=T0 + 1600, how=how)
     assert found == list(range(1500, 1601)) or damage
 
 
-def test_a_range_of_a_long_queue_costs_as_much_as_the_range_and_says_on_what_it_relies():
+@both_ways
+def test_a_range_of_a_long_queue_costs_as_much_as_the_range_and_says_on_what_it_relies(how):
     times = [T0 + 1000 * number for number in range(9_000)]
-    found, damage, broker = search_at(times, times[4_500], times[4_509], queue_count=16)
+    found, damage, broker = search_at(times, times[4_500], times[4_509], queue_count=16, how=how)
     assert (found, damage, broker.relies_on_order) == (list(range(4_500, 4_510)), [], True)
     assert pulls(broker) <= 2 * (limits.MIN_ORDER_SAMPLES + 1) + 4
 
 
+@both_ways
 @pytest.mark.parametrize("times", [{}, {"begin": T0 + 5}, {"end": T0 + 300}, {"begin": T0 + 600}])
-def test_a_queue_that_is_read_whole_relies_on_nothing(times):
-    _, damage, broker = read(as_it_is, count=500, **times)
+def test_a_queue_that_is_read_whole_relies_on_nothing(times, how):
+    _, damage, broker = read(as_it_is, count=500, how=how, **times)
     assert (damage, broker.relies_on_order) == ([], False)
