@@ -13,9 +13,9 @@ import threading
 import time
 from contextlib import suppress
 
-from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import encode_command
 from tests.support.broker_world import properties_of, send_fields, text_of
 
 MIB = 1024 * 1024
@@ -28,7 +28,7 @@ TOPIC = "Hostile"
 def request(code, fields, body=b"", *, flag=0, opaque=1):
     """The bytes of one request."""
     texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-    return codec.encode(RemotingCommand(int(code), opaque, flag, None, texts, body), 0)
+    return encode_command(RemotingCommand(int(code), opaque, flag, None, texts, body), 0)
 
 
 def send_request(flag=0):

@@ -16,10 +16,10 @@ from rocketlens.formats.batch_body import BatchMember
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
-from rocketlens.wire import codec, frame
+from rocketlens.wire import frame
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import Connection
+from rocketlens.wire.connection import Connection, encode_command
 from tests.crash.broker_load import TOPIC, Load, assert_found, clients_of
 from tests.property.test_wire import SHORT_FRAMES, mutated
 from tests.support.broker_process import BrokerProcess
@@ -278,7 +278,7 @@ def test_bodies_and_batches_over_the_limit_are_refused_and_the_connection_goes_o
 def test_a_thousand_slow_connections_cost_little_and_slow_nobody(broker):
     before_kib, before_count = broker.kib("RssAnon"), broker.descriptor_count()
     slow = [Peer(broker) for _ in range(1_000)]
-    request = codec.encode(
+    request = encode_command(
         RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1, 0, None, {}, b""), 0
     )
     quick = Peer(broker)

@@ -5,7 +5,7 @@ Without the mistake the same runs find nothing: see test_power_cut.
 
 import pytest
 
-from rocketlens.broker.tables.changes_file import ChangesFile
+from rocketlens.broker.tables.entry_table import ChangesFile
 from rocketlens.bulk.workspace import Workspace
 from rocketlens.store.disk import Disk
 from rocketlens.store.write import cleaner

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.wire import acl, codec, frame
+from rocketlens.wire import acl, frame
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import encode_command
 from rocketlens.wire.declare import java_name_of, read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
 from tests.support.wire_samples import HEADERS, VECTORS, VERSIONS, bodies, sample, vectors_of
@@ -61,7 +62,7 @@ def test_rocketmq_reads_every_header_that_we_write(peer, version):
         command = RemotingCommand(310, -7, 1, REMARK, ext_fields, b"\x00\xff", LanguageCode.GO, 407)
         for number in CODECS.values():
             expected.append(ext_fields)
-            questions.append(["decode", java_name, codec.encode(command, number).hex()])
+            questions.append(["decode", java_name, encode_command(command, number).hex()])
     for answer, ext_fields in zip(ask(peer, version, questions), expected, strict=True):
         shown = in_clear(answer)
         assert answer[:7] == ["310", "-7", "1", "407", "GO", hexed(REMARK), "00ff"], shown
@@ -94,7 +95,11 @@ def test_the_real_4_9_broker_takes_our_signature_and_no_other(peer):
     plain = {name: value for name, value in ext_fields.items() if name not in unsigned}
     signed = acl.signed_fields(plain, b"body", ACCESS_KEY, SECRET_KEY) | unsigned
     questions = [
-        ["verify", SECRET_KEY, codec.encode(RemotingCommand(12, ext_fields=each, body=body)).hex()]
+        [
+            "verify",
+            SECRET_KEY,
+            encode_command(RemotingCommand(12, ext_fields=each, body=body)).hex(),
+        ]
         for each, body in (
             (signed, b"body"),
             (signed | {"queueId": "4"}, b"body"),

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from rocketlens.errors import CommandBodyError, FieldError, ProtocolError
 from rocketlens.model.text.json_dialect import dumps, loads
-from rocketlens.wire import codec, frame, header_binary, header_json
+from rocketlens.wire import frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import COMMANDS
-from rocketlens.wire.connection import Connection, ConnectionFailed
+from rocketlens.wire.connection import Connection, ConnectionFailed, encode_command
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
 from tests.support.wire_samples import VERSIONS, all_vectors, bodies
 
@@ -38,7 +38,7 @@ CODECS = st.sampled_from([frame.JSON_CODEC, frame.BINARY_CODEC])
 
 FRAMES = [bytes.fromhex(words[2]) for _, words in all_vectors("frame")]
 SHORT_FRAMES = [one for one in FRAMES if len(one) < 200] + [
-    codec.encode(RemotingCommand(33, 5, 0, None, {"offset": "4711"}, b"body"), number)
+    encode_command(RemotingCommand(33, 5, 0, None, {"offset": "4711"}, b"body"), number)
     for number in (frame.JSON_CODEC, frame.BINARY_CODEC)
 ]
 EDGES = [0, 1, 3, 4, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]
@@ -71,7 +71,7 @@ def test_any_command_comes_back_as_it_was(command, codec_number):
     st.lists(st.integers(0, 1000), max_size=12),
 )
 def test_any_cut_gives_the_same_events(commands, rest, cuts):
-    stream = b"".join(codec.encode(command, number) for command, number in commands) + rest
+    stream = b"".join(encode_command(command, number) for command, number in commands) + rest
     assert events_of(cut(stream, cuts)) == events_of([stream])
     assert events_of([stream[at : at + 1] for at in range(len(stream))]) == events_of([stream])
 

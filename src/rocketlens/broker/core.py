@@ -39,7 +39,7 @@ from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
-    from rocketlens.net.group import ChannelGroup
+    from rocketlens.net.channel_group import ChannelGroup
 
 
 ASSUMED_MEMORY_BYTES: Final = 4 * 1024**3
@@ -56,7 +56,7 @@ class BrokerCore:
         clock: Callable[[], int],
         rng: random.Random,
         disk: Disk,
-        network: "ChannelGroup",
+        network: "ChannelGroup[Channel]",
         index_process: "IndexProcess | None" = None,
     ) -> None:
         """Read the tables of an open store; they are written to ``disk``.

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 from rocketlens import limits
 from rocketlens.model.rocketmq import CRC_MASK, FAQ, ORDER_TOPIC_NAMESPACE
-from rocketlens.namesrv import register_body
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
+from rocketlens.wire.bodies import register_broker
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
@@ -298,7 +298,9 @@ def _registration_in(
     command: RemotingCommand, fields: namesrv.RegisterBrokerRequest
 ) -> RegisterBrokerBody:
     """Parse the body of a registration, in any thread."""
-    return register_body.decode(command.body, compressed=fields.compressed, version=command.version)
+    return register_broker.decode(
+        command.body, compressed=fields.compressed, version=command.version
+    )
 
 
 def _route_in(body: bytes) -> TopicRouteData:

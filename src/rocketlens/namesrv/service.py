@@ -18,8 +18,8 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel
+from rocketlens.net.channel_group import ConnectionLimits
 from rocketlens.net.event_loop import end_on_signals, within
-from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.network_metrics import network_metrics
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.status_port import StatusPort, StatusSource

@@ -26,8 +26,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
+from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
-from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
@@ -73,7 +73,7 @@ class Channel(asyncio.Protocol):
 
     def __init__(
         self,
-        group: ChannelGroup,
+        group: "ChannelGroup[Channel]",
         handlers: Mapping[int, Handler],
         connection: Connection[Waiting],
         address: str = "",

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketlens.net.group import ChannelGroup
+from rocketlens.net.channel import Channel
+from rocketlens.net.channel_group import ChannelGroup
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
 
 def network_metrics(
-    network: ChannelGroup, labels: Sequence[str], node: Sequence[str]
+    network: ChannelGroup[Channel], labels: Sequence[str], node: Sequence[str]
 ) -> "list[Metric]":
     """Return the values of a server's connections; ``node`` has its labels' values."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

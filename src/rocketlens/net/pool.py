@@ -32,7 +32,7 @@ from rocketlens.errors import (
 )
 from rocketlens.model.message import Host
 from rocketlens.net.channel import NO_FIELDS, Channel, Handler
-from rocketlens.net.group import ChannelGroup, ConnectionLimits, Waiting
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits, Waiting
 from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
@@ -91,7 +91,7 @@ class ClientPool:
         self.tls: Final = tls
         self.connect_timeout_s: Final = connect_timeout_s
         self.call_timeout_s: Final = call_timeout_s
-        self.group: Final = ChannelGroup(ConnectionLimits(idle_s=None), on_close=on_close)
+        self.group: Final = ChannelGroup[Channel](ConnectionLimits(idle_s=None), on_close=on_close)
         self._peers: dict[str, _Peer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False

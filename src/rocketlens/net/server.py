@@ -22,8 +22,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, logger
+from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, ConnectionLimits, Waiting
 from rocketlens.net.crowd import host_of, idle_channels
-from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, ConnectionLimits, Waiting
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
@@ -58,7 +58,7 @@ class RemotingServer:
         self.tls: Final = tls or ServerTls()
         if self.tls.mode is TlsMode.ENFORCING and self.tls.context is None:
             raise BadInput("TLS is to be enforced, but there is no certificate")
-        self.group: Final = ChannelGroup(
+        self.group: Final = ChannelGroup[Channel](
             bounds, clock=clock, on_open=on_open, on_close=self._closed
         )
         self._on_close: Final = on_close

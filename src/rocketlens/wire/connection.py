@@ -20,8 +20,8 @@ raises nothing.
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, ProtocolError
-from rocketlens.wire import codec
+from rocketlens.errors import BadInput, HeaderError, ProtocolError
+from rocketlens.wire import frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode, ResponseCode
 from rocketlens.wire.command import (
     NO_EXT_FIELDS,
@@ -31,7 +31,7 @@ from rocketlens.wire.command import (
     RESPONSE_FLAG,
     RemotingCommand,
 )
-from rocketlens.wire.frame import JSON_CODEC, NO_LIMIT, FrameSplitter
+from rocketlens.wire.frame import BINARY_CODEC, JSON_CODEC, NO_LIMIT, Frame, FrameSplitter
 
 C = TypeVar("C")
 
@@ -125,7 +125,7 @@ class Connection(Generic[C]):
             return events
         for received in self._splitter.feed(chunk, max_events):
             try:
-                command = codec.decode(received)
+                command = decode_command(received)
             except ProtocolError as error:
                 return self._failed(events, error)
             if command.flag & RESPONSE_FLAG:
@@ -155,7 +155,7 @@ class Connection(Generic[C]):
         command = RemotingCommand(
             code, opaque, 0, None, ext_fields, body, self.language, self.version
         )
-        sent = codec.encode(command, self.header_codec)
+        sent = encode_command(command, self.header_codec)
         self._pending[opaque] = context
         return opaque, sent
 
@@ -170,7 +170,7 @@ class Connection(Generic[C]):
         command = RemotingCommand(
             code, opaque, ONE_WAY_FLAG, None, ext_fields, body, self.language, self.version
         )
-        return codec.encode(command, self.header_codec)
+        return encode_command(command, self.header_codec)
 
     def respond(
         self,
@@ -231,7 +231,7 @@ class Connection(Generic[C]):
         command = RemotingCommand(
             code, opaque, RESPONSE_FLAG, remark, ext_fields, body, self.language, self.version
         )
-        return codec.encode(command, self.header_codec)
+        return encode_command(command, self.header_codec)
 
     def _next_opaque(self) -> int:
         """Return the next opaque: counts up, wraps to 0, and skips those in use."""
@@ -241,3 +241,27 @@ class Connection(Generic[C]):
             if opaque not in self._pending:
                 self._last_opaque = opaque
                 return opaque
+
+
+def decode_command(received: Frame) -> RemotingCommand:
+    """Parse the command in a frame.
+
+    :raises HeaderError: when the header's codec is unknown, or cannot read it; nothing else is
+        raised, whatever the bytes.
+    """
+    codec, header, body = received
+    if codec == JSON_CODEC:
+        return header_json.decode(header, body)
+    if codec == BINARY_CODEC:
+        return header_binary.decode(header, body)
+    raise HeaderError(f"a header of the unknown codec {codec}")
+
+
+def encode_command(command: RemotingCommand, codec: int = JSON_CODEC) -> bytes:
+    """Write a command as a frame.
+
+    :raises BadInput: when a text in it is no Unicode, a number does not fit, or the frame would
+        be over 16 MiB.
+    """
+    encode_header = header_binary.encode if codec == BINARY_CODEC else header_json.encode
+    return frame.encode(encode_header(command), command.body, codec)

@@ -12,6 +12,7 @@ offset  type   field             notes
 17+n    i32+m  ext_fields        one after another: name i16+n, value i32+n
 ======  =====  ================  ===========================================================
 
+A page of its own, as each format has one; :mod:`rocketlens.wire.header_json` is the other header.
 All integers big endian and signed; text UTF-8. A value of no bytes is absent in RocketMQ 5 and
 empty in 4; here it is empty.
 

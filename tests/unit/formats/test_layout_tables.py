@@ -80,7 +80,6 @@ ROOMS_OF_FORMATS = {"decode", "formats", "wire"}
 OWN_STRUCTS = {
     "client/send/unique_key.py": "netlink",
     "model/message_id.py": "ids in hex",
-    "namesrv/register_body.py": "counted parts of a request",
     "store/lock.py": "flock",
     "store/read/state.py": "the store's own note of what is synced",
 }

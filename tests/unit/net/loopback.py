@@ -7,13 +7,12 @@ import threading
 from contextlib import asynccontextmanager, suppress
 
 from rocketlens.net.channel import Channel, Response
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.event_loop import new_event_loop
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire import codec
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import Connection
+from rocketlens.wire.connection import Connection, decode_command, encode_command
 from rocketlens.wire.frame import FrameSplitter
 from tests.support.patience import PATIENCE_S
 
@@ -99,7 +98,7 @@ class Peer:
 
     def ask(self, code, *, opaque=1, flag=0, body=b"", ext_fields=None, header_codec=0):
         command = RemotingCommand(code, opaque, flag, None, ext_fields or {}, body)
-        self.send(codec.encode(command, header_codec))
+        self.send(encode_command(command, header_codec))
 
     async def read(self):
         """Give the next command; None at the end of the connection."""
@@ -110,7 +109,7 @@ class Peer:
                 return None
             if not chunk:
                 return None
-            self.received += [codec.decode(each) for each in self.splitter.feed(chunk)]
+            self.received += [decode_command(each) for each in self.splitter.feed(chunk)]
         return self.received.pop(0)
 
     def close(self):
@@ -175,7 +174,7 @@ class FakeTransport(asyncio.Transport):
         self.ended = "aborted"
 
     def commands(self):
-        return [codec.decode(each) for each in FrameSplitter().feed(b"".join(self.writes))]
+        return [decode_command(each) for each in FrameSplitter().feed(b"".join(self.writes))]
 
 
 class BlackHole:
@@ -229,7 +228,7 @@ class Bench:
 
     def ask(self, *codes, flag=0, body=b""):
         frames = [
-            codec.encode(RemotingCommand(code, opaque, flag, None, {}, body))
+            encode_command(RemotingCommand(code, opaque, flag, None, {}, body))
             for opaque, code in enumerate(codes)
         ]
         self.channel.data_received(b"".join(frames))

@@ -8,10 +8,10 @@ import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
 from rocketlens.net.channel import Response
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
-from rocketlens.wire import codec
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import encode_command
 from tests.unit.net.loopback import (
     ECHO,
     Bench,
@@ -327,7 +327,7 @@ async def test_a_closed_connection_is_looked_through_in_turns_too(end):
 
     bench = Bench({ECHO: taken, 1: taken}, turn_requests=3, turn_s=0.0)
     frames = [
-        codec.encode(RemotingCommand(code, n, ONE_WAY if code == 1 else 0, None, {}, b""))
+        encode_command(RemotingCommand(code, n, ONE_WAY if code == 1 else 0, None, {}, b""))
         for n, code in enumerate(codes)
     ]
     bench.channel.data_received(b"".join(frames))
@@ -416,7 +416,7 @@ async def test_both_ends_ask_with_opaques_of_their_own():
     bench.transport.writes.clear()
     bench.ask(ECHO)
     assert bench.transport.commands()[0].opaque == 0
-    bench.channel.data_received(codec.encode(RemotingCommand(206, asked.opaque, 1, "not online")))
+    bench.channel.data_received(encode_command(RemotingCommand(206, asked.opaque, 1, "not online")))
     assert (await future).remark == "not online"
 
 
@@ -428,7 +428,7 @@ async def test_a_call_without_an_answer_times_out_and_its_late_answer_is_dropped
     with pytest.raises(CallTimeout, match=r"127.0.0.1:40000: no answer in 0.01 s"):
         await future
     (asked,) = bench.transport.commands()
-    bench.channel.data_received(codec.encode(RemotingCommand(0, asked.opaque, 1)))
+    bench.channel.data_received(encode_command(RemotingCommand(0, asked.opaque, 1)))
     assert bench.channel.connection.pending == 0
     assert bench.transport.ended is None
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens.net.channel import Response
-from rocketlens.net.group import ConnectionLimits
+from rocketlens.net.channel_group import ConnectionLimits
 from tests.unit.net.loopback import (
     ECHO,
     LATER,

@@ -1,6 +1,6 @@
 """The values of a server's connections."""
 
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.network_metrics import network_metrics
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectFailed, ConnectionLost
 from rocketlens.net.channel import Response
-from rocketlens.net.group import ConnectionLimits
+from rocketlens.net.channel_group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls, TlsMode
-from rocketlens.wire import codec
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import encode_command
 from rocketlens.wire.frame import BINARY_CODEC
 from tests.unit.broker.loop_watch import watched_loops
 from tests.unit.net.loopback import (
@@ -388,7 +388,7 @@ def test_who_never_reads_what_was_under_way_is_cut_off_at_64_mib(caplog):
 def test_the_loop_turns_to_others_while_one_connection_floods_it(loop):
     """Counted is what one connection has handled between two turns of the event loop."""
     flood = 20_000
-    frame = codec.encode(RemotingCommand(LATER, 1, 2, None, {}, b"x" * 100))
+    frame = encode_command(RemotingCommand(LATER, 1, 2, None, {}, b"x" * 100))
 
     async def main():
         handled, most, before = 0, 0, 0

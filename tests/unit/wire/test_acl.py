@@ -3,7 +3,8 @@ import hmac
 
 import pytest
 
-from rocketlens.wire import acl, codec
+from rocketlens.wire import acl
+from rocketlens.wire.connection import decode_command
 from rocketlens.wire.frame import FrameSplitter
 from tests.support.wire_samples import all_vectors
 
@@ -14,7 +15,7 @@ FIELDS = {"topic": "t", "queueId": "3"}
 def test_a_request_is_signed_as_the_real_client_signs_it(version, words):
     del version
     access_key, secret_key, sent, signature = words
-    command = codec.decode(FrameSplitter().feed(bytes.fromhex(sent))[0])
+    command = decode_command(FrameSplitter().feed(bytes.fromhex(sent))[0])
     signed = acl.signed_fields(command.ext_fields, command.body, access_key, secret_key)
     assert signed["Signature"] == signature
     assert signed["AccessKey"] == access_key

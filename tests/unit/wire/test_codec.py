@@ -4,9 +4,10 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError, ProtocolError
-from rocketlens.wire import codec, frame, header_binary, header_json
+from rocketlens.wire import frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import decode_command, encode_command
 from rocketlens.wire.frame import FrameSplitter
 from tests.support.wire_samples import HEADERS, VERSIONS, all_vectors, sample
 
@@ -26,12 +27,12 @@ def test_a_header_of_the_real_rocketmq_is_read_and_written_again_byte_by_byte(ve
     name, java_name, hexadecimal = words
     whole = bytes.fromhex(hexadecimal)
     [received] = FrameSplitter().feed(whole)
-    command = codec.decode(received)
+    command = decode_command(received)
     assert (command.code, command.opaque, command.flag) == (310, -7, 0)
     assert (command.remark, command.body) == (REMARK, b"\x00\xff")
     assert (command.language, command.version) == (LanguageCode.JAVA, 407)
     codec_number = {"JSON": 0, "ROCKETMQ": 1}[name]
-    assert codec.encode(command, codec_number) == whole
+    assert encode_command(command, codec_number) == whole
     header = HEADERS[java_name]
     expected = sample(header.header_class, VERSIONS[version])
     assert header.decode(command.ext_fields) == expected
@@ -95,11 +96,11 @@ def test_a_header_with_too_many_fields_is_refused(header):
 def test_a_codec_that_nobody_knows_is_refused():
     for number in (2, 127, -1):
         with pytest.raises(HeaderError):
-            codec.decode((number, b"{}", b""))
+            decode_command((number, b"{}", b""))
 
 
 def test_a_command_goes_into_a_frame_with_either_codec():
     for number in (frame.JSON_CODEC, frame.BINARY_CODEC):
-        [received] = FrameSplitter().feed(codec.encode(COMMAND, number))
+        [received] = FrameSplitter().feed(encode_command(COMMAND, number))
         assert received[0] == number
-        assert codec.decode(received) == COMMAND
+        assert decode_command(received) == COMMAND

@@ -2,7 +2,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, FrameError, HeaderError
-from rocketlens.wire import codec, connection, frame
+from rocketlens.wire import connection, frame
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import (
@@ -12,6 +12,7 @@ from rocketlens.wire.connection import (
     RequestRefused,
     ResponseReceived,
     UnexpectedResponse,
+    decode_command,
 )
 from rocketlens.wire.frame import FrameSplitter
 
@@ -21,7 +22,7 @@ def pair(**options):
 
 
 def read(sent):
-    return [codec.decode(one) for one in FrameSplitter().feed(sent)]
+    return [decode_command(one) for one in FrameSplitter().feed(sent)]
 
 
 def test_an_answer_finds_its_request_with_the_context_it_was_made_with():

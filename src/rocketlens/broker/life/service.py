@@ -54,8 +54,8 @@ from rocketlens.broker.requests.users import UserProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.event_loop import end_on_signals, keep_objects, within
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.net.tls import ServerTls
@@ -297,7 +297,7 @@ class BrokerService:
         server.listen(address, port - VIP_DISTANCE)
         return Host(config.brokerIP1, port)
 
-    def _open(self, host: Host, network: ChannelGroup) -> None:
+    def _open(self, host: Host, network: ChannelGroup[Channel]) -> None:
         """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(

@@ -13,23 +13,29 @@ import logging
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
-from rocketlens.broker.tables.changes_file import ChangesFile
 from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, encoded, table_of
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, ConfigError
+from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.table_changes import (
     Change,
     Changes,
     Compaction,
+    TableMark,
+    changes_path,
     encode_change,
+    encode_compaction,
+    encode_first,
     mark_of,
     read_changes,
+    without_first,
 )
 
 _log: Final = logging.getLogger(__name__)
@@ -282,3 +288,103 @@ class EntryTable(ABC, Generic[E]):
         aside = StoreLayout(self._file.path.parents[1]).aside / name
         if not aside.exists():
             self._disk.write_durably(aside, content)
+
+
+class ChangesFile:
+    """The file of changes beside the file of a table.
+
+    Changes are appended in one thread while another writes the table's file. A lock orders what
+    both do to the file of changes, and is held no longer than it takes to write and sync a few.
+    """
+
+    def __init__(self, table: ConfigFile, disk: Disk, found: Changes) -> None:
+        """Continue the file that was ``found``."""
+        self.path: Final = changes_path(table.path)
+        self._table: Final = table
+        self._disk: Final = disk
+        self._lock: Final = threading.Lock()
+        self._exists = bool(found.content)
+        belongs = table.mark is not None and found.since(table.mark) is not None
+        is_sound = belongs and found.content.endswith(b"\n") and not found.problem
+        self.is_broken = self._exists and not is_sound
+        """Whether nothing can be appended until the table is written: lines behind a cut line could
+        not be read.
+        """
+        self.size = len(found.content) if is_sound else 0
+        """Bytes of the file; 0 if there is none that belongs to the table's file."""
+        self.line_count = found.content.count(b"\n") - 1 if self.size else 0
+        """Lines behind the first one."""
+
+    def append(self, line: bytes) -> None:
+        """Append a line durably.
+
+        :raises OSError: if it may not be on the disk; nothing can be appended then.
+        """
+        with self._lock:
+            self._append(line)
+
+    def announce(self, compaction: Compaction) -> bool:
+        """Name a file that is about to become the table's; return False if that is not possible.
+
+        :raises OSError: as :meth:`append`.
+        """
+        with self._lock:
+            if self.is_broken:
+                return False
+            self._append(encode_compaction(compaction))
+        return True
+
+    def remove_first(self, line_count: int) -> None:
+        """Remove the first lines, whose changes the table's file has now.
+
+        :raises OSError: if the disk fails; nothing can be appended then.
+        """
+        with self._lock, self._broken_by_failure():
+            content = fs.read_bytes(self.path, limits.MAX_CONFIG_READ_BYTES) or b""
+            later = without_first(content, line_count)
+            if later:
+                later = encode_first(self._mark()) + later
+                self._disk.write_durably(self.path, later)
+                self.size, self.line_count = len(later), later.count(b"\n") - 1
+            else:
+                self._remove()
+
+    def remove(self) -> None:
+        """Remove the file after the whole table was written.
+
+        :raises OSError: if it cannot be removed.
+        """
+        with self._lock:
+            self._remove()
+            self.is_broken = False
+
+    def _mark(self) -> TableMark:
+        if self._table.mark is None:
+            raise ConfigError(f"{self._table.path} has no sound content, so it has no changes")
+        return self._table.mark
+
+    @contextmanager
+    def _broken_by_failure(self) -> Iterator[None]:
+        # Not before it fails: the event loop asks meanwhile whether it can append.
+        try:
+            yield
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def _append(self, line: bytes) -> None:
+        self._exists = True
+        with self._broken_by_failure():
+            if self.size:
+                self._disk.append_durably(self.path, line)
+            else:
+                line = encode_first(self._mark()) + line
+                self._disk.write_durably(self.path, line)
+        self.size += len(line)
+        self.line_count += 1
+
+    def _remove(self) -> None:
+        self.size = self.line_count = 0
+        if self._exists:
+            self._disk.remove_file(self.path)
+            self._exists = False

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens.broker.access.origins import topics_of
+from rocketlens.broker.access.control import topics_of
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import properties_of, send_fields
 from tests.unit.broker.access.acl_world import SECRET, Signer, with_accounts, with_users

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from rocketlens.broker.tables.changes_file import ChangesFile
 from rocketlens.broker.tables.config_table import ConfigFile
+from rocketlens.broker.tables.entry_table import ChangesFile
 from rocketlens.errors import ConfigError
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.table_changes import (

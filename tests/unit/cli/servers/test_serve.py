@@ -28,9 +28,9 @@ from rocketlens.net.server import RemotingServer
 from rocketlens.net.sync import LoopThread
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import read_index_state
-from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import encode_command
 from tests.peer.rocketmq_peer import wait_until
 from tests.support.broker_world import send_fields, text_of
 from tests.support.impostors import Impostor
@@ -381,7 +381,7 @@ class Flood:
     def _run(self):
         fields = send_fields("Flooded", "")
         texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-        frame = codec.encode(RemotingCommand(310, 1, 2, None, texts, b"x" * 100))
+        frame = encode_command(RemotingCommand(310, 1, 2, None, texts, b"x" * 100))
         with self.socket, suppress(OSError):
             while True:
                 self.socket.sendall(frame * 100)

@@ -17,15 +17,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
-from rocketlens.net.channel_state import WITHOUT_TURN
+from rocketlens.net.channel_state import WITHOUT_TURN, State
 from rocketlens.wire.command import RemotingCommand
-
-if TYPE_CHECKING:
-    from rocketlens.net.channel import Channel
+from rocketlens.wire.connection import Connection
 
 _log: Final = logging.getLogger("rocketlens.net")
 
@@ -84,7 +82,46 @@ class ConnectionLimits:
         return max(self.connections * 3 // 4, min(self.connections, limits.MIN_ADDRESS_CONNECTIONS))
 
 
-class ChannelGroup:
+class GroupedChannel(Protocol):
+    """What a group needs of its channels; see :mod:`rocketlens.net.channel`."""
+
+    state: State
+    events_received: int
+    last_active_s: float
+    swept: tuple[int, float, int]
+    """What the last sweep saw."""
+    counted_bytes: int
+    """Its part of `ChannelGroup.buffered`."""
+
+    @property
+    def connection(self) -> Connection[Any]:
+        """The state of the protocol."""
+
+    @property
+    def is_held_up(self) -> bool:
+        """Return whether received requests wait here; False if the peer is slow to send."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Number of bytes that the peer has yet to read."""
+
+    def take_turn(self) -> None:
+        """Handle what waits, for one turn."""
+
+    def pause(self) -> None:
+        """Stop reading and handling for good; current requests are still answered."""
+
+    def close(self) -> None:
+        """Send what is unsent, then close."""
+
+    def abort(self, reason: str) -> None:
+        """Close at once; unsent bytes are lost."""
+
+
+C = TypeVar("C", bound=GroupedChannel)
+
+
+class ChannelGroup(Generic[C]):
     """The channels of one server or client, and their shared counts."""
 
     def __init__(
@@ -92,16 +129,16 @@ class ChannelGroup:
         bounds: ConnectionLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        on_open: "Callable[[Channel], None] | None" = None,
-        on_close: "Callable[[Channel], None] | None" = None,
+        on_open: Callable[[C], None] | None = None,
+        on_close: Callable[[C], None] | None = None,
     ) -> None:
         self.bounds: Final = bounds or ConnectionLimits()
-        self.channels: Final[set[Channel]] = set()
+        self.channels: Final[set[C]] = set()
         self.tasks: Final[set[asyncio.Future[Any]]] = set()
         """Handlers that are waiting."""
         self.awaited: Final[set[asyncio.Future[Any]]] = set()
         """Futures of others that handlers wait for; never cancelled here."""
-        self._draining: Final[dict[Channel, int]] = {}
+        self._draining: Final[dict[C, int]] = {}
         """Closed channels whose one-way requests are still handled, with the bytes they left."""
         self._draining_bytes = 0
         self.in_flight = 0
@@ -115,7 +152,7 @@ class ChannelGroup:
         """
         self.buffered = 0
         """Bytes of all channels that are unsent, or received and not handled, when last counted."""
-        self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
+        self._waiting: Final[tuple[deque[C], deque[C]]] = deque(), deque()
         """Channels that wait for a turn: new ones, others."""
         self._round_is_due = False
         self._ends_at: float | None = None
@@ -125,7 +162,7 @@ class ChannelGroup:
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
 
-    def wait_turn(self, channel: "Channel") -> None:
+    def wait_turn(self, channel: C) -> None:
         """Queue ``channel`` for a turn, behind those that wait already."""
         self._waiting[channel.state not in WITHOUT_TURN].append(channel)
         if not self._round_is_due:
@@ -164,7 +201,7 @@ class ChannelGroup:
         self._quiet_until_s[what] = self.now_s + limits.MIN_WARNING_INTERVAL_S
         return True
 
-    def count_bytes(self, channel: "Channel") -> None:
+    def count_bytes(self, channel: C) -> None:
         """Update the bytes of a channel; close the largest channels if all have too many."""
         size = channel.connection.held_bytes + channel.unsent_bytes
         self.buffered += size - channel.counted_bytes
@@ -180,13 +217,13 @@ class ChannelGroup:
             channel.counted_bytes = channel.connection.held_bytes + channel.unsent_bytes
             self.buffered += channel.counted_bytes
 
-    def opened(self, channel: "Channel") -> None:
+    def opened(self, channel: C) -> None:
         """Register a channel."""
         self.channels.add(channel)
         if self._on_open is not None:
             self._on_open(channel)
 
-    def drain(self, channel: "Channel") -> None:
+    def drain(self, channel: C) -> None:
         """Handle the one-way requests that a closed channel left, in turns with others.
 
         If all such channels left too many bytes, those that left the most are dropped. So peers
@@ -210,7 +247,7 @@ class ChannelGroup:
                 self.bounds.closed_bytes,
             )
 
-    def closed(self, channel: "Channel") -> None:
+    def closed(self, channel: C) -> None:
         """Unregister a channel."""
         self.channels.discard(channel)
         self._draining_bytes -= self._draining.pop(channel, 0)
@@ -248,7 +285,7 @@ class ChannelGroup:
         if self.buffered > self.bounds.buffered_bytes:
             self._drop_largest(self.buffered - self.bounds.buffered_bytes)
 
-    def _close_reason(self, channel: "Channel", byte_count: int, unsent: int) -> str | None:
+    def _close_reason(self, channel: C, byte_count: int, unsent: int) -> str | None:
         """Return why a connection must be closed; None if it need not be."""
         bounds = self.bounds
         events, since_s, unsent_before = channel.swept

@@ -3,7 +3,7 @@
 import asyncio
 
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
+from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.connection import Connection
 from tests.unit.net.loopback import (
