@@ -58,6 +58,21 @@ class BuilderValue(ConsoleValue):
     silent_since_ms: int
 
 
+class TapValue(ConsoleValue):
+    """Of which broker's log a store is the copy, and how far it came."""
+
+    broker_name: str
+    address: str
+    behind_bytes: int = Field(description="bytes of the broker's log that were not copied")
+    behind_ms: int = Field(description="how old the last copied message was, if some were not")
+    written_ms: int = Field(description="when this was noted; 0 if nothing was copied yet")
+    gaps: list[tuple[int, int]] = Field(
+        description="physical offsets that the broker deleted before they were copied"
+    )
+    replaced: list[str] = Field(description="directories with copies of earlier logs of the broker")
+    problem: SentenceText = Field(description="why nothing was copied then; empty if it was")
+
+
 class StoreStateValue(ConsoleValue):
     """A store directory."""
 
@@ -77,6 +92,7 @@ class StoreStateValue(ConsoleValue):
     index_newest_ms: int | None
     index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
     builder: BuilderValue | None = Field(description="None if no broker of RocketLens wrote it")
+    tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
     disk_total_bytes: int
     disk_free_bytes: int
     topics: int

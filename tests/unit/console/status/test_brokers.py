@@ -1,6 +1,7 @@
 """Brokers and stores as they are: what fails is named, and what is of hidden topics is hidden."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,8 @@ from rocketlens.console.status.brokers import BrokerLookUps
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.tap_note import TapGap, TapNote
 from tests.support.console_client import answer, cluster_at, console_client, log_in, store_at
 from tests.support.console_users import user, users
 from tests.support.made_stores import Sent, make_store
@@ -75,6 +78,28 @@ def test_a_store_says_how_it_was_closed_and_what_its_index_lacks(tmp_path):
     assert 0 < store["index_uncovered_bytes"] < store["end_offset"] - store["min_offset"]
     assert store["builder"] is None
     assert value["brokers"] == []
+
+
+def test_a_copy_says_of_which_broker_how_far_it_is_and_what_it_lacks(tmp_path):
+    made = make_store(tmp_path / "store", [Sent(keys="k")] * 3)
+    layout = StoreLayout(made.path)
+    layout.own.mkdir(exist_ok=True)
+    note = TapNote("broker-x", "10.0.0.1:10911", 0, 100, 5_000_100, 2_000, 9_000)
+    note = replace(note, gaps=(TapGap(7, 9, 1),), replaced=("old<b>",), problem="it is <down>")
+    layout.tap.write_bytes(note.encode())
+    (store,) = answer("/api/brokers", store_at(made.path, "s")).json()["stores"]
+    tap = store["tap"]
+    assert (tap["broker_name"], tap["behind_bytes"], tap["behind_ms"]) == (
+        "broker-x",
+        5_000_000,
+        7_000,
+    )
+    assert (tap["gaps"], tap["replaced"]) == ([[7, 9]], ["old<b>"])
+    page = answer("/brokers", store_at(made.path, "s")).text
+    assert "4.8 MiB and 7 s behind" in page
+    assert "missing: physical offsets 7 to 9, which the broker deleted before" in page
+    assert "old&lt;b&gt;" in page
+    assert "it is &lt;down&gt;" in page
 
 
 def test_a_cluster_that_does_not_answer_is_named_and_not_an_empty_list():
