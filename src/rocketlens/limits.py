@@ -179,6 +179,9 @@ MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
 until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
 """
 
+MAX_REPLICAS: Final = 16
+"""Slaves that may copy the log of a broker at once. RocketMQ: any number."""
+
 MAX_TAP_PAUSE_S: Final = 10.0
 """Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""
 

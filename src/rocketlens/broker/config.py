@@ -32,16 +32,18 @@ from rocketlens.model.rocketmq import (
     is_topic_name,
 )
 from rocketlens.net.server_config import warn_if_open, warn_of_unknown
-from rocketlens.net.tls import TlsSettings, tls_of_properties
+from rocketlens.net.tls import TlsMode, TlsSettings, tls_of_properties
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.config import StoreConfig
 
+HA_DISTANCE: Final = 1
+"""The port for slaves is this far above the first."""
 VIP_DISTANCE: Final = 2
 """The second port is this far below the first."""
 
 _NAME: Final = KeyForm("1 to 255 letters, digits, % | _ and -", is_topic_name)
 _MASTER: Final = KeyForm(
-    "ASYNC_MASTER or SYNC_MASTER; slaves are not supported",
+    "ASYNC_MASTER or SYNC_MASTER; this broker cannot be a slave",
     lambda text: text in ("ASYNC_MASTER", "SYNC_MASTER"),
 )
 _INTERVALS_MS: Final = range(1, DAY_MS + 1)
@@ -57,7 +59,7 @@ class BrokerConfig(Configuration):
     brokerName: str = key("broker-a", "Name of the broker.", allowed=_NAME)
     brokerClusterName: str = key(DEFAULT_CLUSTER, "Name of its cluster.", allowed=_NAME)
     brokerId: int = key(
-        0, "0: the master. Slaves are not supported.", allowed=range(limits.MAX_INT + 1)
+        0, "0: the master. This broker cannot be a slave.", allowed=range(limits.MAX_INT + 1)
     )
     brokerIP1: str = key(
         "127.0.0.1",
@@ -87,8 +89,27 @@ class BrokerConfig(Configuration):
     )
     brokerRole: str = key(
         "ASYNC_MASTER",
-        "Both have the same effect, because slaves are not supported.",
+        "With SYNC_MASTER a send is acknowledged when a slave has the message. RocketMQ 5: only "
+        "with inSyncReplicas above 1.",
         allowed=_MASTER,
+    )
+    haListenPort: int = key(
+        0,
+        "Port on which slaves copy the log, without a password and without TLS. 0: the one above "
+        "listenPort, and none with access control or tls.server.mode=enforcing.",
+        allowed=range(limits.MAX_PORT + 1),
+    )
+    slaveTimeout: int = key(
+        3_000,
+        "How long a send waits for a slave with SYNC_MASTER.",
+        unit="ms",
+        allowed=_INTERVALS_MS,
+    )
+    haSlaveFallbehindMax: int = key(
+        256 * 1024 * 1024,
+        "A slave that lacks so much of the log is not waited for. RocketMQ 5: haMaxGapNotInSync.",
+        unit="bytes",
+        allowed=range(1, 2**40 + 1),
     )
     storeReplyMessageEnable: bool = key(
         True, "Store replies to requests of producers in <cluster>_REPLY_TOPIC."
@@ -194,12 +215,17 @@ class BrokerConfig(Configuration):
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
         if self.brokerId:
-            raise BadInput(f"brokerId {self.brokerId}: give 0; slaves are not supported")
+            raise BadInput(f"brokerId {self.brokerId}: give 0; this broker cannot be a slave")
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
         """The name servers."""
         return tuple(word.strip() for word in self.namesrvAddr.split(";") if word.strip())
+
+    @property
+    def is_sync_master(self) -> bool:
+        """Whether sends wait for a slave."""
+        return self.brokerRole == "SYNC_MASTER"
 
     @property
     def listen_address(self) -> str:
@@ -242,11 +268,19 @@ class BrokerSettings(NamedTuple):
         """Return these settings with other values for some of the broker's keys."""
         return self._replace(broker=replace(self.broker, **changes))
 
+    def ha_port(self, port: int) -> int:
+        """Return the port for slaves of a broker at ``port``; 0 if there is none."""
+        if self.broker.haListenPort:
+            return self.broker.haListenPort
+        is_closed = self.auth.is_on or self.tls.server.mode is TlsMode.ENFORCING
+        return 0 if is_closed or port + HA_DISTANCE > limits.MAX_PORT else port + HA_DISTANCE
+
     def properties_in_effect(self, port: int) -> dict[str, str]:
         """Return each key with its value in effect for a broker at ``port``; no value is secret."""
         in_effect = self.with_broker(
             bindAddress=self.broker.listen_address,
             listenPort=port,
+            haListenPort=self.ha_port(port),
             storePathRootDir=str(self.store_path),
             storePathCommitLog=str(self.commit_log_path),
         )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.delivery.copy_writer import CopyWriter
-from rocketlens.broker.delivery.durable import GroupCommitReplies
+from rocketlens.broker.delivery.durable import GroupCommitReplies, SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
 from rocketlens.broker.delivery.pull_reader import PulledTables, PullReader
 from rocketlens.broker.delivery.pull_records import load_kernels
 from rocketlens.broker.delivery.timers import Timers
 from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.broker.replication.replicas import Replicas
 from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.log_identity import LogIdentity
 from rocketlens.broker.tables.name_servers import NameServers
@@ -99,14 +100,13 @@ class BrokerCore:
         self.timers: Final = Timers(
             store, self.copies, progress, settings.store, clock, by_topic=settings.auth.is_on
         )
-        reader = self._new_pull_reader()
-        self.pull_reader: Final = reader
+        reader = self.pull_reader = self._new_pull_reader()
         self.held_pulls: Final = HeldPulls(reader.scan, reader.pull_again, loop.time)
         if config.longPollingEnable:
             store.watch_queues(self.held_pulls.queues, self.held_pulls.arrived)
         self.large_answers: Final = LargeAnswers()
-        timeout_ms = settings.store.syncFlushTimeout
-        self.replies: Final = GroupCommitReplies(store.when_durable, timeout_ms)
+        self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
+        self.replies: Final = self._new_replies()
         self.access: Final = self._new_access_control()
         """Which requests are refused for want of a permission; None if none is."""
         self.tables: Final = self._all_tables()
@@ -123,6 +123,14 @@ class BrokerCore:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)
         ratio = self.config.accessMessageInMemoryMaxRatio
         return PullReader(self.store, tables, self.config, _memory_bytes() * ratio // 100)
+
+    def _new_replies(self) -> SafeReplies:
+        config = self.settings.store
+        disk = GroupCommitReplies(self.store.when_durable, config.syncFlushTimeout)
+        return SafeReplies(
+            disk if config.is_sync_flush else None,
+            self.replicas if self.config.is_sync_master else None,
+        )
 
     def _new_access_control(self) -> AccessControl | None:
         if not self.settings.auth.is_on:

@@ -58,6 +58,10 @@ class TimerCheckpoint(NamedTuple):
         """Whether our fields are there, and RocketMQ has not written its own since."""
         return self.own_mark == OWN_MARK and self.checksum == _crc(self)
 
+    def encode_for_slave(self) -> bytes:
+        """Return the bytes of RocketMQ's fields, as a slave is answered (code 60)."""
+        return FIELDS.pack(*self)[: LAYOUT.offsets["own_mark"]]
+
     def encode(self) -> bytes:
         """Return the bytes of the whole file, with our mark and checksum."""
         marked = self._replace(own_mark=OWN_MARK)

@@ -1,7 +1,16 @@
-"""Responses to sends that wait until their message is durable.
+"""Responses to sends that wait until their message is durable: here, at a slave, or both.
 
 The store's flush thread calls back when a round of syncing has ended. All responses that this round
 made durable are sent in one step of the event loop.
+
+====================  =============================  ===========================================
+``flushDiskType``     ``brokerRole``                 a send waits for
+====================  =============================  ===========================================
+ASYNC_FLUSH           ASYNC_MASTER                   nothing
+SYNC_FLUSH            ASYNC_MASTER                   the disk
+ASYNC_FLUSH           SYNC_MASTER                    a slave
+SYNC_FLUSH            SYNC_MASTER                    both; if both are late, its code is the slave's
+====================  =============================  ===========================================
 """
 
 import asyncio
@@ -9,11 +18,52 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from rocketlens.broker.replication.replicas import Replicas
 from rocketlens.errors import StoreFailed
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import ResponseCode
 
+Pending = Response | asyncio.Future[Response | None]
 WhenDurable = Callable[[int, Callable[[StoreFailed | None], None]], None]
+
+
+class SafeReplies:
+    """Responses to sends, when their messages are as safe as the configuration wants.
+
+    ``disk`` and ``slaves`` are None where a send does not wait for them.
+    """
+
+    def __init__(self, disk: "GroupCommitReplies | None", slaves: Replicas | None) -> None:
+        self._disk: Final = disk
+        self._slaves: Final = slaves
+        self.is_needed: Final = disk is not None or slaves is not None
+        """Whether a send waits for anything."""
+
+    def reply(self, end_offset: int, response: Response) -> Pending:
+        """Return ``response`` once the log is safe below ``end_offset``, or why it is not.
+
+        Fails with StoreFailed if the log can never become durable.
+        """
+        if self._disk is None:
+            return self._at_slave(end_offset, response)
+        durable = self._disk.reply_when_durable(end_offset, response)
+        if self._slaves is None:
+            return durable
+        return asyncio.ensure_future(_both(durable, self._at_slave(end_offset, response)))
+
+    def _at_slave(self, end_offset: int, response: Response) -> Pending:
+        return (
+            response
+            if self._slaves is None
+            else self._slaves.reply_when_copied(end_offset, response)
+        )
+
+
+async def _both(durable: asyncio.Future[Response | None], at_slave: Pending) -> Response | None:
+    """Wait for both."""
+    here = await durable
+    there = at_slave if isinstance(at_slave, Response) else await at_slave
+    return here if there is None or there.code == ResponseCode.SUCCESS else there
 
 
 class GroupCommitReplies:

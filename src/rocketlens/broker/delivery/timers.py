@@ -26,6 +26,7 @@ from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, QueueEntry
+from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import TIMER_TOPIC
 from rocketlens.model.text.java import decode_utf8
@@ -120,6 +121,10 @@ class Timers:
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the progress; see :meth:`TimerProgress.snapshot`."""
         return self.progress.snapshot(self._oldest_waiting(), self._oldest_late())
+
+    def checkpoint(self) -> TimerCheckpoint:
+        """Return the progress as its file has it."""
+        return self.progress.checkpoint(self._oldest_waiting(), self._oldest_late())
 
     def save(self) -> None:
         """Write the progress now; raises the errors of the function of :meth:`snapshot`."""

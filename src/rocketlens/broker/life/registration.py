@@ -41,6 +41,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from rocketlens.broker.config import HA_DISTANCE
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.tables.name_servers import NameServerState
 from rocketlens.broker.tables.topics import (
@@ -76,8 +77,6 @@ from rocketlens.wire.declare import read_body, write_body
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-HA_DISTANCE: Final = 1
-"""RocketMQ's replication port is so far above the first; RocketLens does not listen there."""
 TOPICS_IN_A_PART: Final = 1_000
 """At most 600 KB, which a name server must parse before the timeout. RocketMQ: all topics in one
 body, or 800 topics (``splitRegistrationSize``) if that is switched on.
@@ -318,11 +317,12 @@ class Registrar:
     def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         config = self.core.config
         host = self.core.store.store_host
+        ha_port = self.core.settings.ha_port(host.port)
         request = RegisterBrokerRequest(
             broker_name=config.brokerName,
             broker_addr=self.core.address,
             cluster_name=config.brokerClusterName,
-            ha_server_addr=str(host._replace(port=host.port + HA_DISTANCE)),
+            ha_server_addr=str(host._replace(port=ha_port or host.port + HA_DISTANCE)),
             broker_id=config.brokerId,
             body_crc32=zlib.crc32(body) & CRC_MASK,
         )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens import limits
 from rocketlens.broker.access import control
-from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
+from rocketlens.broker.config import HA_DISTANCE, VIP_DISTANCE, BrokerSettings
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.held_pulls import TICK_S
 from rocketlens.broker.delivery.schedule import Schedule
@@ -44,6 +44,7 @@ from rocketlens.broker.requests.pull import PullProcessor
 from rocketlens.broker.requests.query import QueryProcessor
 from rocketlens.broker.requests.recall import RecallProcessor
 from rocketlens.broker.requests.relay import RelayProcessor
+from rocketlens.broker.requests.replication import ReplicationProcessor
 from rocketlens.broker.requests.reply import ReplyProcessor
 from rocketlens.broker.requests.runtime import RuntimeProcessor
 from rocketlens.broker.requests.send import SendProcessor
@@ -184,6 +185,7 @@ class BrokerService:
             # No request is handled before the next turn of the loop, and then there are handlers.
             self._open(host, self._server.group)
             keep_objects()
+            await self._listen_for_slaves()
             await self.core.search.open(load_after_s=self._load_kernels_after_s)
             self._registrar = Registrar(self.core)
             self._registering_addresses = self._registrar.local_addresses
@@ -265,6 +267,7 @@ class BrokerService:
         if core is not None:
             # Look-ups and the index builder may wait for kernels, which can take long.
             KERNELS.abandon()
+            core.replicas.close()
             if core.access is not None:
                 core.access.close()
             core.search.close()
@@ -284,6 +287,7 @@ class BrokerService:
             await self._index.stop()
         core, self._core = self._core, None
         if core is not None:
+            core.replicas.close()
             core.saver.close()
             core.search.close()
             core.store.close_abruptly()
@@ -296,6 +300,22 @@ class BrokerService:
         server.listen(address, port)
         server.listen(address, port - VIP_DISTANCE)
         return Host(config.brokerIP1, port)
+
+    async def _listen_for_slaves(self) -> None:
+        """Listen on the port for slaves.
+
+        :raises OSError: if it is in use, and was configured.
+        """
+        config, core = self.settings.broker, self.core
+        port = self.settings.ha_port(core.store.store_host.port)
+        if not port:
+            return
+        try:
+            await core.replicas.listen(config.listen_address, port)
+        except OSError as error:
+            if config.haListenPort or config.is_sync_master:
+                raise
+            _log.warning("slaves cannot connect, because port %d is in use: %s", port, error)
 
     def _open(self, host: Host, network: ChannelGroup[Channel]) -> None:
         """Open the store and create the processors."""
@@ -343,6 +363,7 @@ class BrokerService:
             RelayProcessor(core),
             ConsumerStatusProcessor(core),
             QueueLockProcessor(core),
+            ReplicationProcessor(core),
         ):
             self._handlers.update(processor.handlers())
         if core.access is not None:
@@ -467,7 +488,7 @@ def _handlers_of(core: BrokerCore, access: control.AccessControl) -> Mapping[int
 
 
 def _free_port(address: str) -> int:
-    """Return a free port whose port two below is free, too.
+    """Return a free port whose ports two below and one above are free, too.
 
     :raises OSError: if there is none.
     """
@@ -478,9 +499,10 @@ def _free_port(address: str) -> int:
             with (
                 suppress(OSError, OverflowError),
                 socket.create_server((address, port - VIP_DISTANCE), family=family),
+                socket.create_server((address, port + HA_DISTANCE), family=family),
             ):
                 return port
-    raise OSError(f"found no two free ports on {address}")
+    raise OSError(f"found no three free ports on {address}")
 
 
 def _try(words: str, work: Callable[[], object]) -> None:

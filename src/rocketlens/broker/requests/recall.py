@@ -104,8 +104,8 @@ class RecallProcessor:
             return self._refused(ResponseCode.SYSTEM_ERROR, "execute error")
         core.stats.put_total += 1
         response = Response(ext_fields=self._fields() | {"msgId": handle.unique_key})
-        if core.settings.store.is_sync_flush:
-            return self._sender.when_durable(appended, response)
+        if core.replies.is_needed:
+            return self._sender.when_safe(appended, response)
         return response
 
     def _fields(self) -> dict[str, str]:

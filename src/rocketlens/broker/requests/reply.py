@@ -173,8 +173,8 @@ class ReplyProcessor:
             "queueOffset": str(appended.queue_offset),
         }
         response = Response(code, fields, remark=failure)
-        if self.core.settings.store.is_sync_flush:
-            return self._sender.when_durable(appended, response)
+        if self.core.replies.is_needed:
+            return self._sender.when_safe(appended, response)
         return response
 
 

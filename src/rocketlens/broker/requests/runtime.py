@@ -192,6 +192,8 @@ class RuntimeProcessor:
             "heldPulls": str(core.held_pulls.count),
             "heldPullsBytes": str(core.held_pulls.kept_bytes),
             "pullsNotHeld": str(core.held_pulls.not_held),
+            "replicas": str(core.replicas.count),
+            "replicasBehindBytes": str(core.replicas.behind_bytes),
         }
 
     def _network(self) -> dict[str, str]:

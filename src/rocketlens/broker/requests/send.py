@@ -144,7 +144,7 @@ class SendProcessor:
         config = core.config
         self._topics: Final = core.topics.topics
         self._pending: Final = core.topics.pending
-        self._is_sync: Final = core.settings.store.is_sync_flush
+        self._is_safe_only: Final = core.replies.is_needed
         self._writer: Final = PropertyWriter(
             region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
         )
@@ -262,8 +262,8 @@ class SendProcessor:
         )
         if handle is not None:
             response.ext_fields["recallHandle"] = handle.encode()
-        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
-            return self.when_durable(appended, response)
+        if self._is_safe_only and properties.get(props.WAIT, "true").lower() == "true":
+            return self.when_safe(appended, response)
         return response
 
     def refuse_copy(
@@ -283,12 +283,12 @@ class SendProcessor:
         refusals = (self.refuse_copy(command, channel, topic, each.properties) for each in members)
         return next((refusal for refusal in refusals if refusal is not None), None)
 
-    def when_durable(
+    def when_safe(
         self, appended: Appended, response: Response
-    ) -> asyncio.Future[Response | None]:
-        """Return ``response`` once a message is durable."""
+    ) -> Response | asyncio.Future[Response | None]:
+        """Return ``response`` once a message is as safe as the configuration wants."""
         end_offset = appended.physical_offset + appended.store_size
-        return self.core.replies.reply_when_durable(end_offset, response)
+        return self.core.replies.reply(end_offset, response)
 
     def _refuse(self, refusal: Refusal) -> Response:
         return Response(refusal[0], dict(self.reply), remark=refusal[1])
@@ -458,8 +458,8 @@ class SendProcessor:
             # Producers of 5.x give the batch itself a key, too.
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
-        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
-            return self.when_durable(last, response)
+        if self._is_safe_only and properties.get(props.WAIT, "true").lower() == "true":
+            return self.when_safe(last, response)
         return response
 
     def _new_key(self) -> str:

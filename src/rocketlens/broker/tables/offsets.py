@@ -161,13 +161,25 @@ class ConsumerOffsets:
             del self.resets[key]
         self._count_bytes()
 
+    def value(self, is_shown: Callable[[str], bool] | None = None) -> dict[str, Any]:
+        """Return a copy of the table as its file has it; ``is_shown`` chooses names."""
+        shown = {
+            name: dict(offsets)
+            for name, offsets in self.table.items()
+            if is_shown is None or is_shown(name)
+        }
+        return self._head() | {"offsetTable": shown}
+
+    def _head(self) -> dict[str, Any]:
+        return {**self._others, "dataVersion": self.data_version.encode()}
+
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current offsets, in any thread.
 
         The function raises OSError if it cannot write, or cannot read the log, whose checksums tell
         the next start whether the offsets are of its log.
         """
-        value = {**self._others, "dataVersion": self.data_version.encode()}
+        value = self._head()
         table = dict(self.table)
 
         def write() -> None:
@@ -222,15 +234,16 @@ class DelayOffsets:
             self.table[level] = queue_offset
             self.is_changed = True
 
+    def value(self) -> dict[str, Any]:
+        """Return a copy of the table as its file has it."""
+        return {"dataVersion": self.data_version.encode(), "offsetTable": dict(self.table)}
+
     def snapshot(self) -> Callable[[], None]:
         """Return a function that writes the current offsets, in any thread.
 
         The function raises OSError as in :class:`ConsumerOffsets`, and what ``delivered`` raises.
         """
-        value = {
-            "dataVersion": self.data_version.encode(),
-            "offsetTable": dict(self.table),
-        }
+        value = self.value()
 
         def write() -> None:
             self._delivered()

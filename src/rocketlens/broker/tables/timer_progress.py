@@ -112,19 +112,13 @@ class TimerProgress:
             self.read_time_ms, self.second_queue_offset = slot_ms, 0
             self.is_changed = True
 
-    def snapshot(self, oldest_waiting: int, oldest_late: int | None) -> Callable[[], None]:
-        """Return a function that writes the current state, in any thread.
-
-        ``oldest_waiting`` is the lowest queue offset that waits or was not read since the start,
-        ``oldest_late`` the lowest of those due before ``read_time_ms``: after a clock was set back.
-        The function raises OSError as in :class:`DelayOffsets`, and what ``delivered`` raises.
-        """
+    def checkpoint(self, oldest_waiting: int, oldest_late: int | None) -> TimerCheckpoint:
+        """Return the current state; see :meth:`snapshot`."""
         next_offset = self.next_queue_offset
         if oldest_late is not None:
             next_offset = min(next_offset, oldest_late)
         lowest = min(next_offset, oldest_waiting)
-        self._version_counter += 1
-        checkpoint = TimerCheckpoint(
+        return TimerCheckpoint(
             read_time_ms=self.read_time_ms,
             queue_offset=lowest,
             master_queue_offset=lowest,
@@ -132,6 +126,16 @@ class TimerProgress:
             next_queue_offset=next_offset,
             second_queue_offset=self.second_queue_offset,
         )
+
+    def snapshot(self, oldest_waiting: int, oldest_late: int | None) -> Callable[[], None]:
+        """Return a function that writes the current state, in any thread.
+
+        ``oldest_waiting`` is the lowest queue offset that waits or was not read since the start,
+        ``oldest_late`` the lowest of those due before ``read_time_ms``: after a clock was set back.
+        The function raises OSError as in :class:`DelayOffsets`, and what ``delivered`` raises.
+        """
+        self._version_counter += 1
+        checkpoint = self.checkpoint(oldest_waiting, oldest_late)
 
         def write() -> None:
             self._delivered()

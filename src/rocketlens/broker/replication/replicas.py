@@ -1,0 +1,302 @@
+"""Sends the log to slaves, and knows up to where they have it.
+
+The protocol is that of :mod:`rocketlens.wire.ha`. A slave is whatever speaks it: a RocketMQ broker
+with ``brokerRole=SLAVE``, or ``rocketlens tap``.
+
+======================  ========================================================================
+a slave                 is sent
+======================  ========================================================================
+that asks for offset 0  the log from the start of its last segment on, as RocketMQ does
+that asks for another   the log from exactly there on
+ahead of the log, or    heartbeats only: there is nothing that it could be sent
+behind its beginning
+======================  ========================================================================
+
+What is appended is sent at once if a producer waits for it, and otherwise within
+:data:`TICK_S`. A slave's report counts only up to what it was sent over this connection, so one
+that has another log acknowledges nothing. Source: ``DefaultHAService``, ``DefaultHAConnection``.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, cast
+
+from rocketlens import limits
+from rocketlens.errors import StoreError
+from rocketlens.net.channel import Response
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.ha import ReportReader, encode_header
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+TICK_S: Final = 0.05
+FRAME_BYTES: Final = 32_768
+"""RocketMQ: ``haTransferBatchSize``."""
+_FRAMES_AT_ONCE: Final = 8
+"""Frames of one write to the socket."""
+_WRITES_AT_ONCE: Final = 4
+"""Writes for one slave before other work of the event loop has its turn."""
+_UNSENT_BYTES: Final = 4 * FRAME_BYTES * _FRAMES_AT_ONCE
+HEARTBEAT_S: Final = 5.0
+"""RocketMQ: ``haSendHeartbeatInterval``."""
+SILENCE_S: Final = 20.0
+"""Seconds without a report after which a slave is disconnected. RocketMQ:
+``haHousekeepingInterval``.
+"""
+
+
+class SlaveConnection(asyncio.Protocol):
+    """The connection of one slave."""
+
+    def __init__(self, replicas: "Replicas") -> None:
+        """Create it for ``loop.create_server``."""
+        self._replicas: Final = replicas
+        self._reports: Final = ReportReader()
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._start = self._position = -1
+        self._heard_s = self._written_s = 0.0
+        self.address = ""
+        self.acknowledged_offset = -1
+        """Up to where the slave has the log durably; -1 until it said so."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Add this slave, unless there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
+        peer = transport.get_extra_info("peername") or ("a closed connection", 0)
+        self.address = f"{peer[0]}:{peer[1]}"
+        self._heard_s = self._written_s = asyncio.get_running_loop().time()
+        self._replicas.add(self)
+
+    def data_received(self, received: bytes) -> None:
+        """Read reports; the first one says where the slave wants to begin."""
+        self._heard_s = asyncio.get_running_loop().time()
+        if not self._reports.feed(received):
+            if self._reports.failure is not None:
+                self.close(str(self._reports.failure))
+            return
+        first, newest = self._reports.first, self._reports.newest
+        if first is None or newest is None:
+            return
+        if self._start < 0:
+            self._start = self._position = first or self._replicas.last_segment_offset
+            _log.info("slave %s copies the log from offset %d on", self.address, self._position)
+        if self._start <= newest <= self._position:
+            self.acknowledged_offset = newest
+            self._replicas.acknowledged()
+        self.send()
+
+    def pause_writing(self) -> None:
+        """Wait until the slave has read more."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Send on."""
+        self._is_paused = False
+        self.send()
+
+    def send(self) -> None:
+        """Send what the slave lacks, as long as it reads."""
+        for _ in range(_WRITES_AT_ONCE):
+            if self._transport is None or self._is_paused or self._position < 0:
+                return
+            frames = self._next_frames()
+            if not frames:
+                return
+            self._write(b"".join(frames))
+        asyncio.get_running_loop().call_soon(self.send)
+
+    def _next_frames(self) -> list[bytes | memoryview]:
+        found = self._replicas.log_from(self._position)
+        if found is None:
+            return []
+        view, base_offset = found
+        frames: list[bytes | memoryview] = []
+        for _ in range(_FRAMES_AT_ONCE):
+            begin = self._position - base_offset
+            body = view[begin : begin + FRAME_BYTES]
+            if not body:
+                break
+            frames += (encode_header(self._position, len(body)), body)
+            self._position += len(body)
+        return frames
+
+    def _write(self, content: bytes) -> None:
+        if self._transport is not None:
+            self._written_s = asyncio.get_running_loop().time()
+            self._transport.write(content)
+
+    def tick(self) -> None:
+        """Send what is new; a heartbeat if there was nothing for a while. Close the connection if
+        the slave is silent.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._heard_s > SILENCE_S:
+            self.close(f"it was silent for {SILENCE_S:g} s")
+            return
+        self.send()
+        if self._position >= 0 and now_s - self._written_s > HEARTBEAT_S and not self._is_paused:
+            self._write(encode_header(self._position, 0))
+
+    def close(self, reason: str) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            _log.warning("slave %s is disconnected: %s", self.address, reason)
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Remove this slave."""
+        del exc
+        self._transport = None
+        self._replicas.remove(self)
+
+
+class Replicas:
+    """All slaves that are connected. Belongs to the running event loop."""
+
+    def __init__(self, store: MessageStore, timeout_ms: int, max_behind_bytes: int) -> None:
+        """Nothing is listened on yet.
+
+        ``timeout_ms``: how long a send waits for a slave. ``max_behind_bytes``: a slave that lacks
+        as much of the log is not waited for.
+        """
+        self._store: Final = store
+        self._timeout_s: Final = timeout_ms / 1000
+        self._max_behind_bytes: Final = max_behind_bytes
+        self._loop: Final = asyncio.get_running_loop()
+        self._slaves: Final[set[SlaveConnection]] = set()
+        self._waiting: Final[deque[tuple[int, _Waiting]]] = deque()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_woken = False
+
+    async def listen(self, address: str, port: int) -> None:
+        """Listen for slaves.
+
+        :raises OSError: if the port is in use.
+        """
+        self._server = await self._loop.create_server(lambda: SlaveConnection(self), address, port)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether slaves can connect."""
+        return self._server is not None
+
+    @property
+    def count(self) -> int:
+        """Number of slaves that are connected."""
+        return len(self._slaves)
+
+    @property
+    def behind_bytes(self) -> int:
+        """Bytes of log that the slave lacks that has most of it; 0 without a slave."""
+        return max(self._store.end_offset - self._acknowledged_offset, 0) if self._slaves else 0
+
+    @property
+    def _acknowledged_offset(self) -> int:
+        return max((slave.acknowledged_offset for slave in self._slaves), default=-1)
+
+    @property
+    def last_segment_offset(self) -> int:
+        """The physical offset of the first byte of the log's last segment."""
+        end_offset = self._store.end_offset
+        return end_offset - end_offset % self._store.config.mappedFileSizeCommitLog
+
+    def log_from(self, physical_offset: int) -> tuple[memoryview, int] | None:
+        """Return a segment of the log as `MessageStore.log_from` does; None also if it cannot be
+        read now.
+        """
+        try:
+            return self._store.log_from(physical_offset)
+        except (StoreError, OSError) as error:
+            _log.warning("the log at offset %d cannot be sent now: %s", physical_offset, error)
+            return None
+
+    def reply_when_copied(
+        self, end_offset: int, response: Response
+    ) -> "Response | asyncio.Future[Response | None]":
+        """Return ``response`` once a slave has the log durably up to ``end_offset``.
+
+        Its code is 11, SLAVE_NOT_AVAILABLE, at once if no slave is near enough, and 12,
+        FLUSH_SLAVE_TIMEOUT, after the timeout.
+        """
+        acknowledged_offset = self._acknowledged_offset
+        if acknowledged_offset < 0 or end_offset - acknowledged_offset >= self._max_behind_bytes:
+            return response._replace(code=ResponseCode.SLAVE_NOT_AVAILABLE)
+        waiting = _Waiting(self._loop, response, self._timeout_s)
+        self._waiting.append((end_offset, waiting))
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._send_all)
+        return waiting.future
+
+    def add(self, slave: SlaveConnection) -> None:
+        """Add a slave that connected."""
+        if len(self._slaves) >= limits.MAX_REPLICAS:
+            slave.close(f"{limits.MAX_REPLICAS} slaves are connected already")
+            return
+        self._slaves.add(slave)
+        if self._timer is None:
+            self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def remove(self, slave: SlaveConnection) -> None:
+        """Remove a slave whose connection ended."""
+        if slave in self._slaves:
+            self._slaves.remove(slave)
+            _log.info("slave %s is gone", slave.address)
+
+    def acknowledged(self) -> None:
+        """Answer the sends of all that a slave has."""
+        offset = self._acknowledged_offset
+        while self._waiting and self._waiting[0][0] <= offset:
+            self._waiting.popleft()[1].end()
+
+    def _send_all(self) -> None:
+        self._is_woken = False
+        for slave in tuple(self._slaves):
+            slave.send()
+
+    def _tick(self) -> None:
+        self._timer = None
+        while self._waiting and self._waiting[0][1].future.done():
+            self._waiting.popleft()
+        for slave in tuple(self._slaves):
+            slave.tick()
+        if self._slaves:
+            self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def close(self) -> None:
+        """Stop listening, and close all connections; what was not sent is dropped."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._timer is not None:
+            self._timer.cancel()
+        for slave in tuple(self._slaves):
+            slave.close("the broker stops")
+
+
+class _Waiting:
+    """A response, and its timeout."""
+
+    __slots__ = ("_response", "_timer", "future")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, response: Response, timeout_s: float
+    ) -> None:
+        self._response = response
+        self.future: asyncio.Future[Response | None] = loop.create_future()
+        self._timer = loop.call_later(timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        if not self.future.done():
+            late = self._response._replace(code=ResponseCode.FLUSH_SLAVE_TIMEOUT)
+            self.future.set_result(late)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if not self.future.done():
+            self.future.set_result(self._response)

@@ -1,0 +1,285 @@
+"""Slaves of a broker: what they are sent, what they acknowledge, and which sends wait for them."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.broker.replication import replicas
+from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.tap.service import Tap, TapOptions
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.ha import FrameReader, Heartbeat, encode_report
+from tests.support.broker_world import in_broker, properties_of
+from tests.support.fake_cluster import FakeNameServer
+from tests.support.patience import PATIENCE_S
+
+SEGMENT = 16_384
+
+
+class Slave:
+    """A slave that a test plays: it keeps what it is sent, and acknowledges when told."""
+
+    def __init__(self, reader, writer):
+        self._reader, self._writer = reader, writer
+        self._frames = FrameReader()
+        self.log, self.begin, self.heartbeats = b"", None, 0
+
+    def report(self, offset):
+        self._writer.write(encode_report(offset))
+
+    async def receive(self):
+        """Read on; return False at the end of the connection."""
+        received = await self._reader.read(100_000)
+        for event in self._frames.feed(received):
+            if isinstance(event, Heartbeat):
+                self.heartbeats += 1
+                continue
+            self.begin = event.physical_offset if self.begin is None else self.begin
+            self.log += bytes(event.body)
+        assert self._frames.failure is None
+        return bool(received)
+
+    async def has(self, end_offset):
+        while self.begin is None or self.begin + len(self.log) < end_offset:
+            assert await self.receive()
+
+
+@asynccontextmanager
+async def slave_of(world, first=None):
+    port = world.core.settings.ha_port(world.core.store.store_host.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    slave = Slave(reader, writer)
+    if first is not None:
+        slave.report(first)
+    try:
+        yield slave
+    finally:
+        writer.close()
+
+
+def run(directory, scenario, **settings):
+    async def bounded(world):
+        async with asyncio.timeout(PATIENCE_S):
+            await scenario(world)
+
+    settings = {"mappedFileSizeCommitLog": SEGMENT} | settings
+    in_broker(directory, bounded, **settings)
+
+
+async def fill(world, count=60):
+    for number in range(count):
+        await world.send(body=bytes([number]) * 1_000)
+
+
+def log_of(world, begin):
+    files = sorted(world.core.store.layout.commit_log.iterdir())
+    log = b"".join(file.read_bytes() for file in files)
+    return log[begin : world.core.store.end_offset]
+
+
+async def stored_after(world, end_offset):
+    """Wait until something is stored behind an offset."""
+    while world.core.store.end_offset == end_offset:  # noqa: ASYNC110 - no event tells
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("first", [1, 1_000, SEGMENT, 3 * SEGMENT - 7])
+def test_a_slave_has_the_log_byte_for_byte_from_where_it_asked_for_it(tmp_path, first):
+    async def scenario(world):
+        await fill(world)
+        async with slave_of(world, first) as slave:
+            await slave.has(world.core.store.end_offset)
+            assert slave.begin == first
+            assert slave.log == log_of(world, first)
+            await fill(world, 30)
+            await slave.has(world.core.store.end_offset)
+            assert slave.log == log_of(world, first)
+
+    run(tmp_path, scenario)
+
+
+def test_a_slave_that_asks_for_offset_0_begins_with_the_last_segment_as_at_rocketmq(tmp_path):
+    async def scenario(world):
+        await fill(world)
+        end = world.core.store.end_offset
+        async with slave_of(world, 0) as slave:
+            await slave.has(end)
+            assert slave.begin == end - end % SEGMENT > 0
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("first", [10_000_000, 2**40])
+def test_a_slave_ahead_of_the_log_is_sent_heartbeats_only(tmp_path, monkeypatch, first):
+    monkeypatch.setattr(replicas, "HEARTBEAT_S", 0.01)
+
+    async def scenario(world):
+        await fill(world, 3)
+        async with slave_of(world, first) as slave:
+            while slave.heartbeats < 2:
+                assert await slave.receive()
+            assert slave.log == b""
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_no_report_ends_the_connection(tmp_path):
+    async def scenario(world):
+        async with slave_of(world, -5) as slave:
+            while await slave.receive():
+                pass
+        assert world.core.replicas.count == 0
+
+    run(tmp_path, scenario)
+
+
+def test_a_silent_slave_is_disconnected(tmp_path, monkeypatch):
+    monkeypatch.setattr(replicas, "SILENCE_S", 0.0)
+
+    async def scenario(world):
+        async with slave_of(world) as slave:
+            while await slave.receive():
+                pass
+
+    run(tmp_path, scenario)
+
+
+def test_more_slaves_than_the_bound_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_REPLICAS", 1)
+
+    async def scenario(world):
+        await fill(world, 3)
+        async with slave_of(world, 1) as first, slave_of(world, 1) as second:
+            await first.has(world.core.store.end_offset)
+            assert not await second.receive()
+
+    run(tmp_path, scenario)
+
+
+def test_a_slave_that_does_not_read_costs_bounded_memory_and_gets_all_when_it_does(tmp_path):
+    async def scenario(world):
+        async with slave_of(world, 1) as slave:
+            for _ in range(80):
+                await world.send(body=bytes(100_000))
+            await slave.has(world.core.store.end_offset)
+            assert slave.log == log_of(world, 1)
+
+    run(tmp_path, scenario, mappedFileSizeCommitLog=1 << 20)
+
+
+def test_a_sync_masters_send_is_acknowledged_when_a_slave_has_the_message(tmp_path):
+    async def scenario(world):
+        await fill(world, 1)
+        async with slave_of(world, 1) as slave:
+            await slave.has(world.core.store.end_offset)
+            slave.report(world.core.store.end_offset)
+            sending = asyncio.create_task(world.send())
+            await stored_after(world, world.core.store.end_offset)
+            await slave.has(world.core.store.end_offset)
+            assert not sending.done()
+            slave.report(world.core.store.end_offset)
+            answer = await sending
+            assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "1")
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER")
+
+
+def test_a_sync_masters_send_tells_that_no_slave_has_the_message(tmp_path):
+    async def scenario(world):
+        alone = await world.send()
+        assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert alone.ext_fields["queueOffset"] == "0"
+        assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
+        async with slave_of(world, 1) as slave:
+            # It never acknowledges more than where it began.
+            await slave.has(world.core.store.end_offset)
+            late = await world.send()
+            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            assert late.ext_fields["queueOffset"] == "2"
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER", slaveTimeout=1)
+
+
+def test_a_slave_that_is_too_far_behind_is_not_waited_for(tmp_path):
+    async def scenario(world):
+        await fill(world, 3)
+        async with slave_of(world, 1) as slave:
+            await slave.has(world.core.store.end_offset)
+            assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER", haSlaveFallbehindMax=1_000)
+
+
+@pytest.mark.parametrize("lie", [10_000_000, 2**40])
+def test_an_acknowledgement_of_what_was_not_sent_counts_for_nothing(tmp_path, lie):
+    async def scenario(world):
+        await fill(world, 3)
+        async with slave_of(world, 1) as slave:
+            await slave.has(world.core.store.end_offset)
+            slave.report(lie)
+            late = await world.send()
+            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER", slaveTimeout=100)
+
+
+def test_with_sync_flush_and_sync_master_a_send_waits_for_both(tmp_path):
+    async def scenario(world):
+        assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
+        async with slave_of(world, 1) as slave:
+            await slave.has(world.core.store.end_offset)
+            slave.report(world.core.store.end_offset)
+            sending = asyncio.create_task(world.send())
+            await stored_after(world, world.core.store.end_offset)
+            await slave.has(world.core.store.end_offset)
+            slave.report(world.core.store.end_offset)
+            assert (await sending).code == 0
+            assert world.core.store.flushed_offset == world.core.store.end_offset
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER", flushDiskType="SYNC_FLUSH")
+
+
+def test_the_port_for_slaves_is_closed_where_others_need_a_password(tmp_path):
+    async def scenario(world):
+        assert world.core.settings.ha_port(world.core.store.store_host.port) == 0
+        assert not world.core.replicas.is_listening
+
+    run(
+        tmp_path,
+        scenario,
+        authenticationEnabled=True,
+        initAuthenticationUser='{"username":"admin","password":"s3cret"}',
+    )
+
+
+def test_a_tap_copies_our_broker_and_its_acknowledgements_are_what_a_send_waits_for(tmp_path):
+    home = tmp_path / "home"
+
+    async def scenario(world):
+        await fill(world, 40)
+        server = FakeNameServer()
+        server.brokers["broker-a"] = {MASTER_ID: SimpleNamespace(address=world.service.address)}
+        await server.start()
+        tap = Tap(server.address, TapOptions(home))
+        try:
+            await tap.start()
+            store = tap.followers[0].copy.store
+            while store.flushed_offset < world.core.store.end_offset:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            answers = [await world.send() for _ in range(5)]
+            assert {each.code for each in answers} == {0}
+            assert store.flushed_offset == world.core.store.end_offset
+            assert log_of(world, 0) == b"".join(
+                file.read_bytes() for file in sorted(store.layout.commit_log.iterdir())
+            ).rstrip(b"\0").ljust(world.core.store.end_offset, b"\0")
+            topics = json.loads((store.layout.config / "topics.json").read_bytes())
+            assert "Orders" in topics["topicConfigTable"]
+        finally:
+            await tap.stop()
+            await server.die()
+
+    run(tmp_path, scenario, brokerRole="SYNC_MASTER")
