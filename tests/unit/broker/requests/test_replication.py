@@ -3,6 +3,7 @@
 import json
 
 from rocketlens.formats import timer_checkpoint
+from rocketlens.model.text.json_dialect import loads_file
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import NOW_MS, in_broker, properties_of
 
@@ -16,7 +17,7 @@ def test_offsets_are_those_of_the_files(tmp_path):
         config = world.core.store.layout.config
         written = (config / "consumerOffset.json").read_text()
         assert json.loads(body)["offsetTable"] == {"Orders@readers": {"0": 1}}
-        assert json.loads(body)["offsetTable"] == json.loads(written)["offsetTable"]
+        assert json.loads(body)["offsetTable"] == loads_file(written)["offsetTable"]
         body = (await world.call(RequestCode.GET_ALL_DELAY_OFFSET)).body
         assert json.loads(body)["offsetTable"] == {}
         world.core.delay_offsets.put(3, 7)
