@@ -101,6 +101,31 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
             assert len(answer.messages) == len(old) + len(new)
 
 
+@pytest.mark.slow
+def test_a_store_that_was_switched_to_dledger_is_read_from_both_logs(peer, layouts, tmp_path):
+    layout = Layout(shutil.copytree(layouts / "elsewhere-5.5.0", tmp_path / "broker"))
+    (layout.path / "log").rename(layout.store / "commitlog")
+    settings = SIZES | settings_of("dledger", layout.path)
+    with (
+        peer.start("5.5.0", layout.path, **settings) as broker,
+        SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer,
+    ):
+        new = [
+            producer.send(Message("Payments", b"x" * 400, keys=[f"new{number}"]))
+            for number in range(30)
+        ]
+        with rocketlens.open_store(layout.store) as store:
+            for number, each in enumerate(new):
+                assert ids(until_found(store.find, f"new{number}")) == [each.offset_msg_id]
+    for named in (layout.store, layout.path / "broker.conf"):
+        with rocketlens.open_store(named) as store:
+            for sent in layout.sent:
+                assert ids(store.find(sent["key"])) == [sent["offset_msg_id"]]
+            answer = store.find(topic=["Orders", "Payments"])
+            assert answer.complete, answer.failures
+            assert len(answer.messages) == len(layout.sent) + len(new)
+
+
 def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
     peer, layouts, tmp_path
 ):

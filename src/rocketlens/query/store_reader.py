@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import NotAStore, RecordError, WrongUse
+from rocketlens.errors import RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
@@ -48,9 +48,6 @@ class StoreReader:
         layout = store if isinstance(store, StoreLayout) else StoreLayout.of(store)
         self.layout = layout
         self.path = layout.root
-        if not self.path.is_dir():
-            message = f"{self.path} is not a directory"
-            raise NotAStore(message)
         self.log = CommitLog.of(layout)
         self.queues = queues_in(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)

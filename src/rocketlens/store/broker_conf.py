@@ -7,7 +7,7 @@ key                            names
 ``storePathCommitLog``         the directory of its log, or several with commas between them;
                                ``commitlog`` in the store if it is missing
 ``readOnlyCommitLogStorePaths``  directories with older files of the log, with commas between them
-``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data`` instead
+``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data``, and above what is older
 ``dLegerSelfId``               that ID
 ``storePathDLedgerCommitLog``  where ``dledger-ID`` is, if not in the store
 ``brokerConfigPaths``          the files of the brokers in a container, with colons between them:
@@ -49,8 +49,9 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
         named = " or ".join(brokers.split(_SEPARATOR_OF_BROKERS))
         raise NotAStore(f"{file} is of a broker container: name the file of one broker, {named}")
     root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
+    dledger: tuple[Path, ...] = ()
     if values.get("enableDLegerCommitLog", "").strip() == "true":
-        return root, (_dledger_log(file, values, root),)
+        dledger = (_dledger_log(file, values, root),)
     logs = [
         _directory(file, key, each.strip())
         for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths")
@@ -60,7 +61,10 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
     for number, path in enumerate(logs):
         if any(fs.is_same(path, other) for other in logs[:number]):
             raise NotAStore(f"{file} names {path} twice as a directory of the log")
-    return root, tuple(logs) or (root / "commitlog",)
+    if dledger:
+        # What was stored before the broker was switched to it.
+        logs = logs or [each for each in (root / "commitlog",) if each.is_dir()]
+    return root, (*dledger, *logs) or (root / "commitlog",)
 
 
 def _dledger_log(file: Path, values: Mapping[str, str], root: Path) -> Path:

@@ -22,11 +22,9 @@ not even for a moment.
 All of ours may be deleted while no broker runs: the next start then reads the whole log.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +34,8 @@ from rocketlens.store import fs
 from rocketlens.store.broker_conf import paths_of
 
 BATCH_QUEUES: Final = "batchconsumequeue"
+QUEUE_LOG: Final = "COMMIT_LOG"
+"""The log of one queue in tiered storage, in BROKER/TOPIC/QUEUE."""
 COMPACTED: Final = "compactionLog"
 """TOPIC/QUEUE/files of the logs of compacted topics."""
 INDEX_LOCK: Final = "index.lock"
@@ -81,7 +81,7 @@ class StoreLayout:
         if path.is_file():
             return cls(*paths_of(path))
         # Of tiered storage, or of a compacted topic.
-        if path.name == "COMMIT_LOG" or path.parent.parent.name == COMPACTED:
+        if path.name == QUEUE_LOG or path.parent.parent.name == COMPACTED:
             return cls(path, (path,))
         noted = cls(path).noted_log()
         if noted is not None:
@@ -218,42 +218,3 @@ class StoreLayout:
     def scratch(self) -> Path:
         """Unfinished files."""
         return self.own / "scratch"
-
-
-def missing_log(commit_log: Path) -> str:
-    """Return what is where a commit log was looked for, and which stores are near it."""
-    root = commit_log.parent
-    message = f"{commit_log} holds no commit log segment (a file named by 20 digits)"
-    stores = _stores_near(root)
-    if not stores:
-        return message
-    named = " or ".join(map(str, stores[: limits.MAX_NAMED_STORES]))
-    more = len(stores) - limits.MAX_NAMED_STORES
-    return f"{message}; did you mean {named}?" + (f" ({more} more)" if more > 0 else "")
-
-
-def _stores_near(root: Path) -> list[Path]:
-    """Return `root/store` or the parent of `root` if that is a store, else the stores below."""
-    for near in (root / "store", root.absolute().parent):
-        if _has_log(near):
-            return [near]
-    below = sorted(_directories(root, "*"))
-    return [store for child in below for store in (child, child / "store") if _has_log(store)]
-
-
-def _has_log(store: Path) -> bool:
-    return _is_directory(store / "commitlog") or any(_directories(store, "dledger-*"))
-
-
-def _directories(root: Path, pattern: str) -> Iterator[Path]:
-    try:
-        yield from filter(_is_directory, islice(root.glob(pattern), limits.MAX_LOOKED_AT_ENTRIES))
-    except OSError:
-        return
-
-
-def _is_directory(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rocketlens.store.layout import StoreLayout, missing_log
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.layout import index_file_name as file_name
 
 ROCKETMQS = {
@@ -46,25 +46,6 @@ def test_a_time_that_is_damage_gives_a_name_all_the_same():
         name = file_name(damaged, "")
         assert len(name) == 17
         assert name.isdigit()
-
-
-def test_stores_near_a_directory_that_is_none_are_named(tmp_path):
-    for store in ("a", "b/store", "c", "d"):
-        (tmp_path / store / "commitlog").mkdir(parents=True)
-    said = missing_log(tmp_path / "commitlog")
-    assert "no commit log segment" in said
-    assert said.endswith(
-        f"; did you mean {tmp_path / 'a'} or {tmp_path / 'b/store'} or {tmp_path / 'c'}? (1 more)"
-    )
-    inside = missing_log(tmp_path / "a/commitlog/commitlog")
-    assert inside.endswith(f"; did you mean {tmp_path / 'a'}?")
-    above = missing_log(tmp_path / "b/commitlog")
-    assert above.endswith(f"; did you mean {tmp_path / 'b/store'}?")
-
-
-def test_a_store_with_a_dledger_log_is_named_when_it_is_near(tmp_path):
-    (tmp_path / "a" / "dledger-n0" / "data").mkdir(parents=True)
-    assert missing_log(tmp_path / "commitlog").endswith(f"; did you mean {tmp_path / 'a'}?")
 
 
 def test_the_log_of_one_queue_is_a_store_without_queues_and_index():

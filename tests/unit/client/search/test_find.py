@@ -274,7 +274,7 @@ def test_a_copy_of_a_store_brings_no_message_twice(backup):
 
 
 @pytest.mark.parametrize(
-    ("source", "error"), [("missing", "is not a directory"), ("127.0.0.1:1", "127.0.0.1:1")]
+    ("source", "error"), [("missing", "no such file or directory"), ("127.0.0.1:1", "127.0.0.1:1")]
 )
 def test_a_source_that_fails_makes_the_answer_incomplete_and_never_empty(backup, source, error):
     failing = str(backup.path.parent / source) if source == "missing" else source

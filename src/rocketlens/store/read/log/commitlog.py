@@ -11,7 +11,8 @@ from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record, dledger
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
 from rocketlens.store import fs
-from rocketlens.store.layout import StoreLayout, missing_log
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.missing_log import missing_log
 from rocketlens.store.read.log.replica import Replica
 from rocketlens.store.read.mapped import MappedFiles
 
@@ -77,9 +78,10 @@ class CommitLog:
         """
         directory = directories[0]
         self.replica = Replica.beside(directory)
-        """The DLedger log, if the broker has that instead."""
+        """The DLedger log, if the broker has that instead, or since it was switched to it."""
         if self.replica is not None:
-            directories = (self.replica.data,)
+            others = (each for each in directories if each != self.replica.data)
+            directories = (self.replica.data, *filter(_has_segments, others))
         self.directories = directories
         self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
@@ -341,6 +343,10 @@ class OpenLog(CommitLog):
             if self._may_lose and error.is_gone:
                 raise
             raise error.cause from None
+
+
+def _has_segments(directory: Path) -> bool:
+    return any(entry.name.isdigit() for entry in fs.entries(directory))
 
 
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:

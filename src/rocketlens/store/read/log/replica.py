@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import NotAStore
@@ -27,13 +28,18 @@ class Replica:
         self.committed_to = -1
         """The physical offset of the last record that is known to be committed; -1: of none."""
         self._index: int | None = None
+        names = (entry.name for entry in fs.entries(self.data))
+        self._first: Final = min((int(name) for name in names if name.isdigit()), default=0)
         self.look_again()
 
     @classmethod
     def beside(cls, commit_log: Path) -> "Replica | None":
         """Return the DLedger log of a store whose commit log would be in a directory.
 
-        :raises NotAStore: if there are several, or there is a commit log as well.
+        Where there is a commit log as well, the broker was switched to DLedger, and its log goes on
+        behind that.
+
+        :raises NotAStore: if there are several.
         """
         directory = commit_log.parent
         if commit_log.name == _DATA and directory.name.startswith("dledger-"):
@@ -41,15 +47,15 @@ class Replica:
         roots = sorted(_dledger_logs(directory))
         if not roots:
             return None
-        if len(roots) > 1 or any(entry.name.isdigit() for entry in fs.entries(commit_log)):
+        if len(roots) > 1:
             logs = ", ".join(map(str, roots))
-            message = f"{directory} has more than one log ({logs}, {commit_log}): copy it with one"
+            message = f"{directory} has more than one DLedger log ({logs}): copy it with one"
             raise NotAStore(message)
         return cls(roots[0])
 
     def has_committed(self, physical_offset: int) -> bool:
-        """Return whether a record is known to be committed."""
-        return physical_offset <= self.committed_to
+        """Return whether a record is known to be committed, or is of the log before this one."""
+        return physical_offset <= self.committed_to or physical_offset < self._first
 
     def look_again(self) -> None:
         """Read again how far it is committed, if that moved. What cannot be read leaves it."""
