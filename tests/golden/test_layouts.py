@@ -23,6 +23,7 @@ from tests.support.layouts import (
     ELSEWHERE,
     LAYOUTS,
     LIGHT,
+    ONE_ROCKSDB,
     ROCKSDB,
     TIERED,
     copied,
@@ -293,8 +294,15 @@ def test_a_light_topic_that_is_not_there_is_told_or_refused(layout):
         assert any("did you mean %LMQ%ben" in (each.error or "") for each in answer.coverage)
 
 
-@pytest.mark.parametrize("name", [ROCKSDB])
-def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(layout):
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [(ROCKSDB, "config"), (ONE_ROCKSDB, "config"), (ONE_ROCKSDB, "config-v2")],
+)
+def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(layout, config):
+    if config != "config":
+        # What a broker with configManagerVersion=v2 has instead, to which the same was sent.
+        shutil.rmtree(layout.store / "config")
+        (layout.path / config).rename(layout.store / "config")
     before = {path: path.stat().st_mtime_ns for path in layout.store.rglob("*")}
     with layout.open() as store:
         topics = {topic.name: topic for topic in store.topics().topics}

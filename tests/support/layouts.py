@@ -11,10 +11,13 @@ DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
 ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
 LIGHT = ("lmq-4.9.7", "lmq-5.5.0")
 REPLICAS = ("slave-4.9.7", "controller-5.5.0", "controllerslave-5.5.0")
-ROCKSDB, BATCHES, TIERED, COMPACTED = (
-    f"{kind}-5.5.0" for kind in ("rocksdb", "batchcq", "tiered", "compaction")
+ROCKSDB, ONE_ROCKSDB, BATCHES, TIERED, COMPACTED = (
+    f"{kind}-5.5.0" for kind in ("rocksdb", "onerocksdb", "batchcq", "tiered", "compaction")
 )
-LAYOUTS = (*DLEDGER, *ELSEWHERE, *LIGHT, *REPLICAS, ROCKSDB, BATCHES, TIERED, COMPACTED)
+LAYOUTS = (
+    *(*DLEDGER, *ELSEWHERE, *LIGHT, *REPLICAS),
+    *(ROCKSDB, ONE_ROCKSDB, BATCHES, TIERED, COMPACTED),
+)
 CRASHED = (*DLEDGER, *ELSEWHERE, *REPLICAS, ROCKSDB)
 """Those of which there is a copy that was made while the broker ran."""
 MEMBERS = 3

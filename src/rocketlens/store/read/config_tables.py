@@ -10,8 +10,8 @@ member
 and so is the ``.bak``                      the changes alone, or nothing
 ==========================================  ======================================================
 
-A broker reads them by the same rule, so this is what it would start with. One that keeps its
-tables in RocksDB (``storeType=defaultRocksDB``) has a database for each instead of a file. One with
+A broker reads them by the same rule, so this is what it would start with. Tables in RocksDB are
+in `rocketlens.store.read.config_databases`. A broker with
 light topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``consumerOffset.json``,
 in which offsets of light topics, without a queue, are a table of their own.
 """
@@ -25,7 +25,8 @@ from rocketlens import limits
 from rocketlens.errors import ConfigError
 from rocketlens.model.text import json_dialect
 from rocketlens.store import fs
-from rocketlens.store.read import rocks
+from rocketlens.store.read import config_databases, rocks
+from rocketlens.store.read.config_databases import DatabaseTable, database_of, entries_of
 from rocketlens.store.read.table_changes import mark_of, read_changes
 
 TOPICS_FILE: Final = "config/topics.json"
@@ -37,13 +38,11 @@ OFFSETS_MEMBER: Final = "offsetTable"
 _LIGHT_OFFSETS_FILE: Final = "config/lmqConsumerOffset.json"
 _LIGHT_OFFSETS_MEMBER: Final = "lmqOffsetTable"
 BACKUP: Final = ".bak"
-_DATABASES: Final = {
-    TOPICS_FILE: "config/topics",
-    GROUPS_FILE: "config/subscriptionGroups",
-    OFFSETS_FILE: "config/consumerOffsets",
+_IN_DATABASES: Final = {
+    TOPICS_FILE: config_databases.TOPICS,
+    GROUPS_FILE: config_databases.GROUPS,
+    OFFSETS_FILE: config_databases.OFFSETS,
 }
-_WRAPPED: Final = (OFFSETS_MEMBER, "pullOffsetTable")
-"""Members that each value of a database has by itself."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -72,9 +71,10 @@ class _Found(NamedTuple):
 def read_table(store: Path, file: str, member: str) -> ConfigTable:
     """Read a table of a store, such as ``config/topics.json``; never raises."""
     path = store / file
-    database = store / _DATABASES.get(file, file)
-    if rocks.is_database(database) and not path.is_file():
-        return _read_database(database, member)
+    in_databases = _IN_DATABASES.get(file)
+    database = None if in_databases is None else database_of(path, in_databases)
+    if in_databases is not None and database is not None:
+        return _read_database(database, in_databases, member)
     light = store / _LIGHT_OFFSETS_FILE
     if file == OFFSETS_FILE and not path.exists() and light.exists():
         return _with_light_offsets(light, _read_file(light, member))
@@ -109,22 +109,14 @@ def _read_file(path: Path, member: str) -> ConfigTable:
     return ConfigTable(entries, source, problem, is_damaged, frozenset(removed.difference(entries)))
 
 
-def _read_database(database: Path, member: str) -> ConfigTable:
+def _read_database(database: Path, table: DatabaseTable, member: str) -> ConfigTable:
     if not rocks.is_readable():
         return ConfigTable(_NOTHING, None, f"it is {rocks.NEEDED}", is_damaged=True)
     try:
-        values = {
-            name: json_dialect.loads_file(value) for name, value in rocks.table_in(database).items()
-        }
+        entries = entries_of(database, table, member)
     except (OSError, ConfigError) as error:
         return ConfigTable(_NOTHING, None, f"{database.name}: {error}", is_damaged=True)
-    if member in _WRAPPED:
-        values = {
-            name: value[member]
-            for name, value in values.items()
-            if isinstance(value, dict) and member in value
-        }
-    return ConfigTable(values, database)
+    return ConfigTable(entries, database)
 
 
 def _read(path: Path, member: str) -> _Found:

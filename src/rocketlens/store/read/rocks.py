@@ -4,13 +4,10 @@
 directory                             family        key, and value
 ====================================  ============  ==========================================
 ``consumequeue``                      ``default``   an entry of a queue
-``config/topics``                     ``default``   name of a topic: its configuration, JSON
-``config/subscriptionGroups``         ``default``   name of a group: its configuration, JSON
-``config/consumerOffsets``            ``default``   TOPIC@GROUP: ``{"offsetTable":{0:5}}``
+``config/...``                                      see `rocketlens.store.read.config_databases`
 ====================================  ============  ==========================================
 
-The keys of entries are in `rocketlens.formats.rocksdb_key`. Source of the others:
-``RocksDBConfigManager`` of RocketMQ 5.5.0.
+The keys of entries are in `rocketlens.formats.rocksdb_key`.
 
 A database is opened through links in a directory of its own: nothing in the store changes, and a
 broker may go on to write. What it wrote since is seen when the database is opened again.
@@ -76,6 +73,7 @@ class RocksDatabase:
         self.directory = directory
         self._seen: frozenset[tuple[str, int | None]] = frozenset()
         self._database: Rdict | None = None
+        self._families: list[str] = []
         self._links: tempfile.TemporaryDirectory[str] | None = None
         self.reopen_if_changed()
 
@@ -117,11 +115,11 @@ class RocksDatabase:
                     (links / name).write_bytes((self.directory / name).read_bytes())
                 else:
                     (links / name).symlink_to((self.directory / name).absolute())
-            families = Rdict.list_cf(str(links))
+            self._families = Rdict.list_cf(str(links))
             self._database = Rdict(
                 str(links),
                 Options(raw_mode=True),
-                column_families={name: Options(raw_mode=True) for name in families},
+                column_families={name: Options(raw_mode=True) for name in self._families},
                 access_type=AccessType.read_only(),
             )
         except Exception as error:
@@ -139,13 +137,19 @@ class RocksDatabase:
             raise _as_os_error(error, self.directory) from error
         return value
 
-    def items(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+    def items(
+        self, start: bytes = b"", stop: bytes | None = None, *, family: str = _FAMILY
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values in order, from ``start`` on to before ``stop``.
+
+        There are none in a family that the database does not have.
 
         :raises OSError: if they cannot be read.
         """
         try:
-            items = self._family().items(from_key=start or None)
+            if family not in self._families:
+                return
+            items = self._family(family).items(from_key=start or None)
             for key, value in items:
                 if stop is not None and key >= stop:
                     return
@@ -168,10 +172,10 @@ class RocksDatabase:
             raise _as_os_error(error, self.directory) from error
         return key if key is not None and key >= start else None
 
-    def _family(self) -> Any:
+    def _family(self, name: str = _FAMILY) -> Any:
         if self._database is None:
             raise OSError(errno.EBADF, "it is closed", str(self.directory))
-        return self._database.get_column_family(_FAMILY)
+        return self._database.get_column_family(name)
 
     def close(self) -> None:
         """Close it, and remove the links."""
@@ -337,14 +341,14 @@ def queues_in(directory: Path) -> ConsumeQueues:
     return queues
 
 
-def table_in(directory: Path) -> dict[str, bytes]:
-    """Return all keys and values of a database of configuration, read once.
+def table_in(directory: Path, family: str = _FAMILY) -> list[tuple[bytes, bytes]]:
+    """Return all keys and values of a family of a database of configuration, read once.
 
     :raises OSError: if it cannot be read.
     """
     database = RocksDatabase(directory)
     try:
-        return {key.decode("utf-8", "replace"): value for key, value in database.items()}
+        return list(database.items(family=family))
     finally:
         with suppress(OSError):
             database.close()

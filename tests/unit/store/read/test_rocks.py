@@ -89,7 +89,8 @@ def test_a_name_that_is_no_text_is_read_all_the_same(tmp_path):
     database = Rdict(str(tmp_path / "topics"), Options(raw_mode=True))
     database[b"Ord\xffers"] = b"{}"
     database.close()
-    assert table_in(tmp_path / "topics") == {"Ord\ufffders": b"{}"}
+    assert table_in(tmp_path / "topics") == [(b"Ord\xffers", b"{}")]
+    assert table_in(tmp_path / "topics", "none") == []
 
 
 def test_what_is_written_meanwhile_is_seen_at_the_next_look(writer, directory):
