@@ -19,7 +19,7 @@ RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedge
 ``BrokerContainerStartup``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,22 +49,24 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
         named = " or ".join(brokers.split(_SEPARATOR_OF_BROKERS))
         raise NotAStore(f"{file} is of a broker container: name the file of one broker, {named}")
     root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
-    dledger: tuple[Path, ...] = ()
     if values.get("enableDLegerCommitLog", "").strip() == "true":
-        dledger = (_dledger_log(file, values, root),)
-    logs = [
-        _directory(file, key, each.strip())
-        for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths")
-        for each in values.get(key, "").split(_SEPARATOR)
-        if each.strip()
-    ]
+        # What was stored before the broker was switched to DLedger.
+        before = (Path(each) for _, each in _logs_of(values))
+        old = [path for path in before if path.is_dir()] or [root / "commitlog"]
+        return root, (_dledger_log(file, values, root), *(each for each in old if each.is_dir()))
+    logs = [_directory(file, key, each) for key, each in _logs_of(values)]
     for number, path in enumerate(logs):
         if any(fs.is_same(path, other) for other in logs[:number]):
             raise NotAStore(f"{file} names {path} twice as a directory of the log")
-    if dledger:
-        # What was stored before the broker was switched to it.
-        logs = logs or [each for each in (root / "commitlog",) if each.is_dir()]
-    return root, (*dledger, *logs) or (root / "commitlog",)
+    return root, tuple(logs) or (root / "commitlog",)
+
+
+def _logs_of(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each directory of the log, with the key that names it."""
+    for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):
+        for each in values.get(key, "").split(_SEPARATOR):
+            if each.strip():
+                yield key, each.strip()
 
 
 def _dledger_log(file: Path, values: Mapping[str, str], root: Path) -> Path:

@@ -32,6 +32,11 @@ def conf(tmp_path):
             "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathDLedgerCommitLog=DIR/raft",
             ["raft/dledger-n1/data"],
         ),
+        (
+            "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathDLedgerCommitLog=DIR/raft\n"
+            "storePathCommitLog=DIR/a,DIR/none",
+            ["raft/dledger-n1/data", "a"],
+        ),
     ],
 )
 def test_the_store_and_its_log_are_where_the_file_says(conf, tmp_path, text, logs):
