@@ -33,8 +33,8 @@ def conf(tmp_path):
             ["raft/dledger-n1/data"],
         ),
         (
-            "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathDLedgerCommitLog=DIR/raft\n"
-            "storePathCommitLog=DIR/a,DIR/none",
+            "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathCommitLog=DIR/a,DIR/none\n"
+            "storePathDLedgerCommitLog=DIR/raft",
             ["raft/dledger-n1/data", "a"],
         ),
     ],
