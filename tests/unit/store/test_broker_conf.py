@@ -9,7 +9,7 @@ from rocketlens.store.layout import StoreLayout
 
 @pytest.fixture
 def conf(tmp_path):
-    for name in ("store", "a", "b", "old", "raft/dledger-n1"):
+    for name in ("store", "a", "b", "old", "raft/dledger-n1", "store/dledger-n1"):
         (tmp_path / name).mkdir(parents=True)
 
     def write(text, name="x.conf"):
@@ -33,9 +33,8 @@ def conf(tmp_path):
             ["raft/dledger-n1/data"],
         ),
         (
-            "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathCommitLog=DIR/a,DIR/none\n"
-            "storePathDLedgerCommitLog=DIR/raft",
-            ["raft/dledger-n1/data", "a"],
+            "enableDLegerCommitLog=true\ndLegerSelfId=n1\nstorePathCommitLog=DIR/a,DIR/none",
+            ["store/dledger-n1/data", "a"],
         ),
     ],
 )
