@@ -53,7 +53,7 @@ def commands_of(sent, output):
         ("status",): False,
         ("topics", "-o", "json"): False,
         ("groups",): False,
-        ("dlq", "list"): False,
+        ("dlq", "show", "layouts_cg"): False,
         ("doctor",): False,
     }
 

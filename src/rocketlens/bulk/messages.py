@@ -59,9 +59,12 @@ _DELETED: Final = "the broker deleted this segment while it was read"
 
 
 def read_batches(
-    store: str | PathLike[str], **options: str | int | bool
+    store: str | PathLike[str] | None = None, **options: str | int | bool | PathLike[str]
 ) -> "Iterator[pa.RecordBatch]":
     """Return the messages of a store as Arrow record batches, without Spark.
+
+    ``store`` is its directory or its ``broker.conf``; the option ``brokerConf`` may name the latter
+    instead.
 
     The columns, the options and what is left out are those of ``spark.read.format("rocketmq")``:
     ``read_batches(DIR, topic="Orders", startingTimestamp=1_700_000_000_000, body=False)``, or
@@ -79,7 +82,8 @@ def read_batches(
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()
     }
-    scan = BatchScan({"store": str(store)} | known_options(texts, "read_batches"))
+    named = {} if store is None else {"store": str(store)}
+    scan = BatchScan(named | known_options(texts, "read_batches"))
     shares = scan.shares()
     return (batch for share in shares for batch in scan.read(share))
 
@@ -121,6 +125,19 @@ class Share(NamedTuple):
     placed_end: int = INT64[1]
 
 
+def _store_option(options: Mapping[str, str]) -> str:
+    """Return the path of the store that options name.
+
+    :raises BadInput: when none does, or a directory and a ``broker.conf``.
+    """
+    named = {name: options[name] for name in ("store", "brokerConf", "path") if options.get(name)}
+    if not named:
+        raise BadInput('say which store to read: .option("store", DIRECTORY)')
+    if "brokerConf" in named and len(named) > 1:
+        raise BadInput("a store and a brokerConf both say what to read: give only one")
+    return next(iter(named.values()))
+
+
 class BatchScan:
     """Plans the ranges of the log that may have matching messages, and reads one."""
 
@@ -129,11 +146,7 @@ class BatchScan:
 
         :raises BadInput: naming the option that is not valid.
         """
-        self.store: Final = next(
-            (options[name] for name in ("store", "brokerConf", "path") if options.get(name)), ""
-        )
-        if not self.store:
-            raise BadInput('say which store to read: .option("store", DIRECTORY)')
+        self.store: Final = _store_option(options)
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
         self.takes_lost_end = "failOnDataLoss" in options and not self.fails_on_loss

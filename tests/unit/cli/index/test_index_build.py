@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import rocketlens
 from rocketlens.cli.index import index_build
 from rocketlens.store.lock import StoreLock
 from tests.conftest import fingerprint
+from tests.support.layouts import copied
 
 
 def contents(directory: Path):
@@ -151,3 +153,22 @@ def test_the_old_index_is_kept_aside_and_the_next_step_is_named(run, copy, own_s
     assert contents(copy / "rocketlens/replaced/index") == old
     assert f"kept aside      {copy}/rocketlens/replaced/index" in done.out
     assert f"next: rocketlens index verify --store {copy}" in done.err
+
+
+@pytest.mark.parametrize("name", ["multi-5.5.0", "dledger-5.5.0"])
+def test_the_index_of_a_store_whose_log_is_elsewhere_is_built_by_its_broker_conf(
+    run, layouts, name, own_session, tmp_path
+):
+    layout = copied(layouts, name, tmp_path / "broker")
+    layout.conf = layout.conf.rename(tmp_path / "any.conf")
+    shutil.rmtree(layout.store / "index")
+    logs = [path.read_bytes() for path in layout.log_files()]
+    done = run("index", "build", "--broker-conf", layout.conf)
+    assert done.code == 0, done.out + done.err
+    assert [path.read_bytes() for path in layout.log_files()] == logs
+    with rocketlens.open_store(broker_conf=layout.conf) as store:
+        for sent in layout.messages:
+            answer = store.find(sent.key, topic=sent.topic)
+            assert answer.complete
+            assert [each.offset_msg_id for each in answer.messages] == [sent.offset_msg_id]
+            assert any(each.kind == "index_file" for each in answer.coverage), answer.coverage

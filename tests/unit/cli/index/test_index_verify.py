@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.conftest import fingerprint
+from tests.support.layouts import copied
 
 
 def test_verify_says_that_a_sound_store_agrees(run, golden, own_session):
@@ -38,6 +39,18 @@ def test_verify_changes_nothing(run, golden, own_session):
     before = fingerprint(golden("4.9.7").store)
     run("index", "verify", "--store", golden("4.9.7").store)
     assert fingerprint(golden("4.9.7").store) == before
+
+
+@pytest.mark.parametrize("name", ["multi-5.5.0", "dledger-5.5.0", "batchcq-5.5.0"])
+def test_a_store_whose_log_is_elsewhere_is_verified_by_its_broker_conf(
+    run, layouts, name, own_session, tmp_path
+):
+    layout = copied(layouts, name, tmp_path / "broker")
+    layout.conf = layout.conf.rename(tmp_path / "any.conf")
+    before = fingerprint(tmp_path)
+    done = run("index", "verify", "--broker-conf", layout.conf)
+    assert done.code == 0, done.out + done.err
+    assert fingerprint(tmp_path) == before
 
 
 def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, monkeypatch):
