@@ -309,6 +309,27 @@ def test_messages_that_are_gone_or_damaged_are_left_out_and_named(caplog, how):
     with_cluster(scenario)
 
 
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({"perm": 2}, 0),
+        ({"read_queue_nums": 1}, 25),
+        ({"read_queue_nums": 1, "write_queue_nums": 1}, 25),
+    ],
+    ids=["not to be read", "fewer to read", "fewer"],
+)
+def test_queues_that_brokers_let_nobody_pull_are_named(caplog, changes, count):
+    async def scenario(cluster):
+        cluster.name_servers[0].queue_data["T"] = changes
+        assert len(await rows_of(scan_of(cluster.given))) == count
+        for queue_id in range(1, 4):
+            assert f"broker-a: T/{queue_id}: 25 messages cannot be read" in caplog.text
+        with pytest.raises(StoreError, match=r"T/\d: 25 messages cannot be read.*failOnDataLoss"):
+            await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
+
+    with_cluster(scenario)
+
+
 def test_checksums_need_not_be_compared():
     async def scenario(cluster):
         await lose(cluster, "damaged")

@@ -8,6 +8,7 @@ does not answer makes the answer incomplete, and the queues of its topics are no
 | topics (206), route (105), of name servers | names, and the brokers of each |
 | topic stats (202) | the offsets of each queue, and the time of its newest message |
 | earliest store time (32) | the time of its oldest message |
+| consume queue (321) | messages of queues that a topic had, if the topic was asked for by name |
 """
 
 import asyncio
@@ -21,8 +22,9 @@ from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, fields
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.survey import CoverageByReason, Survey
+from rocketlens.client.search.queue_offsets import former_messages
 from rocketlens.errors import BrokerError, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceState
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import reply_topic
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
@@ -73,7 +75,9 @@ class _Topics:
         }
         names = self._choose(asked, full_names, listed.coverage)
         own = topics_of_brokers(brokers.value.values())
-        found = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
+        found = await asyncio.gather(
+            *(self._find(name, full_names[name], own, is_named=bool(asked)) for name in names)
+        )
         return TopicsAnswer(
             tuple(topic for topic in found if topic is not None), self._coverage.all()
         )
@@ -97,9 +101,12 @@ class _Topics:
         return [name for name in names if name in known]
 
     async def _find(
-        self, name: str, full_name: str, of_brokers: Collection[str]
+        self, name: str, full_name: str, of_brokers: Collection[str], *, is_named: bool
     ) -> FoundTopic | None:
-        """Return a topic; None if it was deleted since the topics were listed."""
+        """Return a topic; None if it was deleted since the topics were listed.
+
+        ``is_named``: whether brokers are asked for queues that it had once, too.
+        """
         async with self._turns:
             try:
                 route = await self._survey.route(full_name)
@@ -108,7 +115,14 @@ class _Topics:
             for each in route.coverage:
                 self._coverage.add(each)
 
-            async def ask(_: Broker, address: str) -> list[TopicQueue]:
+            async def ask(broker: Broker, address: str) -> list[TopicQueue]:
+                if is_named:
+                    for problem in await former_messages(
+                        self._cluster, address, broker.name, route.value, None
+                    ):
+                        failed = SourceState.FAILED
+                        lacks = Coverage(broker.name, SourceKind.BROKER, failed, None, problem)
+                        self._coverage.add(lacks)
                 return await self._queues(full_name, address)
 
             answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)

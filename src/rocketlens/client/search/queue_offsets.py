@@ -74,6 +74,18 @@ async def unreadable_messages(
             stop = await max_offset(cluster, address, queue)
             count = stop - await min_offset(cluster, address, queue)
             problems += _unreadable(queue, count, refused)
+    return problems + await former_messages(cluster, address, broker, route, queue_ids)
+
+
+async def former_messages(
+    cluster: ClusterCalls,
+    address: str,
+    broker: str,
+    route: Route,
+    queue_ids: Collection[int] | None,
+) -> list[str]:
+    """Return as `unreadable_messages`, of queues that a topic had before it was given fewer."""
+    problems = []
     known = [*route.read_queues, *route.unreadable_queues]
     first = max((each.queue_id + 1 for each in known if each.broker_name == broker), default=0)
     if queue_ids is None:

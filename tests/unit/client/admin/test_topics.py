@@ -35,6 +35,21 @@ def test_each_queue_of_each_broker_has_its_messages_and_times():
     assert (topic.oldest_ms, topic.newest_ms) == (oldest_ms, max(newest_ms, topic.newest_ms))
 
 
+def test_messages_of_queues_that_a_topic_has_no_more_make_its_counts_incomplete():
+    async def scenario(cluster, admin):
+        for queue_id in (0, 1, 1):
+            cluster.masters[0].store("T", queue_id=queue_id)
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 1, "write_queue_nums": 1}
+        return await admin.topics("T")
+
+    answer = ask(scenario)
+    assert not answer.complete
+    assert any(
+        "T/1: 2 messages cannot be read: the topic has fewer queues" in (each.error or "")
+        for each in answer.coverage
+    )
+
+
 def test_a_cluster_and_its_store_have_the_same_topics(tmp_path):
     with (
         embedded(tmp_path / "rocketmq") as running,
