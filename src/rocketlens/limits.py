@@ -379,6 +379,13 @@ MAX_ADDRESS_CHARACTERS: Final = 300
 ROUTE_REFRESH_S: Final = 30.0
 """Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
 
+INDEX_SAMPLES: Final = 8
+"""Messages of a topic for which the index of each broker is tried by a search by key: of all that
+are searched together, and one of each at least."""
+
+MAX_SAMPLED_TOPICS: Final = 64
+"""A search by key of more topics does not try the index."""
+
 FORMER_QUEUES_ASKED_FOR: Final = 16
 """Queues behind those of a topic's route that a broker is asked for: it had them before the topic
 was given fewer. All at once, so a search waits for one answer.

@@ -9,6 +9,7 @@ import rocketlens
 from rocketlens import Message, SyncMQAdmin
 from rocketlens.bulk.options import known_options
 from rocketlens.client.blocking.sync_producer import SyncProducer
+from rocketlens.formats.checkpoint import decode
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from tests.peer.rocketmq_peer import free_ports
 from tests.support.layouts import Layout, ids
@@ -213,3 +214,36 @@ def test_messages_of_a_real_broker_without_index_files_are_found_by_key(peer, tm
                 answer = admin.find(result.msg_id, topic)
                 assert [each.body for each in answer] == [b"%d" % n]
             assert not admin.find("k9", topic).messages
+
+
+@pytest.mark.parametrize("version", ["4.9.7", pytest.param("5.5.0", marks=pytest.mark.slow)])
+def test_keys_that_a_killed_real_broker_lost_are_not_taken_for_those_of_no_message(
+    peer, tmp_path, version
+):
+    """It indexes again what is in log files later than its checkpoint, less 3 s, alone."""
+    more = {"flushConsumeQueueThoroughInterval": 1000, "flushDiskType": "SYNC_FLUSH"}
+    path, settings = tmp_path / "broker", SIZES | more | {"maxIndexNum": 100_000}
+    checkpoint = path / "store" / "checkpoint"
+    deadline = time.monotonic() + PATIENCE_S
+    third_file_ms, sent = 0, 0
+    with (
+        peer.start(version, path, **settings) as broker,
+        SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer,
+    ):
+        while not third_file_ms or min(decode(checkpoint.read_bytes())[:2]) - 4000 < third_file_ms:
+            assert time.monotonic() < deadline
+            producer.send(Message("Payments", b"x" * 1000, keys=[f"k{sent}"]))
+            sent += 1
+            if not third_file_ms and (path / "store" / "commitlog" / f"{2 << 15:020}").exists():
+                third_file_ms = time.time_ns() // 1_000_000
+        broker.kill()
+    with (
+        peer.start(version, path, **settings) as broker,
+        SyncMQAdmin(broker.namesrv_address) as admin,
+    ):
+        until_found(lambda _: admin.find(f"Payments/0/{sent // 8}"), None)
+        answer = admin.find("k0", "Payments")
+        assert (answer.messages, answer.complete) == ((), False)
+        assert "its index lacks messages that its queues have" in answer.failures[0].error
+        answer = admin.find("k0", "Payments", exhaustive=True)
+        assert (len(answer.messages), answer.complete) == (1, True)

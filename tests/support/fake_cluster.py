@@ -189,6 +189,8 @@ class FakeBroker(Fake):
         self.config = {"messageIndexEnable": "true"}
         """Of the broker; empty if it does not tell."""
         self.has_index = True
+        self.index_begin = 0
+        """Physical offset before which the index has nothing, as of a broker that was killed."""
 
     def answers(self):
         return {
@@ -336,6 +338,8 @@ class FakeBroker(Fake):
         found = []
         begin_ms = self.records[0].store_timestamp_ms if self.records else 0
         for each in reversed(self.dispatched if self.has_index and self.may_have(header) else []):
+            if each.physical_offset < self.index_begin:
+                break
             named = props.parse(decode_utf8(each.properties))
             keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
             read_ms = begin_ms + max(each.store_timestamp_ms - begin_ms, 0) // 1000 * 1000

@@ -21,6 +21,7 @@ from rocketlens.client.connect.settings import AdminSettings, takes_settings
 from rocketlens.client.connect.survey import Survey
 from rocketlens.client.resend.resend import RESEND_GROUP, message_again
 from rocketlens.client.search.cluster_source import ClusterSource
+from rocketlens.client.search.index_samples import IndexSamples
 from rocketlens.client.search.scan import ScanAdmin
 from rocketlens.client.search.tail import TailRequest, TopicTail
 from rocketlens.client.send.message import check_topic
@@ -105,7 +106,8 @@ class ClusterClient:
         if settings.seen_brokers is not None:
             seen = SeenBrokers(Path(settings.seen_brokers), self._cluster.name_servers)
         survey = Survey(self._cluster, seen, settings.clock)
-        self.source: Final = ClusterSource(self._cluster, survey, settings.namespace)
+        samples = IndexSamples(self._cluster, settings.clock)
+        self.source: Final = ClusterSource(self._cluster, survey, samples, settings.namespace)
         """The source for `rocketlens.find`."""
 
     @overload

@@ -78,18 +78,12 @@ class SurveyResult(NamedTuple, Generic[T]):
     coverage: tuple[Coverage, ...]
 
 
-class IndexSettings(NamedTuple):
-    """Whether a broker answers questions by key from index files."""
-
-    off: bool
-    is_told: bool
-    """Whether the broker told its configuration; ``off`` is false if not."""
-
-
 _INDEX_SETTINGS: Final = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
-"""The index is off if one of them is false. RocketMQ 5.5 can have an index in RocksDB in place of
-files: it has no message without a unique key, and returns nothing for times further apart than
-``maxRocksDBIndexQueryDays``."""
+"""A broker has no index files, or does not read them, if one of these is false.
+
+RocketMQ 5.5 can have an index in RocksDB in their place: it has no message without a unique key,
+and returns nothing for times further apart than ``maxRocksDBIndexQueryDays``.
+"""
 
 
 class Survey:
@@ -105,7 +99,7 @@ class Survey:
         self._brokers: tuple[float, SurveyResult[dict[str, Broker]]] | None = None
         self._batch_topics: dict[tuple[str, str], tuple[float, bool]] = {}
         """By topic and address."""
-        self._index_settings: dict[str, tuple[float, IndexSettings]] = {}
+        self._has_index: dict[str, tuple[float, bool]] = {}
         """By address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
@@ -206,25 +200,26 @@ class Survey:
                 return False
             raise
 
-    async def index_settings(self, address: str) -> IndexSettings:
-        """Return whether a broker has index files and reads them, at most 30 s old.
+    async def has_index(self, address: str) -> bool:
+        """Return whether a broker answers by key from index files, at most 30 s old.
+
+        It is taken to if it does not tell its configuration.
 
         :raises RemotingError: if there is no response.
         """
-        known = self._index_settings.get(address)
+        known = self._has_index.get(address)
         if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
-            known = self._clock(), await self._ask_for_index_settings(address)
-            self._index_settings[address] = known
+            known = self._clock(), await self._ask_for_index(address)
+            self._has_index[address] = known
         return known[1]
 
-    async def _ask_for_index_settings(self, address: str) -> IndexSettings:
+    async def _ask_for_index(self, address: str) -> bool:
         try:
             answer = await self._cluster.ask(address, GET_BROKER_CONFIG, NoFields())
         except BrokerError:
-            return IndexSettings(off=False, is_told=False)
+            return True
         config = java_properties.loads(answer.body.decode("utf-8", "replace"))
-        is_off = any(config.get(key) == "false" for key in _INDEX_SETTINGS)
-        return IndexSettings(is_off, is_told="messageIndexEnable" in config)
+        return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
         """Return the brokers that were registered before and are not now."""

@@ -12,12 +12,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.pull import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.connect.survey import Survey, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
+from rocketlens.client.search.index_samples import IndexSamples
 from rocketlens.client.search.key_search import KeySearch, SearchedIndex
 from rocketlens.client.search.left_out import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
@@ -60,9 +62,12 @@ class ClusterSource:
     kind: Final = SourceKind.BROKER
     is_one_log: Final = False
 
-    def __init__(self, cluster: ClusterCalls, survey: Survey, namespace: str) -> None:
+    def __init__(
+        self, cluster: ClusterCalls, survey: Survey, samples: IndexSamples, namespace: str
+    ) -> None:
         self.cluster: Final = cluster
         self.survey: Final = survey
+        self.samples: Final = samples
         self.namespace: Final = namespace
 
     @property
@@ -136,10 +141,12 @@ class ClusterSource:
         dispatch: Dispatch | None = None,
         *,
         exhaustive: bool = False,
+        samples: int = limits.INDEX_SAMPLES,
     ) -> None:
         """Add the messages of a topic with a key, from all its brokers or those of one cluster.
 
-        `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it.
+        `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it;
+        `samples` is for how many messages of each broker its index is tried.
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         :raises RemotingError: if no name server responds.
@@ -157,16 +164,20 @@ class ClusterSource:
             own = queues[broker.name]
             search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
             damage = [] if behind is None else [behind]
-            index = await self.survey.index_settings(address)
-            search.is_index_told = index.is_told
-            search.reads_queues = index.off or (exhaustive and not index.is_told)
+            search.reads_queues = exhaustive or not await self.survey.has_index(address)
             try:
                 search.reads_queues |= await self.survey.has_batches(route.topic, address)
             except BrokerError as error:
                 damage.append(f"keys of messages in batches are not searched: {error}")
             if search.reads_queues:
                 damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
-            searched = await search.run()
+                searched = await search.run()
+            else:
+                searched = await search.run()
+                sampled = await self.samples.take(address, own, samples)
+                damage += [_holes(sampled.missing)] if sampled.missing else []
+                if not searched.records:
+                    searched = replace(searched, relies_on=sampled.relies_on)
             return replace(searched, damage=(*searched.damage, *damage))
 
         coverage: list[Coverage] = []
@@ -368,6 +379,10 @@ class ClusterSource:
     ) -> None:
         turn = asyncio.Semaphore(TOPICS_AT_ONCE)
         dispatch = Dispatch(self.cluster)
+        searched, left_out = await self._searched(request, topics, findings)
+        samples = 0
+        if len(searched) <= limits.MAX_SAMPLED_TOPICS:
+            samples = max(1, limits.INDEX_SAMPLES // max(len(searched), 1))
 
         async def ask(topic: str) -> None:
             async with turn:
@@ -378,13 +393,16 @@ class ClusterSource:
                 key_filter = request.filter_of([topic], with_key=True)
                 try:
                     await self.find_by_key(
-                        key_filter, findings, dispatch=dispatch, exhaustive=request.exhaustive
+                        key_filter,
+                        findings,
+                        dispatch=dispatch,
+                        exhaustive=request.exhaustive,
+                        samples=samples,
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
                     findings.cover(await self.coverage_without(error) if topics else ())
 
-        searched, left_out = await self._searched(request, topics, findings)
         await asyncio.gather(*map(ask, searched), count_left_out(self, request, left_out))
 
     async def _searched(
@@ -432,6 +450,13 @@ class ClusterSource:
 def _is_listed(name: str) -> bool:
     """Return whether name servers list a topic of this name if there is one; no light topics."""
     return not is_pattern(name) and not name.startswith(LMQ_PREFIX)
+
+
+def _holes(place: str) -> str:
+    return (
+        f"its index lacks messages that its queues have, such as {place}: a broker that was killed "
+        "can lose keys of messages stored before. An exhaustive search reads whole queues"
+    )
 
 
 def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:

@@ -10,11 +10,12 @@
    time: that second is read from the topic's queues.
 
 4. The index of a broker has no key of a message that is in a batch which is one record, and a
-   broker may be told to keep no index. Then the topic's queues are read.
+   broker may be told to keep no index. Then the topic's queues are read instead, as an exhaustive
+   search reads them.
 
 Steps 2 and 3 rely on the key's store times rising, for a broker keeps only the times of an index
 file's first and last message. If they go back in what it returns, the answer is incomplete;
-otherwise ``relies_on`` says so. An exhaustive search reads the topic's queues whole instead.
+otherwise ``relies_on`` says so.
 
 A response over 16 MiB closes the connection (RocketMQ does not bound its responses), or is an error
 (RocketLens bounds them): the request is repeated with a smaller maximum.
@@ -47,9 +48,6 @@ FEWER: Final = 8
 RISING_KEY_TIMES: Final = Sentence("rising_key")
 """What a search relies on for a key if the broker did not return all messages at once."""
 
-INDEX_IS_ON: Final = Sentence("index_is_on")
-"""What a search relies on if a broker returned nothing, and does not tell its configuration."""
-
 
 @dataclass(frozen=True, slots=True)
 class SearchedIndex:
@@ -57,6 +55,8 @@ class SearchedIndex:
 
     damage: tuple[str, ...]
     indexed_to_ms: int
+    records: int
+    """Records that the index led to at first, whether they match or not."""
     relies_on: str | None = None
 
 
@@ -74,9 +74,7 @@ class KeySearch:
     queues: Sequence[MessageQueue]
     exhaustive: bool = False
     reads_queues: bool = False
-    """Whether the index lacks keys."""
-    is_index_told: bool = True
-    """Whether the broker told that it has an index."""
+    """Whether the index may lack keys."""
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.MAX_QUERY_MESSAGES
     _largest_page: int = 0
@@ -93,28 +91,21 @@ class KeySearch:
         """
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
         begin, end = self.message_filter.begin or 0, self.message_filter.end
-        if self._may_be_cut(page):
-            if self.exhaustive:
-                await self._read_queues(begin, end)
-            else:
-                self._relies_on = RISING_KEY_TIMES
-                await self._search_within(begin, end, page)
-                later = await self._page(page.most_ms + 1, limits.MAX_TIMESTAMP_MS)
-                is_before = later.oldest_offset < page.oldest_offset
-                # The index has the time of a file's first message for what is older than that.
-                if later.records and (is_before or later.least_ms <= page.most_ms):
-                    self._doubt("are not those of the index, or not in the order of the log")
-                if self._set_back_ms:
-                    self._doubt(
-                        f"go back by {self._set_back_ms} ms, as of a clock that was set back"
-                    )
         if self.reads_queues:
             if await self._read_queues(begin, end):
                 self._relies_on = RISING_TIMES
-        elif not page.records and not self.is_index_told:
-            self._relies_on = INDEX_IS_ON
+        elif self._may_be_cut(page):
+            self._relies_on = RISING_KEY_TIMES
+            await self._search_within(begin, end, page)
+            later = await self._page(page.most_ms + 1, limits.MAX_TIMESTAMP_MS)
+            is_before = later.oldest_offset < page.oldest_offset
+            # The index has the time of a file's first message for what is older than that.
+            if later.records and (is_before or later.least_ms <= page.most_ms):
+                self._doubt("are not those of the index, or not in the order of the log")
+            if self._set_back_ms:
+                self._doubt(f"go back by {self._set_back_ms} ms, as of a clock that was set back")
         damage = tuple(dict.fromkeys(self._damage))
-        return SearchedIndex(damage, self._indexed_to_ms, self._relies_on)
+        return SearchedIndex(damage, self._indexed_to_ms, page.records, self._relies_on)
 
     def _doubt(self, what: str) -> None:
         said = (

@@ -49,7 +49,7 @@ async def _count_with_key(source: "ClusterSource", request: FindRequest, topic: 
     key_filter = replace(request.filter_of([topic], with_key=True), content=None, left_out=None)
     most = limits.MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
-    await source.find_by_key(key_filter, findings)
+    await source.find_by_key(key_filter, findings, samples=0)
     is_least = findings.messages.truncated or not findings.is_complete
     request.left_out.put(topic, min(findings.count, most), is_least=is_least)
 

@@ -198,8 +198,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "search reads whole queues)",
     "rising_key": "the store times of the messages with this key rise, as those of the ones it "
     "returned did (an exhaustive search reads whole queues)",
-    "index_is_on": "the broker keeps an index (messageIndexEnable), which this user may not ask it "
-    "(an exhaustive search reads whole queues)",
+    "index_sampled": "its index has all messages, as it has {count} sampled ones (an exhaustive "
+    "search reads whole queues)",
+    "index_untried": "its index has all messages, which was not tried (an exhaustive search reads "
+    "whole queues)",
     "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
     "(an exhaustive search reads the log)",
     "and_times_rise": ", and their store times rise",

@@ -157,19 +157,6 @@ def test_messages_of_a_broker_whose_index_is_off_are_found_by_key(off):
     ask(scenario)
 
 
-def test_an_answer_relies_on_the_index_of_a_broker_that_does_not_tell_its_configuration():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.config = {}
-        broker.store("T", b"a", keys="k")
-        assert "messageIndexEnable" in (await admin.query_message("T", "k2")).coverage[0].relies_on
-        assert (await admin.query_message("T", "k")).coverage[0].relies_on is None
-        broker.has_index = False
-        assert bodies(await admin.find("k", "T", exhaustive=True)) == [b"a"]
-
-    ask(scenario)
-
-
 def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete():
     async def scenario(cluster, admin):
         broker = cluster.masters[0]
