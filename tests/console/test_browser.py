@@ -1,5 +1,7 @@
 """The console in a real browser: every page, both languages, both themes, by keyboard alone."""
 
+from urllib.parse import urlencode
+
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -350,6 +352,49 @@ def test_what_a_search_has_read_is_shown_while_it_goes_on(open_page):
         }"""
     )
     assert shown == "2 s, read <b>7</b>"
+
+
+def test_rows_that_come_while_a_search_runs_are_put_at_their_place_by_time(open_page):
+    page = open_page("/")
+    times = page.evaluate(
+        """async () => {
+            let events;
+            window.EventSource = class extends EventTarget {
+                constructor() { super(); events = this; }
+                close() {}
+            };
+            const area = document.createElement("div");
+            area.dataset.stream = "/search/rows?topic=order-paid";
+            area.innerHTML = '<button id="stop"></button><ul id="covered"></ul>'
+                + '<table><tbody id="found"></tbody></table>';
+            document.querySelector("main").append(area);
+            const script = document.querySelector("script").src.replace(/console.js.*/, "");
+            (await import(script + "results.js")).startResults(() => {});
+            const row = (time) => `<tr><td><time datetime="${time}">${time}</time></td></tr>`;
+            // Queue by queue, each from its newest message on.
+            for (const queue of [[9, 5, 1], [8, 5, 2], [10, 0]]) {
+                const rows = `<table><tbody>${queue.map(row).join("")}</tbody></table>`;
+                const data = `<template data-part="rows">${rows}</template>`;
+                events.dispatchEvent(new MessageEvent("found", { data }));
+            }
+            return [...document.querySelectorAll("#found time")].map((each) => each.textContent);
+        }"""
+    )
+    assert times == ["10", "9", "8", "5", "5", "2", "1", "0"]
+
+
+def test_what_is_wrong_in_a_filter_is_chosen_in_its_field(open_page):
+    for where, wrong in (("amount == 5", "="), ("body.$.amount >", "")):
+        page = open_page(f"/search?{urlencode({'topic': 'order-paid', 'where': where})}")
+        chosen = page.evaluate(
+            """() => {
+                const field = document.activeElement;
+                const { name, value, selectionStart: at, selectionEnd: end } = field;
+                return [name, value.slice(at, end), at];
+            }"""
+        )
+        assert chosen == ["where", wrong, len(where) if not wrong else where.rindex(wrong)]
+        assert complaints_of(page) == {}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

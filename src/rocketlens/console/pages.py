@@ -27,6 +27,7 @@ from rocketlens.console.preferences import THEMES, Preferences, choose, local_pa
 from rocketlens.console.search import addresses
 from rocketlens.console.search.answer_notes import notes_of
 from rocketlens.console.search.facets import narrowed, within
+from rocketlens.console.search.form_marks import mark_of
 from rocketlens.console.search.parameters import Addressed, Asked, Preferred
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.reasons import reasons_for
@@ -60,6 +61,7 @@ Tab = Literal["body", "properties", "ids", "story"]
 TABS: Final[tuple[Tab, ...]] = ("body", "properties", "ids", "story")
 SEE_OTHER: Final = 303
 FORMS: Final = ("any", "time", "key", "id")
+_SEARCHES: Final = frozenset({"/", "/search"})
 
 
 def capitalized(text: str) -> str:
@@ -255,7 +257,7 @@ class Pages:
     ) -> HTMLResponse:
         """Return a page."""
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        common: dict[str, Any] = {"question": Question(), "form": "any", "here": here}
+        common: dict[str, Any] = {"question": Question(), "form": "any", "here": here, "mark": None}
         html = self.render(name, preferences, **{**common, **values})
         return HTMLResponse(html, status)
 
@@ -275,14 +277,22 @@ class Pages:
     def failure(
         self, request: Request, preferences: Preferences, failure: Failure, **values: Any
     ) -> HTMLResponse:
-        """Return the page of an error."""
+        """Return the page of an error; that of a search has what was typed, and what of it is
+        wrong.
+        """
+        error, typed = failure.answer.error, request.query_params
+        if request.url.path in _SEARCHES and "question" not in values:
+            form = typed.get("form", "")
+            values["question"] = Question.as_typed(typed, typed.getlist("source"))
+            values["form"] = form if form in FORMS else "any"
+        mark = mark_of(values["question"], error.message) if "question" in values else None
         return self.page(
             "failure.html",
             request,
             preferences,
             failure.status,
-            error=failure.answer.error,
-            **values,
+            error=error,
+            **{**values, "mark": mark},
         )
 
     def old_form(self, request: Request) -> HTMLResponse:

@@ -22,7 +22,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
@@ -192,6 +192,30 @@ class Question:
             Cursor.parse(cursor) if cursor else None,
         )
         return question._with_times(zone_name)
+
+    @classmethod
+    def as_typed(cls, values: Mapping[str, str], sources: Sequence[str] = ()) -> Self:
+        """Return what an address has in its fields, to be shown in them again: nothing of it is
+        checked, so it cannot be asked.
+        """
+
+        def typed(name: str) -> str:
+            return values.get(name, "").replace("\0", "")[: limits.MAX_CONSOLE_TEXT]
+
+        kind = next((each for each in KINDS if each == values.get("kind")), "auto")
+        return cls(
+            typed("q"),
+            typed("topic"),
+            kind,
+            typed("tag"),
+            typed("where"),
+            typed("grep"),
+            typed("since"),
+            typed("until"),
+            tuple(sources),
+            exhaustive=values.get("exhaustive") == "true",
+            all_topics=values.get("all") == "true",
+        )
 
     def _with_times(self, zone_name: str) -> Self:
         zone = zone_named(zone_name)

@@ -33,6 +33,14 @@ document.addEventListener("click", (event) => {
   if (opener) document.getElementById(opener.dataset.opens).showModal();
 });
 
+// What is wrong in a filter is chosen, so that typing replaces it.
+const wrong = document.querySelector("input[data-error-at]");
+if (wrong) {
+  const at = Number(wrong.dataset.errorAt);
+  wrong.focus();
+  wrong.setSelectionRange(at, Math.min(at + 1, wrong.value.length));
+}
+
 for (const form of document.querySelectorAll("form[data-submits]")) {
   form.addEventListener("change", () => form.submit());
 }

@@ -2,6 +2,9 @@
 // screen is kept as text, so a list of 100,000 rows scrolls as one of 200. Parts with a chosen row
 // stay: a form sends what is in the page.
 //
+// While a search runs its rows come in the order in which they are found, queue by queue; each is put
+// at its place by time, the newest first.
+//
 // All that is inserted was rendered and escaped by the server.
 const FAR = "1500px";
 
@@ -75,6 +78,21 @@ function startContinuing(announce) {
   continueAt(link, table, announce);
 }
 
+const timeOf = (row) => Number(row.querySelector("time").getAttribute("datetime"));
+
+function insertByTime(table, rows) {
+  for (const row of rows) {
+    const time = timeOf(row);
+    let [low, high] = [0, table.rows.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (timeOf(table.rows[middle]) >= time) low = middle + 1;
+      else high = middle;
+    }
+    table.insertBefore(row, table.rows[low] ?? null);
+  }
+}
+
 function stream(area, announce) {
   const events = new EventSource(area.dataset.stream);
   const found = document.getElementById("found");
@@ -87,7 +105,7 @@ function stream(area, announce) {
   };
   events.addEventListener("found", (event) => {
     for (const part of parsed(event.data).querySelectorAll("template")) {
-      if (part.dataset.part === "rows") found.append(...part.content.querySelectorAll("tr"));
+      if (part.dataset.part === "rows") insertByTime(found, part.content.querySelectorAll("tr"));
       else covered.append(...part.content.children);
     }
   });
