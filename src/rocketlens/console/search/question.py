@@ -202,7 +202,7 @@ class Question:
         def typed(name: str) -> str:
             return values.get(name, "").replace("\0", "")[: limits.MAX_CONSOLE_TEXT]
 
-        kind = next((each for each in KINDS if each == values.get("kind")), "auto")
+        kind: Any = next((each for each in KINDS if each == values.get("kind")), "auto")
         return cls(
             typed("q"),
             typed("topic"),
