@@ -812,6 +812,8 @@ MAX_NARROWED_STARS: Final = 6
 """Of ``*`` in a pattern of a user of the console who may see some topics: each takes more work."""
 MAX_NARROWED_PATTERNS: Final = 512
 """Patterns that one pattern is cut into, for a user of the console who may see some topics."""
+MAX_CONSOLE_COLUMNS: Final = 12
+"""Columns that one list of messages of the console has beside the time."""
 MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
 MAX_CONSOLE_BROKERS: Final = 1_000

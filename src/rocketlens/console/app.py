@@ -43,6 +43,8 @@ from rocketlens.console.status.topic_page import TopicLookUps, topic_api_routes,
 from rocketlens.console.values import error_answer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import RocketLensError
+from rocketlens.model.text.escape import printable
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.net.pace import in_thread
 from rocketlens.net.status_port import exposition
 
@@ -54,6 +56,8 @@ _STATIC: Final = Path(__file__).parent / "static"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _EXPLAINED: Final = 3
 """Mistakes of a request that an answer names."""
+_SHOWN_PATH: Final = 80
+"""Characters of the path of a page that is not there."""
 
 
 class Console:
@@ -244,7 +248,10 @@ def _add_failures(api: FastAPI, pages: Pages) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
         code = "no_page" if error.status_code == NOT_FOUND else "refused"
-        failure = Failure(error.status_code, error_answer(code, str(error.detail)))
+        text = str(error.detail)
+        if code == "no_page":
+            text = Sentence("no_page", path=repr(printable(request.url.path)[:_SHOWN_PATH]))
+        failure = Failure(error.status_code, error_answer(code, text))
         return _answer(pages, request, failure)
 
     async def failed(request: Request, error: Exception) -> Response:

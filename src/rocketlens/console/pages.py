@@ -26,26 +26,27 @@ from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, delive
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.search import addresses
 from rocketlens.console.search.answer_notes import notes_of
+from rocketlens.console.search.columns import NAMED, USUAL, own_values
 from rocketlens.console.search.facets import narrowed, within
-from rocketlens.console.search.form_marks import mark_of
+from rocketlens.console.search.form_marks import field_mark, mark_of
 from rocketlens.console.search.parameters import Addressed, Asked, Preferred
 from rocketlens.console.search.question import Question
-from rocketlens.console.search.reasons import reasons_for
+from rocketlens.console.search.reasons import reasons_for, topics_instead
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import FoundSoFar, Searches
 from rocketlens.console.status.list_view import (
     GROUP_COLUMNS,
-    MESSAGE_COLUMNS,
     SORT,
     TOPIC_COLUMNS,
     ListView,
     listed_rows,
+    message_columns,
 )
 from rocketlens.console.texts import LANGUAGES, Texts
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer, TopicValue
 from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
-from rocketlens.errors import RocketLensError
+from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.escape import printable
@@ -73,7 +74,8 @@ def capitalized(text: str) -> str:
 
 def question_text(question: Question) -> str:
     """Return what a question asks for, as the box takes it."""
-    parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
+    usual = limits.DEFAULT_CONSOLE_ROWS
+    parameters = question.parameters(cursor=None, max_num=usual, columns=())
     texts = (value if name == "q" else f"{name}:{value}" for name, value in parameters)
     return printable(" ".join(texts))[: limits.MAX_SHOWN_CHARACTERS]
 
@@ -106,6 +108,10 @@ def environment() -> Environment:
         laid_out=laid_out,
         deliveries_after_the_first=deliveries_after_the_first,
         listed_rows=listed_rows,
+        field_mark=field_mark,
+        usual_columns=USUAL,
+        named_columns=NAMED,
+        own_values=own_values,
         retry_prefix=RETRY_PREFIX,
         dead_letter_prefix=DEAD_LETTER_PREFIX,
         form_token=form_token,
@@ -258,6 +264,7 @@ class Pages:
         """Return a page."""
         here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         common: dict[str, Any] = {"question": Question(), "form": "any", "here": here, "mark": None}
+        common["instead"] = []
         html = self.render(name, preferences, **{**common, **values})
         return HTMLResponse(html, status)
 
@@ -324,6 +331,8 @@ class Pages:
             failure = failure_of(error)
             if failure is None:
                 raise
+            is_topic = isinstance(error, TopicNotFound)
+            values["instead"] = await topics_instead(question, self.look_up) if is_topic else []
             return self.failure(request, preferences, failure, **values, form=form)
         values |= await self._answer_values(question, answer)
         return self.page("search.html", request, preferences, **values, form=form)
@@ -335,7 +344,7 @@ class Pages:
         except ValueError:
             chosen = list(self.searches.sources)
         base = f"{request.url.scheme}://{request.url.netloc}"
-        view = ListView(request, MESSAGE_COLUMNS, "/search")
+        view = ListView(request, message_columns(question.columns), "/search")
         sort = f"&{SORT}={view.sort}" if view.sort else ""
         has_rules = bool(self.searches.rules)
         return {
@@ -392,13 +401,17 @@ class Pages:
                 if isinstance(each, FoundSoFar):
                     if each.rows or each.coverage:
                         html = self.render(
-                            "part_found.html", preferences, rows=each.rows, coverage=each.coverage
+                            "part_found.html",
+                            preferences,
+                            rows=each.rows,
+                            coverage=each.coverage,
+                            columns=question.columns or USUAL,
                         )
                         yield event("found", html)
                     yield event("waiting", Reader.of(preferences).progress(each))
                 else:
                     values = await self._answer_values(question, each)
-                    view = ListView(request, MESSAGE_COLUMNS, "/search")
+                    view = ListView(request, message_columns(question.columns), "/search")
                     html = self.render(
                         "part_answer.html", preferences, question=question, view=view, **values
                     )

@@ -65,6 +65,9 @@ class MessageRow(ConsoleValue):
     body_format: str = Field(description="as it looks; a preview is no proof")
     preview: str = Field(description="the beginning of the body, safe to show")
     is_masked: bool = Field(default=False, description="whether something of it is hidden: ***")
+    values: dict[str, str] = Field(
+        default={}, description="by column: properties and fields of bodies that columns names"
+    )
 
 
 FacetName = Literal["topic", "tag", "hour"]

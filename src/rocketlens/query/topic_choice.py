@@ -70,11 +70,18 @@ def suggestion(
 
     A name that resembles one of ``synonyms`` means what that stands for.
     """
+    meant = resembling(name, known, synonyms)
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def resembling(
+    name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return the known names that a name resembles, the nearest first."""
     from difflib import get_close_matches
 
     by_folded: dict[str, str] = {}
     for word in sorted({*known, *synonyms}):
         by_folded.setdefault(word.casefold(), synonyms.get(word, word))
     close = get_close_matches(name.casefold(), by_folded, _SHOWN_TOPICS, 0.6)
-    meant = dict.fromkeys(by_folded[folded] for folded in close)
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
+    return list(dict.fromkeys(by_folded[folded] for folded in close))

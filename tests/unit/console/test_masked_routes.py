@@ -38,7 +38,7 @@ COPIES = [
     ("RMQ_SYS_TRANS_HALF_TOPIC", (("REAL_TOPIC", ORDER), ("REAL_QID", "0"))),
 ]
 RULES = [MaskRule(("order-*",), ("PHONE",), (FieldPath("$.card"),))]
-OF_ALL = "all=true&exhaustive=true"
+OF_ALL = "all=true&exhaustive=true&columns=topic,body,prop.PHONE,body.$.card"
 SEARCHES = (f"q=k&{OF_ALL}", f"topic=*&{OF_ALL}", "topic=order-1", "topic=shop%25order-1")
 
 

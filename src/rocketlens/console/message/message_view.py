@@ -2,10 +2,11 @@
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, get_args
 
 from rocketlens import limits
+from rocketlens.console.search.columns import FIELD, own_values, value_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.console.values import BodyValue, DecodedId, IdPart, MessageDetail, MessageRow
 from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
@@ -25,8 +26,14 @@ _HEX_COLUMNS: Final = 16
 _LAYOUT: Final = "\n\t\r"
 
 
-def row_of(message: MessageExt, source: str, broker: str, rules: BodyRules) -> MessageRow:
-    """Return a message as a list has it."""
+def row_of(
+    message: MessageExt,
+    source: str,
+    broker: str,
+    rules: BodyRules,
+    columns: Sequence[str] = (),
+) -> MessageRow:
+    """Return a message as a list has it, with the values of columns that not all lists have."""
     name, preview = _preview(message, rules)
     return MessageRow.of(
         message,
@@ -37,6 +44,7 @@ def row_of(message: MessageExt, source: str, broker: str, rules: BodyRules) -> M
         body_bytes=len(message.body),
         body_format=name,
         preview=preview,
+        values=_values(message, rules, own_values(columns)),
     )
 
 
@@ -67,11 +75,22 @@ def detail_of(
     )
 
 
+def _values(message: MessageExt, rules: BodyRules, columns: Sequence[str]) -> dict[str, str]:
+    is_read = any(each.startswith(FIELD) for each in columns) and _is_previewed(message)
+    decoded = rules.decode(message) if is_read else None
+    values = ((each, value_in(message, decoded, each)) for each in columns)
+    return {each: value for each, value in values if value is not None}
+
+
+def _is_previewed(message: MessageExt) -> bool:
+    return len(message.body) <= limits.MAX_PREVIEW_BYTES and message.body_error is None
+
+
 def _preview(message: MessageExt, rules: BodyRules) -> tuple[str, str]:
     body = message.body
     if not body:
         return TEXT, ""
-    if len(body) > limits.MAX_PREVIEW_BYTES or message.body_error is not None:
+    if not _is_previewed(message):
         # A character that is cut in two would make it no text.
         plain = find_text(
             body[: limits.MAX_PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore").encode()

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from markupsafe import Markup
+
 from rocketlens.console.search.question import Question
 from rocketlens.model.text.sentences import Sentence
 
@@ -39,6 +41,14 @@ def mark_of(question: Question, message: str) -> FormMark | None:
     if wrong.name in _OF_TIME:
         return _of_time(question, str(wrong.values["option"]))
     return _of_time(question, "since") if wrong.name == "since_after_until" else None
+
+
+def field_mark(mark: FormMark | None, field: str) -> Markup:
+    """Return the attributes that a field of the form has for a mark; none if it is of another."""
+    if mark is None or mark.field != field:
+        return Markup("")
+    at = "" if mark.at is None else f' data-error-at="{mark.at}"'
+    return Markup(' aria-invalid="true" aria-describedby="failure"{}').format(Markup(at))  # noqa: S704 - it has a number
 
 
 def _of_time(question: Question, option: str) -> FormMark:

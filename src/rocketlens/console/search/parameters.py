@@ -52,6 +52,14 @@ def question_of(
     all_topics: Annotated[
         bool, Query(alias="all", description="also search RocketMQ's own topics")
     ] = False,
+    columns: Annotated[
+        list[str],
+        Query(
+            max_length=limits.MAX_CONSOLE_COLUMNS,
+            description="columns of the list, by commas; of messages as JSON their values: "
+            "prop.NAME, body.$.NAME",
+        ),
+    ] = [],  # noqa: B006 - FastAPI copies it
     cursor: Annotated[_Text, Query(description="next_cursor of the page before")] = "",
     zone: Annotated[
         str, Query(max_length=40, description="of times without one; default: the reader's")
@@ -76,6 +84,7 @@ def question_of(
         max_num=max_num,
         exhaustive=exhaustive,
         all_topics=all_topics,
+        columns=columns,
         cursor=cursor,
         zone_name=zone or preferences.zone_name,
     )

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 from rocketlens import limits
+from rocketlens.console.search.columns import columns_of
 from rocketlens.console.zones import is_local, time_of, time_text, zone_named
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -133,6 +134,8 @@ class Question:
     max_num: int = limits.DEFAULT_CONSOLE_ROWS
     exhaustive: bool = False
     all_topics: bool = False
+    columns: tuple[str, ...] = ()
+    """Of the list of messages; none: the usual ones."""
     cursor: Cursor | None = None
     zone_name: str = ""
     """The zone of its times; empty if they do not need one."""
@@ -155,6 +158,7 @@ class Question:
         max_num: int = limits.DEFAULT_CONSOLE_ROWS,
         exhaustive: bool = False,
         all_topics: bool = False,
+        columns: Sequence[str] = (),
         cursor: str = "",
         zone_name: str = "UTC",
     ) -> Self:
@@ -162,7 +166,7 @@ class Question:
 
         :raises BadInput: if one cannot be used.
         """
-        for value in (q, topic, tag, where, grep, since, until, cursor, *sources):
+        for value in (q, topic, tag, where, grep, since, until, cursor, *sources, *columns):
             if len(value) > limits.MAX_CONSOLE_TEXT:
                 raise BadInput(f"a value has {len(value)} characters: too many")
             if "\0" in value:
@@ -189,6 +193,7 @@ class Question:
             max_num,
             exhaustive,
             all_topics,
+            columns_of(columns),
             Cursor.parse(cursor) if cursor else None,
         )
         return question._with_times(zone_name)
@@ -297,6 +302,7 @@ class Question:
             ("max", "" if changed.max_num == limits.DEFAULT_CONSOLE_ROWS else str(changed.max_num)),
             ("exhaustive", "true" if changed.exhaustive else ""),
             ("all", "true" if changed.all_topics else ""),
+            ("columns", ",".join(changed.columns)),
             ("cursor", "" if changed.cursor is None else str(changed.cursor)),
         ]
         return [(name, value) for name, value in values if value]

@@ -1,5 +1,6 @@
 """Why a complete answer may be empty: reasons in order of evidence, and wider searches."""
 
+import asyncio
 import re
 import unicodedata
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from rocketlens.console.search.question import Question
 from rocketlens.console.values import SearchAnswer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
+from rocketlens.query.topic_choice import is_pattern, resembling
 
 _SHOWN: Final = 3
 _KEY_KINDS: Final = frozenset({"auto", "key"})
@@ -63,6 +65,23 @@ async def reasons_for(
         reasons.append(EmptyReason("whole_key", wider=_other_case(question)))
     reasons.append(EmptyReason("expired"))
     return reasons[:_SHOWN]
+
+
+async def topics_instead(question: Question, look_up: LookUps) -> list[tuple[str, str]]:
+    """Return the topics that the one of a question resembles, each with the address of the same
+    search in it; none if it names several, or a pattern.
+    """
+    if not question.topic or is_pattern(question.topic) or "," in question.topic:
+        return []
+    answers = await asyncio.gather(
+        *(each.topic_names() for each in look_up.sources.chosen(question.sources)),
+        return_exceptions=True,
+    )
+    names = {name for each in answers if not isinstance(each, BaseException) for name in each}
+    return [
+        (name, question.address("/search", topic=name, cursor=None))
+        for name in resembling(question.topic, names)
+    ]
 
 
 def _mistaken_id(question: Question) -> list[EmptyReason]:

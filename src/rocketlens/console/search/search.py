@@ -303,12 +303,14 @@ class Searches:
         covered = [watch.covered_since.popleft() for _ in range(len(watch.covered_since))]
         cursor = question.cursor
         shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
-        rows = await self.rows([(source, message) for source, message in shown[:rows_left]])
+        rows = await self.rows(shown[:rows_left], question.columns)
         read = watch.read_so_far()
         return FoundSoFar(tuple(rows), tuple(covered), self._since(since), read)
 
-    async def rows(self, messages: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
-        """Return messages as rows, in the same order."""
+    async def rows(
+        self, messages: Sequence[tuple[ConsoleSource, MessageExt]], columns: Sequence[str] = ()
+    ) -> list[MessageRow]:
+        """Return messages as rows, in the same order, with the values of these columns."""
         brokers: dict[tuple[str, object], str] = {}
         for source, message in messages:
             host = (source.name, message.store_host)
@@ -321,7 +323,8 @@ class Searches:
 
         def row(source: ConsoleSource, each: MessageExt) -> MessageRow:
             shown = self._masked(each, viewer, source, limits.MAX_PREVIEW_BYTES)
-            made = row_of(shown, source.name, brokers[source.name, each.store_host], self.rules)
+            broker = brokers[source.name, each.store_host]
+            made = row_of(shown, source.name, broker, self.rules, columns)
             return made if shown is each else made.model_copy(update={"is_masked": True})
 
         return await in_thread(lambda: [row(*each) for each in messages], ROW_THREADS)
@@ -366,7 +369,8 @@ class Searches:
         since: float,
     ) -> SearchAnswer:
         page, is_more, answer = await self._newest(question, chosen, answer, watch)
-        rows = await self.rows([(watch.origin(each), each) for each in reversed(page)])
+        of_sources = [(watch.origin(each), each) for each in reversed(page)]
+        rows = await self.rows(of_sources, question.columns)
         cursor = str(Cursor.after(page, question.cursor)) if page and is_more else None
         self.counts["complete" if answer.complete else "incomplete"] += 1
         return SearchAnswer(

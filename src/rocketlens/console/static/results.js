@@ -28,7 +28,7 @@ function keepNear(body) {
       text = body.innerHTML;
       const spacer = document.createElement("tr");
       const cell = spacer.insertCell();
-      cell.colSpan = 7;
+      cell.colSpan = body.parentElement.rows[0].cells.length;
       cell.style.height = `${height}px`;
       cell.style.padding = "0";
       body.replaceChildren(spacer);

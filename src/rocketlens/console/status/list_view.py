@@ -8,6 +8,7 @@ message id stand in the place of the newest of them: the one that groups of the 
 then retries, dead letters and delayed copies by time.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -15,12 +16,14 @@ from urllib.parse import urlencode
 from fastapi import Request
 
 from rocketlens import limits
+from rocketlens.console.search.columns import own_values
 from rocketlens.console.values import GroupValue, MessageRow, TopicValue
 
 T = TypeVar("T")
 SORT: Final = "sort"
 LIVE: Final = "live"
 _DESCENDING: Final = "-"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 _RANKS: Final = {"normal": 0, "system": 1}
 """Of topics by kind, others last: a delayed message is stored in a topic of RocketMQ's first."""
 
@@ -69,7 +72,8 @@ def _group_columns() -> Columns:
     }
 
 
-def _message_columns() -> Columns:
+def message_columns(chosen: Sequence[str] = ()) -> Columns:
+    """Return the columns of a list of messages, those among them that a reader chose."""
     message: Callable[[Callable[[MessageRow], Any]], Column] = Column
     return {
         "time": message(lambda each: each.store_timestamp_ms),
@@ -78,12 +82,27 @@ def _message_columns() -> Columns:
         "tag": Column(lambda each: each.tags, falls_first=False),
         "keys": Column(lambda each: each.keys[0] if each.keys else None, falls_first=False),
         "size": message(lambda each: each.body_bytes),
+        "born": message(lambda each: each.born_timestamp_ms),
+        "id": Column(lambda each: each.msg_id, falls_first=False),
+        **{name: _value_column(name) for name in own_values(chosen)},
     }
+
+
+def _value_column(name: str) -> Column:
+    """Return the column of a property or a field: numbers are compared as such, before texts."""
+
+    def value_of(each: MessageRow) -> tuple[bool, float, str] | None:
+        text = each.values.get(name)
+        if text is None:
+            return None
+        number = float(text) if _NUMBER.fullmatch(text) else None
+        return (number is None, number or 0.0, text)
+
+    return Column(value_of, falls_first=False)
 
 
 TOPIC_COLUMNS: Final = _topic_columns()
 GROUP_COLUMNS: Final = _group_columns()
-MESSAGE_COLUMNS: Final = _message_columns()
 
 
 class ListView:

@@ -60,7 +60,7 @@ def test_the_live_view_is_in_the_address():
     [
         (list_view.TOPIC_COLUMNS, TopicValue),
         (list_view.GROUP_COLUMNS, GroupValue),
-        (list_view.MESSAGE_COLUMNS, MessageRow),
+        (list_view.message_columns(["id"]), MessageRow),
     ],
 )
 def test_every_column_is_one_of_what_is_listed(columns, model):
