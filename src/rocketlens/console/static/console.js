@@ -56,6 +56,11 @@ for (const input of document.querySelectorAll("[data-filters]")) {
   document.addEventListener("refreshed", filter);
 }
 
+// On a narrow screen the menu scrolls: to the page that is open.
+const menu = document.querySelector(".top nav");
+const open = menu?.querySelector("[aria-current]");
+if (open) menu.scrollLeft = open.offsetLeft - menu.offsetLeft - (menu.clientWidth - open.offsetWidth) / 2;
+
 startKeys(announce);
 startResults(announce);
 startRefresh(announce);

@@ -107,7 +107,7 @@ def test_the_page_of_a_topic_of_a_store_has_what_its_files_say(store):
 
 def test_a_topic_that_cannot_be_read_says_so_by_its_permission(running):
     text = answer("/topics/Locked", live(running)).text
-    assert '<td class="warn">write</td>' in text
+    assert '<td class="warn" data-label="Permissions">write</td>' in text
 
 
 def test_the_page_of_dead_letters_names_their_group_and_sends_them_again(running):
