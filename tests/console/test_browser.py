@@ -81,7 +81,8 @@ def width_beyond(page):
 def cut_texts(page):
     """Give the texts of buttons, titles and fields' names that have no room."""
     return page.evaluate(
-        """() => [...document.querySelectorAll("main :is(button, .button, h1, h2, dt, .verdict)")]
+        """() => [...document.querySelectorAll(
+                "main :is(button, .button, h1, h2, dt, th:not(.c-value), .verdict)")]
             .filter(each => each.checkVisibility() && !each.matches(".visually-hidden"))
             .filter(each => getComputedStyle(each).display !== "inline")
             .filter(each => each.scrollWidth > each.clientWidth + 1)

@@ -135,7 +135,7 @@ class Reader:
     @classmethod
     def of(cls, preferences: Preferences) -> Self:
         """Return the reader that chose these."""
-        return cls(preferences, Texts(preferences.language))
+        return cls(preferences, Texts(preferences.language, preferences.zone))
 
     def progress(self, progress: FoundSoFar) -> str:
         """Return how long a search goes on, how much it has read, and what is left at most."""

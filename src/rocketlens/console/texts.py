@@ -7,11 +7,13 @@ have values in braces: ``{count}``. The English of the group ``sentence`` is in
 
 import tomllib
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from rocketlens.model.text.sentences import SENTENCES, Sentence
+from rocketlens.console.zones import offset_text, time_text
+from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
 """Each language's code, and its own name for itself."""
@@ -30,10 +32,11 @@ def table_of(language: str) -> Mapping[str, str]:
 
 
 class Texts:
-    """The texts of one language."""
+    """The texts of one language, with times in one zone."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, zone: tzinfo = UTC) -> None:
         self.language: Final = language
+        self._zone: Final = zone
         self._table: Final = table_of(language)
 
     def __call__(self, name: str, **values: Any) -> str:
@@ -49,7 +52,13 @@ class Texts:
         return self._table.get(f"{group}.{word}", word)
 
     def sentence(self, text: str) -> str:
-        """Return a sentence and those in it in this language; text that is none as it is."""
+        """Return a sentence and those in it in this language, with its times in the zone of these
+        texts; text that is none as it is.
+        """
+        if isinstance(text, TimeText):
+            at = text.epoch_ms
+            offset = offset_text(at, self._zone)
+            return time_text(at, self._zone)[:19] + offset if offset else str(text)
         if not isinstance(text, Sentence):
             return text
         values = {

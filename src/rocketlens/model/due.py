@@ -22,7 +22,7 @@ from rocketlens.model.rocketmq import (
     parse_delay_levels,
 )
 from rocketlens.model.text.counted import span_text
-from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.text.sentences import Sentence, TimeText
 
 WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
@@ -88,12 +88,12 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and is_number and len(text) <= _MAX_DIGITS else None
 
 
-def _time_text(epoch_ms: int) -> str:
+def _time_text(epoch_ms: int) -> TimeText:
     # Late: it is needed for few messages.
     from datetime import datetime
 
     try:
         local = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
     except (OverflowError, OSError, ValueError):
-        return f"{epoch_ms} ms"
-    return local.isoformat(" ", "seconds")
+        return TimeText(f"{epoch_ms} ms", epoch_ms)
+    return TimeText(local.isoformat(" ", "seconds"), epoch_ms)

@@ -1,11 +1,13 @@
 """Every text is there in every language, and nowhere else."""
 
+import copy
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -13,12 +15,14 @@ from rocketlens import limits
 from rocketlens.console import pages
 from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
 from rocketlens.formats import trace_body
+from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import SourceKind
-from rocketlens.model.text.sentences import SENTENCES, Sentence
+from rocketlens.model.due import due_text
+from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.story.story_events import EventKind
 from tests.support.console_client import answers, store_at
-from tests.support.made_stores import NOW_MS, make_store, some_messages
+from tests.support.made_stores import NOW_MS, Sent, make_store, record_of, some_messages
 from tests.support.story_world import KEY, consumed, pub
 
 TEMPLATES = sorted((Path(pages.__file__).parent / "templates").glob("*.html"))
@@ -116,6 +120,24 @@ def test_a_sentence_is_shown_in_the_language_with_the_sentences_in_it():
     )
     assert Texts("en").sentence(text) == text
     assert text == "group g{x}: client 10.0.0.8 failed to consume it in 5 ms: an exception"
+
+
+def test_times_in_a_sentence_are_those_of_the_readers_zone():
+    named = (("REAL_TOPIC", "Orders"), ("DELAY", "18"))
+    record, _ = record_of(Sent("SCHEDULE_TOPIC_XXXX", named=named), 0, 0)
+    told = due_text(message_of(record), (), NOW_MS)
+    texts = {
+        name: Texts("en", ZoneInfo(name)).sentence(told)
+        for name in ("Asia/Shanghai", "Asia/Kolkata")
+    }
+    assert "due 2023-11-15 08:13:20+08:00, " in texts["Asia/Shanghai"]
+    assert "due 2023-11-15 05:43:20+05:30, " in texts["Asia/Kolkata"]
+
+
+def test_a_time_beyond_the_calendar_is_a_number():
+    far = Sentence("due_ago", time=TimeText("9 ms", 10**17), span="1 h", level="")
+    assert Texts("en").sentence(far) == "due 9 ms, 1 h ago"
+    assert copy.deepcopy(far).values["time"].epoch_ms == 10**17
 
 
 def test_text_that_is_no_sentence_is_shown_as_it_is():

@@ -242,6 +242,23 @@ SENTENCES: Final[Mapping[str, str]] = {
 """Every sentence by its name, with its values in braces."""
 
 
+class TimeText(str):
+    """A time as text, which a reader may want in another zone."""
+
+    __slots__ = ("epoch_ms",)
+    epoch_ms: int
+
+    def __new__(cls, text: str, epoch_ms: int) -> Self:
+        """Make the text of a time, which is in epoch milliseconds."""
+        made = super().__new__(cls, text)
+        made.epoch_ms = epoch_ms
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, int], dict[str, object]]:
+        """Return what makes it again, for copies and pickles."""
+        return (str(self), self.epoch_ms), {}
+
+
 class Sentence(str):
     """A sentence by its name in `SENTENCES`, with its values; as text it is English."""
 
