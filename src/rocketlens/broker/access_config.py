@@ -28,7 +28,7 @@ _STRATEGIES: Final = "Every request is checked, with either."
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AuthConfig(Configuration):
-    """Who may ask the broker for what; off unless it is switched on."""
+    """The settings of access control; it is off unless one of them switches it on."""
 
     aclEnable: bool = key(
         False, "Accounts of conf/plain_acl.yml, as RocketMQ 4 has them. RocketMQ 5.5: no effect."
@@ -154,12 +154,12 @@ class AuthConfig(Configuration):
             ("initAuthenticationUser", "username", "password"),
             ("innerClientAuthenticationCredentials", "accessKey", "secretKey"),
         )
-        found = []
+        users = []
         for name, user, password in pairs:
             text = getattr(self, name)
             if text.strip():
-                found.append(_pair(name, text, user, password))
-        return found
+                users.append(_pair(name, text, user, password))
+        return users
 
     def properties(self) -> dict[str, str]:
         """Return the keys that everyone may know, as a configuration file has them."""
@@ -170,8 +170,8 @@ class AuthConfig(Configuration):
 
 def codes_in(whitelist: str) -> frozenset[int]:
     """Return the request codes of a white list."""
-    words = (each.strip() for each in whitelist.split(","))
-    return frozenset(int(word) for word in words if word.isascii() and word.isdigit())
+    names = (each.strip() for each in whitelist.split(","))
+    return frozenset(int(word) for word in names if word.isascii() and word.isdigit())
 
 
 def _check_code(name: str, word: str) -> None:

@@ -312,7 +312,7 @@ def parse_settings(text: str, **changes: Any) -> BrokerSettings:
 
 
 def check_advertised(config: BrokerConfig) -> None:
-    """Check that clients that reach the broker are told an address at which they reach it.
+    """Check that the address that clients get is one at which they reach the broker.
 
     :raises BadInput: if it is no address of a machine, or the loopback interface's although the
         broker listens on others.

@@ -1,6 +1,6 @@
-"""What all processors of a broker share: its parts, made here once, each from what it needs.
+"""The parts of a broker that all processors share, each made once, from the parts that it needs.
 
-Nothing is put in later, and no part knows the whole: only processors and the life of a broker do.
+Nothing is assigned later, and no part knows the core: only processors and the life of a broker do.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from rocketlens.broker.tables.offset_corrections import fit_to_store
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.queue_locks import QueueLocks
 from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
-from rocketlens.broker.tables.saving import Table, TableSaver
 from rocketlens.broker.tables.stats import BrokerStats
+from rocketlens.broker.tables.table_saver import Table, TableSaver
 from rocketlens.broker.tables.timer_progress import TimerProgress
 from rocketlens.broker.tables.topics import GroupTable, TopicTable
 from rocketlens.formats.commitlog_record import pack_host
@@ -151,7 +151,7 @@ class BrokerCore:
         return packed
 
     def closed(self, channel: Channel) -> None:
-        """Remove what is kept for a connection."""
+        """Remove the state of a connection."""
         self._born_hosts.pop(channel, None)
         self.clients.closed(channel)
         self.held_pulls.closed(channel)

@@ -124,19 +124,19 @@ class KvConfig:
         size, made = self._bytes, []
         for change in changes:
             namespace, key, value, _ = change
-            known = copies.get(namespace, self._table.get(namespace))
-            added = _entry_bytes(key, value) - _entry_bytes(key, (known or {}).get(key))
-            added += _entry_bytes(namespace, "") if known is None and value is not None else 0
+            values = copies.get(namespace, self._table.get(namespace))
+            added = _entry_bytes(key, value) - _entry_bytes(key, (values or {}).get(key))
+            added += _entry_bytes(namespace, "") if values is None and value is not None else 0
             if added > 0 and size + added > limits.MAX_KV_BYTES:
-                words = f"{size + added} bytes of values, {limits.MAX_KV_BYTES} allowed"
-                _end(change, BadInput(words))
+                problem = f"{size + added} bytes of values, {limits.MAX_KV_BYTES} allowed"
+                _end(change, BadInput(problem))
                 continue
             size += added
             made.append(change)
-            if value is None and (known is None or key not in known):
+            if value is None and (values is None or key not in values):
                 continue
             if namespace not in copies:
-                copies[namespace] = dict(known or {})
+                copies[namespace] = dict(values or {})
             if value is None:
                 del copies[namespace][key]
             else:
@@ -198,7 +198,7 @@ def _encoded(table: Table) -> bytes:
 def _load(path: Path, disk: Disk) -> Table:
     problems: list[str] = []
     backup = path.with_name(f"{path.name}.bak")
-    found: Table = {}
+    table: Table = {}
     for each in (path, backup):
         content = read_bytes(each, limits.MAX_CONFIG_BYTES + 1)
         if not content or not content.strip():
@@ -206,7 +206,7 @@ def _load(path: Path, disk: Disk) -> Table:
         if len(content) > limits.MAX_CONFIG_BYTES:
             raise ConfigError(f"{each} is over {limits.MAX_CONFIG_BYTES} bytes")
         try:
-            found = _parse(content)
+            table = _parse(content)
             break
         except ConfigError as error:
             problems.append(f"{each}: {error}")
@@ -214,10 +214,10 @@ def _load(path: Path, disk: Disk) -> Table:
                 each.with_name(f"{each.name}.damaged-{zlib.crc32(content):08x}"), content
             )
     if problems:
-        instead = f"{backup.name} is used" if found else "there are no values"
-        words = "%s; %s, and what is damaged is kept beside it"
-        _log.warning(words, "; ".join(problems), instead)
-    return found
+        instead = f"{backup.name} is used" if table else "there are no values"
+        line = "%s; %s, and what is damaged is kept beside it"
+        _log.warning(line, "; ".join(problems), instead)
+    return table
 
 
 def _parse(content: bytes) -> Table:

@@ -135,10 +135,10 @@ class Processors:
         table = self.kv.namespace(namespace)
         if table is None:
             return None
-        known = self._namespace_bodies.get(namespace)
-        if known is None or known[0] is not table:
-            known = self._namespace_bodies[namespace] = table, write_body(KvTable(table=table))
-        return known[1]
+        cached = self._namespace_bodies.get(namespace)
+        if cached is None or cached[0] is not table:
+            cached = self._namespace_bodies[namespace] = table, write_body(KvTable(table=table))
+        return cached[1]
 
     def register_broker(
         self, command: RemotingCommand, channel: Channel
@@ -179,8 +179,8 @@ class Processors:
             while True:
                 try:
                     next(steps)
-                except StopIteration as ended:
-                    return self._registered(ended.value)
+                except StopIteration as end:
+                    return self._registered(end.value)
                 await asyncio.sleep(0)
 
     def _registered(self, registered: namesrv.RegisterBrokerResponse | None) -> Response:
@@ -201,14 +201,14 @@ class Processors:
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
         """322: return whether a broker's topics changed since it registered."""
         fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
-        known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
-        said = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
-        changed = known is None or known != said
+        version = self.routes.data_version(fields.cluster_name, fields.broker_addr)
+        version_of_broker = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
+        changed = version is None or version != version_of_broker
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         made = namesrv.QueryDataVersionResponse(changed=changed)
         return Response(
             ext_fields=namesrv.QUERY_DATA_VERSION.response.encode(made),
-            body=b"" if known is None else write_body(known),
+            body=b"" if version is None else write_body(version),
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
@@ -338,8 +338,8 @@ async def _many_topics(
             chosen.append(name)
             size += len(name) + 3
             if size > limits.MAX_ANSWER_FRAME_BYTES:
-                words = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
-                return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+                remark = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
+                return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         await pace.turn()
         if not channel.is_open:
             return None

@@ -116,8 +116,8 @@ class RouteTable:
         while True:
             try:
                 next(steps)
-            except StopIteration as ended:
-                registered: RegisterBrokerResponse | None = ended.value
+            except StopIteration as end:
+                registered: RegisterBrokerResponse | None = end.value
                 return registered
 
     def registering(
@@ -136,10 +136,10 @@ class RouteTable:
         self._check_reserved(name, address, channel)
         version = body.topic_config_table.data_version
         topics = body.topic_config_table.topic_config_table.values()
-        known = self._names.get(name)
+        registered_name = self._names.get(name)
         addrs = {
             broker_id: each
-            for broker_id, each in (known.broker_addrs if known else {}).items()
+            for broker_id, each in (registered_name.broker_addrs if registered_name else {}).items()
             if each != address or broker_id == request.broker_id
         }
         if self._is_superseded(
@@ -153,7 +153,7 @@ class RouteTable:
             return None
         yield from self._check_room(request, body)
         addrs[request.broker_id] = address
-        entry = known or _Name(request.cluster_name)
+        entry = registered_name or _Name(request.cluster_name)
         entry.broker_addrs = addrs
         entry.enable_acting_master = bool(request.enable_acting_master)
         self._names[name] = entry
@@ -172,8 +172,8 @@ class RouteTable:
             else request.heartbeat_timeout_ms / 1000,
         )
         if before is None:
-            words = "broker %s (id %d) of %s at %s is registered with %d topics"
-            _log.info(words, name, request.broker_id, request.cluster_name, address, len(topics))
+            line = "broker %s (id %d) of %s at %s is registered with %d topics"
+            _log.info(line, name, request.broker_id, request.cluster_name, address, len(topics))
         self._keep_filter_servers(key, body.filter_server_list)
         self._channels.setdefault(channel, set()).add(key)
         yield from self._write_topics(request, topics, entry, changed=changed)
@@ -218,10 +218,10 @@ class RouteTable:
         """Drop the brokers whose last registration came over this channel; return their
         addresses.
         """
-        gone = list(self._channels.get(channel, ()))
-        for cluster, address in gone:
+        brokers = list(self._channels.get(channel, ()))
+        for cluster, address in brokers:
             self.unregister(cluster, address, self._live[cluster, address].broker_name)
-        return [address for _, address in gone]
+        return [address for _, address in brokers]
 
     def expire(self, now_s: float) -> list[Hashable]:
         """Drop the brokers whose time is over; return their channels, to be closed."""
@@ -244,12 +244,12 @@ class RouteTable:
 
         :raises BadInput: if the name is too long, or a table is full.
         """
-        given = list(queue_datas)
-        if any(each.broker_name not in self._names for each in given):
+        queues = list(queue_datas)
+        if any(each.broker_name not in self._names for each in queues):
             return
         self._check_topic(topic)
-        self._check_count(len(given))
-        for each in given:
+        self._check_count(len(queues))
+        for each in queues:
             self._put(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:

@@ -4,7 +4,7 @@
 module         what
 =============  ====================================================================
 channel        one connection: requests in, answers out, both ways, with back-pressure
-group          what the channels of one server or client share: bounds and the sweep
+channel_group  state that the channels of one server or client share: bounds and the sweep
 server         listens, accepts, TLS on the same port, stops gracefully
 pool           calls by address: one connection each, pipelined, dialled when needed
 tls            contexts for both ends

@@ -236,7 +236,7 @@ class Channel(asyncio.Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Return whether the peer has yet to read much of what was sent to it."""
+        """Return whether many sent bytes wait for the peer to read them."""
         return self._writable is not None
 
     @property
@@ -275,8 +275,8 @@ class Channel(asyncio.Protocol):
             sent = self.connection.respond(request, code, ext_fields, body, remark=remark)
         except BadInput as error:
             logger.warning("request %d of %s: %s", request.code, self.address, error)
-            words = "the answer cannot be sent: over the limit, or no Unicode"
-            sent = self.connection.respond(request, ResponseCode.SYSTEM_ERROR, remark=words)
+            problem = "the answer cannot be sent: over the limit, or no Unicode"
+            sent = self.connection.respond(request, ResponseCode.SYSTEM_ERROR, remark=problem)
         self.group.in_flight -= 1
         if sent:
             self._write(sent)
@@ -334,7 +334,7 @@ class Channel(asyncio.Protocol):
         self._write(self.connection.one_way(code, ext_fields, body))
 
     async def writable(self) -> None:
-        """Wait until the peer has read most of what was sent, or the channel is closed."""
+        """Wait until the peer has read most of the sent bytes, or the channel is closed."""
         if self._writable is not None:
             await self._writable.wait()
 
@@ -346,7 +346,7 @@ class Channel(asyncio.Protocol):
         self._read_or_not()
 
     def close(self, reason: str = "the connection was closed by this end") -> None:
-        """Send what is unsent, then close."""
+        """Send unsent bytes, then close."""
         if self._transport is None or self._transport.is_closing():
             return
         self._reason = reason
@@ -388,11 +388,11 @@ class Channel(asyncio.Protocol):
                 self._wait_turn()
 
     def _handle_in_turn(self) -> Step:
-        """Handle the backlog and what was received behind it; return how the turn ended."""
+        """Handle the backlog and the bytes after it; return the step that ends the turn."""
         backlog, connection = self._backlog, self.connection
         bounds = self.group.bounds
         ends_at = perf_counter() + bounds.turn_s
-        left = bounds.turn_requests
+        budget = bounds.turn_requests
         while True:
             while backlog:
                 event = backlog.popleft()
@@ -405,8 +405,8 @@ class Channel(asyncio.Protocol):
                     self._flush()
                 if self._must_wait:
                     return CUT
-                left -= 1
-                if left <= 0 or perf_counter() >= ends_at:
+                budget -= 1
+                if budget <= 0 or perf_counter() >= ends_at:
                     return CUT if backlog or connection.has_more else EMPTY
             if not connection.has_more:
                 return EMPTY
@@ -448,8 +448,8 @@ class Channel(asyncio.Protocol):
     def _serve(self, command: RemotingCommand) -> None:
         handler = self.handlers.get(command.code)
         if handler is None:
-            words = f" request type {command.code} not supported"
-            self.respond(command, Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=words))
+            remark = f" request type {command.code} not supported"
+            self.respond(command, Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
             return
         if self.group.in_flight > self.group.bounds.requests_in_flight:
             self.respond(command, BUSY)
@@ -520,8 +520,8 @@ class Channel(asyncio.Protocol):
             return failure(command, error)
         if self.group.may_warn("requests"):
             logger.warning("request %d cannot be handled now: %s", command.code, error)
-        words = f"the server is out of files or memory, try again: {error.strerror}"
-        return Response(ResponseCode.SYSTEM_BUSY, remark=words)
+        remark = f"the server is out of files or memory, try again: {error.strerror}"
+        return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
 
     def _done(self, command: RemotingCommand) -> None:
         if self.is_open:
@@ -580,8 +580,8 @@ def failure(command: RemotingCommand, error: Exception) -> Response:
         code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
         return Response(code, remark=str(error)[: limits.MAX_REMARK_CHARACTERS])
     logger.error("request %d could not be handled", command.code, exc_info=error)
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Response(ResponseCode.SYSTEM_ERROR, remark=words[: limits.MAX_REMARK_CHARACTERS])
+    remark = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Response(ResponseCode.SYSTEM_ERROR, remark=remark[: limits.MAX_REMARK_CHARACTERS])
 
 
 def _leave(done: _Later) -> None:

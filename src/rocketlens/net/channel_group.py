@@ -83,13 +83,13 @@ class ConnectionLimits:
 
 
 class GroupedChannel(Protocol):
-    """What a group needs of its channels; see :mod:`rocketlens.net.channel`."""
+    """The interface of the channels of a group; :mod:`rocketlens.net.channel` has them."""
 
     state: State
     events_received: int
     last_active_s: float
     swept: tuple[int, float, int]
-    """What the last sweep saw."""
+    """The state at the last sweep."""
     counted_bytes: int
     """Its part of `ChannelGroup.buffered`."""
 
@@ -112,7 +112,7 @@ class GroupedChannel(Protocol):
         """Stop reading and handling for good; current requests are still answered."""
 
     def close(self) -> None:
-        """Send what is unsent, then close."""
+        """Send unsent bytes, then close."""
 
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
@@ -194,11 +194,11 @@ class ChannelGroup(Generic[C]):
     def _new_turn(self) -> None:
         self._ends_at = None
 
-    def may_warn(self, what: str) -> bool:
-        """Return whether to log now what may happen often: once a minute for each ``what``."""
-        if self.now_s < self._quiet_until_s.get(what, self.now_s):
+    def may_warn(self, subject: str) -> bool:
+        """Return whether to log now what may happen often: once a minute for each ``subject``."""
+        if self.now_s < self._quiet_until_s.get(subject, self.now_s):
             return False
-        self._quiet_until_s[what] = self.now_s + limits.MIN_WARNING_INTERVAL_S
+        self._quiet_until_s[subject] = self.now_s + limits.MIN_WARNING_INTERVAL_S
         return True
 
     def count_bytes(self, channel: C) -> None:

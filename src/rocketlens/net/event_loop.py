@@ -115,13 +115,13 @@ def _end_process_after(wait_s: float) -> None:
         threading.Thread(target=wait, name="rocketlens-stop", daemon=True).start()
 
 
-def end_on_signals(ended: asyncio.Event | None = None) -> StopRequest:
+def end_on_signals(end_event: asyncio.Event | None = None) -> StopRequest:
     """Handle SIGTERM, SIGINT and SIGHUP in the running event loop; return the events they set.
 
     A SIGHUP that the process was started to ignore, as by ``nohup``, stays ignored. Outside the
     main thread signals cannot be handled: then only the caller sets ``ended``.
     """
-    ending = StopRequest(ended)
+    ending = StopRequest(end_event)
     loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError, NotImplementedError):
         for number in END_SIGNALS:

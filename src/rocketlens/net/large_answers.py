@@ -80,8 +80,8 @@ class LargeAnswers:
             return
         most = limits.MAX_LARGE_ANSWERS_OF_CONNECTION, limits.MAX_LARGE_ANSWERS
         if self._waiting[channel] >= most[0] or self._waiting.total() >= most[1]:
-            words = f"large answers wait already, {most[0]} of a connection and {most[1]} at most"
-            raise TooManyLarge(f"{words}: ask later")
+            problem = f"large answers wait already, {most[0]} of a connection and {most[1]} at most"
+            raise TooManyLarge(f"{problem}: ask later")
         self._waiting[channel] += 1
         try:
             async with self._building:

@@ -165,7 +165,7 @@ class ClientPool:
             peer.channel.close()
 
     async def close(self) -> None:
-        """Send what is unsent and close all connections; current calls fail."""
+        """Send unsent bytes and close all connections; current calls fail."""
         self._is_closed = True
         dialling = [peer.dialling for peer in self._peers.values() if peer.dialling is not None]
         for task in dialling:
@@ -245,12 +245,12 @@ class ClientPool:
         return host.address if self.tls.check_hostname else ""
 
     def _why(self, error: OSError) -> str:
-        words = error.strerror or str(error)
-        if self.tls is not None and (not words or isinstance(error, ConnectionError)):
+        reason = error.strerror or str(error)
+        if self.tls is not None and (not reason or isinstance(error, ConnectionError)):
             if isinstance(error, ConnectionRefusedError):
-                return f"no connection: {words}"
+                return f"no connection: {reason}"
             return "no TLS: the other end closed the connection; does it take TLS on this port?"
-        return f"no connection: {words or type(error).__name__}"
+        return f"no connection: {reason or type(error).__name__}"
 
     def _failed(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
         first_s, last_s = limits.RECONNECT_DELAYS_S
@@ -278,13 +278,13 @@ async def _addresses(host: str) -> list[str]:
 
     def look_up() -> list[str]:
         try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except UnicodeError:
             raise OSError("a host name has labels of 1 to 63 characters") from None
         # IPv6 addresses of a link are complete with their interface only.
         return [
             f"{address[0]}%{address[3]}" if len(address) == 4 and address[3] else str(address[0])
-            for *_, address in found
+            for *_, address in answers
         ]
 
     return await asyncio.wrap_future(_NAME_THREADS.submit(look_up, host))

@@ -19,7 +19,7 @@ def read_secret_file(
 ) -> str:
     """Return the secret that a file holds, without line ends behind it.
 
-    :param where: What the file is called in errors.
+    :param where: The name of the file in errors.
     :param on_opened: Called with the file's mode, as of `os.stat`, and its path.
     :raises BadInput: when the file is empty, too long or cannot be read.
     """

@@ -4,8 +4,8 @@ Connections are accepted here, not by the event loop's own server, for two reaso
 descriptors run out, asyncio's server stops accepting for a second at a time, and uvloop's may stop
 for good; this one has a descriptor in reserve, with which it accepts such connections and closes
 them. That should not happen: connections are bounded, for each address and in total, and if there
-are too many, idle ones are closed first (:mod:`rocketlens.net.crowd`). And a connection's transport
-depends on whether it uses TLS: the first byte is read without consuming it.
+are too many, idle ones are closed first (:mod:`rocketlens.net.idle_channels`). And the transport of
+a connection depends on whether it uses TLS: the first byte is read without consuming it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, logger
 from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, ConnectionLimits, Waiting
-from rocketlens.net.crowd import host_of, idle_channels
+from rocketlens.net.idle_channels import host_of, idle_channels
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
@@ -226,10 +226,10 @@ class RemotingServer:
         self.group.refused += 1
         self._warn(f"{many} and none of them idle: no more are taken")
 
-    def _warn(self, words: str) -> None:
+    def _warn(self, problem: str) -> None:
         """Log at most once a minute what may happen thousands of times a second."""
         if self.group.may_warn("connections"):
-            logger.warning("%s (%d refused so far)", words, self.group.refused)
+            logger.warning("%s (%d refused so far)", problem, self.group.refused)
 
     def _reject_when_out_of_fds(self, listener: socket.socket, error: OSError) -> None:
         """Close the connection that there is no descriptor for, or pause accepting until the next

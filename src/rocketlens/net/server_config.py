@@ -14,13 +14,13 @@ _log: Final = logging.getLogger("rocketlens.config")
 
 
 def warn_of_unknown(
-    unknown: Mapping[str, str], known: Sequence[type[Configuration]], where: str
+    unknown: Mapping[str, str], tables: Sequence[type[Configuration]], where: str
 ) -> tuple[str, ...]:
     """Warn of unknown keys, and return them; every server knows the keys of TLS.
 
     :raises BadInput: if one must not be ignored.
     """
-    names = [row.name for table in (*known, TlsConfig) for row in keys_of(table)]
+    names = [row.name for table in (*tables, TlsConfig) for row in keys_of(table)]
     passed_over = check_unknown_keys(unknown, names, where)
     if passed_over:
         _log.warning("keys of %s without a meaning here: %s", where, ", ".join(passed_over))

@@ -1,4 +1,4 @@
-"""What systemd is told of a server that it runs with ``Type=notify``.
+"""Notices to systemd from a server that it runs with ``Type=notify``.
 
 A datagram to the socket that ``NOTIFY_SOCKET`` names; without it nothing is sent. Source:
 ``sd_notify(3)``.

@@ -53,7 +53,7 @@ _REASONS: Final = {
 
 
 class StatusSource(NamedTuple):
-    """What a server says of itself."""
+    """The metrics and problems of a server."""
 
     name: str
     loop: asyncio.AbstractEventLoop | None
@@ -203,10 +203,10 @@ class StatusPort:
         problems = [] if self._sources else ["starting"]
         for source in self._sources:
             try:
-                found = await _in_loop_of(source, problems_of(source))
+                reasons = await _in_loop_of(source, problems_of(source))
             except TimeoutError:
-                found = ["does not react"]
-            problems.extend(f"{source.name}: {problem}" for problem in found)
+                reasons = ["does not react"]
+            problems.extend(f"{source.name}: {problem}" for problem in reasons)
         return problems
 
 
@@ -243,9 +243,9 @@ def exposition(collected: "Iterable[Iterable[Metric]]") -> bytes:
         ProcessCollector(registry=registry)
     merged: dict[str, Metric] = {}
     for metric in (each for metrics in collected for each in metrics):
-        known = merged.setdefault(metric.name, metric)
-        if known is not metric:
-            known.samples.extend(metric.samples)
+        first = merged.setdefault(metric.name, metric)
+        if first is not metric:
+            first.samples.extend(metric.samples)
     build = InfoMetricFamily("rocketlens_build", "The version.", value={"version": __version__})
     registry.register(_Collected((build, *merged.values())))
     return generate_latest(registry)

@@ -77,11 +77,11 @@ class LoopThread:
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
             task.cancel()
-        if left:
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()

@@ -62,9 +62,9 @@ class TlsSettings(NamedTuple):
 CONFIG_FILE_KEY: Final = "tls.config.file"
 
 
-def _words_in_any_case(*words: str) -> KeyForm:
-    *others, last = words
-    return KeyForm(f"{', '.join(others)} or {last}", lambda text: text.lower() in words)
+def _words_in_any_case(*values: str) -> KeyForm:
+    *others, last = values
+    return KeyForm(f"{', '.join(others)} or {last}", lambda text: text.lower() in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,11 +52,11 @@ def signed_fields(
 
 def verify(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> bool:
     """Return whether a request is signed with this secret, in constant time."""
-    given = ext_fields.get(SIGNATURE, "").encode("utf-8", "replace")
-    is_signed = hmac.compare_digest(given, _sign(ext_fields, body, secret_key, _LEFT_OUT))
+    signature = ext_fields.get(SIGNATURE, "").encode("utf-8", "replace")
+    is_signed = hmac.compare_digest(signature, _sign(ext_fields, body, secret_key, _LEFT_OUT))
     if UNSIGNED_FLAG in ext_fields:
         with_flag = _sign(ext_fields, body, secret_key, _LEFT_OUT_LATER)
-        is_signed |= hmac.compare_digest(given, with_flag)
+        is_signed |= hmac.compare_digest(signature, with_flag)
     return is_signed
 
 

@@ -375,8 +375,8 @@ def _read_object(cls: type[T], value: Any) -> T:
         raise TypeError(f"{java_name_of(cls)} is an object")
     values: dict[str, Any] = {}
     for row in _TABLES[cls].by_wire_name:
-        given = value.get(row.wire_name)
-        taken = None if given is None else row.shape.read(given)
+        member_value = value.get(row.wire_name)
+        taken = None if member_value is None else row.shape.read(member_value)
         if taken is not None:
             values[row.name] = taken
         elif row.is_mandatory:

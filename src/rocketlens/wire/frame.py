@@ -40,7 +40,7 @@ LENGTH: Final = struct.Struct(">i")
 
 
 Frame = tuple[int, bytes, bytes]
-"""Header codec, header, body. What the header says is the codec's affair."""
+"""Header codec, header, body. The codec reads the header."""
 
 
 def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
@@ -91,7 +91,7 @@ class FrameSplitter:
         return len(self._held)
 
     def clear(self) -> None:
-        """Drop what is buffered."""
+        """Drop buffered bytes."""
         self._held = bytearray()
         self.has_more = False
 
@@ -129,11 +129,11 @@ class FrameSplitter:
                 self._needed = 0
                 self.has_more = start < size
                 return start
-            left = size - start
-            if left < PREFIX_BYTES:
+            rest = size - start
+            if rest < PREFIX_BYTES:
                 self.has_more = False
                 self._needed = PREFIX_BYTES
-                if left < LENGTH_BYTES:
+                if rest < LENGTH_BYTES:
                     self._needed = LENGTH_BYTES
                 else:
                     self._check_length(LENGTH.unpack_from(buffer, start)[0])

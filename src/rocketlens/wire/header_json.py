@@ -85,10 +85,10 @@ def encode(command: RemotingCommand) -> bytes:
     """
     code, opaque, flag, remark, ext_fields, _body, language, version = command
     ext = f',"extFields":{{{_members(ext_fields)}}}' if ext_fields else ""
-    said = "" if remark is None else f',"remark":{quote(remark)}'
+    remark_member = "" if remark is None else f',"remark":{quote(remark)}'
     text = (
         f'{{"code":{code}{ext},"flag":{flag},"language":"{_LANGUAGE_NAMES[language]}",'
-        f'"opaque":{opaque}{said},"serializeTypeCurrentRPC":"JSON","version":{version}}}'
+        f'"opaque":{opaque}{remark_member},"serializeTypeCurrentRPC":"JSON","version":{version}}}'
     )
     try:
         return text.encode()
@@ -112,7 +112,7 @@ def _whole_object(text: str) -> dict[str, Any]:
 
 
 def _decode_slowly(header: bytes, body: bytes) -> RemotingCommand:
-    """Read what is not as RocketMQ writes it, as forgiving as its JSON library is."""
+    """Read a header that RocketMQ does not write, but its JSON library reads."""
     try:
         top = _whole_object(decode_utf8(header))
         remark = top.get("remark")

@@ -24,7 +24,7 @@ class RecallHandle:
     topic: str
     broker_name: str
     due_ms: int
-    """-1 for what is no number."""
+    """-1 for a text that is not a number."""
     unique_key: str
 
     @classmethod
@@ -49,12 +49,12 @@ class RecallHandle:
         """
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            words = b64decode(padded, b"-_", validate=True).decode(errors="replace").split(" ")
+            fields = b64decode(padded, b"-_", validate=True).decode(errors="replace").split(" ")
         except ValueError:
-            words = []
-        if len(words) < _HANDLE_WORDS or words[0] != "v1":
+            fields = []
+        if len(fields) < _HANDLE_WORDS or fields[0] != "v1":
             raise BadInput("recall handle is invalid")
-        _, topic, broker_name, due, unique_key, *_ = words
+        _, topic, broker_name, due, unique_key, *_ = fields
         try:
             due_ms = read_i64(due, "recallHandle")
         except ProtocolError:

@@ -86,9 +86,9 @@ def _bad(text: str) -> BadInput:
     return BadInput(f"{text[:_MAX_SHOWN]!r} is not an address or a pattern of addresses")
 
 
-def _one_of(text: str, words: Iterable[str]) -> AddressPattern:
+def _one_of(text: str, alternatives: Iterable[str]) -> AddressPattern:
     members = set()
-    for word in words:
+    for word in alternatives:
         address = None if "%" in word else parse_address(word)
         if address is None:
             raise _bad(text)
@@ -97,25 +97,25 @@ def _one_of(text: str, words: Iterable[str]) -> AddressPattern:
 
 
 def _range_4(text: str) -> AddressPattern:
-    words = [word.strip() for word in text.split(".")]
-    if len(words) != 4 or "*" in words[0] or "-" in words[0]:
+    parts = [word.strip() for word in text.split(".")]
+    if len(parts) != 4 or "*" in parts[0] or "-" in parts[0]:
         raise _bad(text)
-    ranges = [_range(text, word, 255, 10) for word in words]
+    ranges = [_range(text, word, 255, 10) for word in parts]
     return lambda address: (
         address.version == 4 and all(map(range.__contains__, ranges, address.packed))
     )
 
 
 def _range_6(text: str) -> AddressPattern:
-    words = text.split(":")
-    is_open = words[-1] == "*"
+    parts = text.split(":")
+    is_open = parts[-1] == "*"
     if is_open:
-        words.pop()
-    first = next((n for n, word in enumerate(words) if "-" in word), len(words))
+        parts.pop()
+    first = next((n for n, word in enumerate(parts) if "-" in word), len(parts))
     # Behind a range only "*" may stand.
-    if any("*" in word for word in words) or first < len(words) - 1:
+    if any("*" in word for word in parts) or first < len(parts) - 1:
         raise _bad(text)
-    head, ranged = words[:first], words[first:]
+    head, ranged = parts[:first], parts[first:]
     if head[:2] == ["", ""]:
         # "::b:*" is split into "", "", "b".
         head.pop(0)
@@ -127,8 +127,8 @@ def _range_6(text: str) -> AddressPattern:
         gap = head.index("")
         zeros = _GROUPS - len(ranged) - is_open - (len(head) - 1)
         head[gap : gap + 1] = ["0"] * max(zeros, 1)
-    known = len(head) + len(ranged)
-    if not head or known > _GROUPS - is_open or not (is_open or known == _GROUPS):
+    count = len(head) + len(ranged)
+    if not head or count > _GROUPS - is_open or not (is_open or count == _GROUPS):
         raise _bad(text)
     ranges = [_range(text, word, 0xFFFF, 16) for word in (*head, *ranged)]
 
@@ -147,9 +147,9 @@ def _range(text: str, word: str, maximum: int, base: int) -> range:
         return range(maximum + 1)
     low, dash, high = word.partition("-")
     try:
-        found = range(int(low, base), int(high if dash else low, base) + 1)
+        numbers = range(int(low, base), int(high if dash else low, base) + 1)
     except ValueError:
         raise _bad(text) from None
-    if not found or found[0] < 0 or found[-1] > maximum or len(word) > 9:
+    if not numbers or numbers[0] < 0 or numbers[-1] > maximum or len(word) > 9:
         raise _bad(text)
-    return found
+    return numbers

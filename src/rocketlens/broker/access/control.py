@@ -28,7 +28,7 @@ from rocketlens.broker.access.plain_files import PlainAcl, load_accounts
 from rocketlens.broker.access.user_rules import Users
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.tables.registry import TopicRegistry
-from rocketlens.broker.tables.saving import Table
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
@@ -41,7 +41,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.crowd import host_of
+from rocketlens.net.idle_channels import host_of
 from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.command import RemotingCommand
@@ -52,7 +52,7 @@ _OF_GROUPS: Final = (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC)
 
 
 class AccessControl:
-    """Who may ask a broker for what."""
+    """Decides which requests a broker refuses for want of a permission."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class AccessControl:
         self.tables: Final[tuple[Table, ...]] = (
             () if self.users is None else (self.users.users, self.users.acls)
         )
-        """What is saved as the broker's other tables are."""
+        """Tables that are saved together with the broker's others."""
         self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
         """By connection: its last heartbeat, without its body and its signature."""
 
@@ -166,7 +166,7 @@ class AccessControl:
     def may_check(self, channel: Channel, topic: str) -> bool:
         """Return whether a connection may be sent a half message of a topic, to check it.
 
-        A user who may not send to a topic has no transactions there.
+        A user without permission to send to a topic has no transactions there.
         """
         heartbeat = self._producers.get(channel)
         if heartbeat is None:
@@ -189,7 +189,7 @@ class AccessControl:
         return self._audit.refused
 
     def runtime(self) -> dict[str, str]:
-        """Return what tools are told (28): all of it is ours."""
+        """Return the values for tools (28); RocketMQ has none of them."""
         return {
             "accessControl": "users" if self.accounts is None else "accounts",
             "accessControlProblem": "" if self.accounts is None else self.accounts.problem,
@@ -239,7 +239,7 @@ def topics_of(topic: str, properties: bytes, is_topic: Callable[[str], bool]) ->
 
 
 def _unsigned(code: int, user: str | None) -> RemotingCommand:
-    """Return what is kept of a request that was let through."""
+    """Return the parts of an admitted request that later decisions need."""
     return RemotingCommand(code, ext_fields={} if user is None else {ACCESS_KEY: user})
 
 

@@ -1,4 +1,4 @@
-"""Checks each request before its handler runs, and writes down what was refused.
+"""Checks each request before its handler runs, and logs refusals.
 
 Without access control handlers are as they were, so it costs nothing then. A refused request is
 answered, unless it is one-way. Bodies that take a while are checked in a thread.
@@ -13,7 +13,7 @@ from rocketlens.broker.access.needs import JSON_CODES
 from rocketlens.broker.access.plain_rules import ADMIN_CODES
 from rocketlens.model.text.escape import printable
 from rocketlens.net.channel import Answer, Channel, Handler, Response
-from rocketlens.net.crowd import host_of
+from rocketlens.net.idle_channels import host_of
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -48,7 +48,7 @@ _log: Final = logging.getLogger("rocketlens.audit")
 
 
 class AccessRules(Protocol):
-    """Who may ask what."""
+    """Decides which requests are refused."""
 
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
         """Return the refusal of a request from an address, or None. For any thread."""
@@ -106,8 +106,8 @@ def guarded(
 
     Codes without a handler get one, too: what is supported is nothing to tell strangers.
     """
-    known = {**dict.fromkeys(map(int, RequestCode), _unsupported), **handlers}
-    return {code: _guarded(handler, rules, audit) for code, handler in known.items()}
+    by_code = {**dict.fromkeys(map(int, RequestCode), _unsupported), **handlers}
+    return {code: _guarded(handler, rules, audit) for code, handler in by_code.items()}
 
 
 def _guarded(handler: Handler, rules: AccessRules, audit: Audit) -> Handler:

@@ -1,4 +1,4 @@
-"""What each request needs of RocketMQ 5's access control: resources, and actions on them.
+"""The permissions that each request needs of RocketMQ 5: resources, and actions on them.
 
 RocketMQ says it in annotations of its header classes, and in a switch for those with a rule of
 their own: sends, pulls, heartbeats, offsets and locks. A request for which it says nothing needs a
@@ -138,7 +138,7 @@ _SEPARATORS: Final = {"topicList": ";", "filterGroups": ","}
 def needs_of(command: RemotingCommand, cluster: str) -> list[Need]:
     """Return what a request to a broker of ``cluster`` needs: all of it.
 
-    :raises CommandBodyError: when what it needs stands in a body that cannot be read.
+    :raises CommandBodyError: when its resources stand in a body that cannot be read.
     """
     code, fields = command.code, command.ext_fields
     by_fields = BY_FIELDS.get(code)
@@ -214,9 +214,9 @@ def _heartbeat(command: RemotingCommand) -> Iterator[Need]:
 
 
 def _locks(command: RemotingCommand) -> Iterator[Need]:
-    asked = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-    yield Need(_group(asked.consumer_group or ""), _SUB)
-    for queue in asked.queues:
+    request = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    yield Need(_group(request.consumer_group or ""), _SUB)
+    for queue in request.queues:
         if not queue.topic.startswith(RETRY_PREFIX):
             yield Need(Resource(Kind.TOPIC, queue.topic), _SUB)
 
@@ -234,7 +234,7 @@ JSON_CODES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
     }
 )
-"""Requests whose bodies say what they need."""
+"""Requests whose bodies name their resources."""
 
 
 def _topics_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:

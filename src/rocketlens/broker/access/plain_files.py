@@ -70,7 +70,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """What the files said when they were read."""
+    """The content of the files when they were read."""
 
     rules: PlainRules
     configs: tuple[PlainAccessConfig, ...] = field(default=(), repr=False)
@@ -85,7 +85,7 @@ class LoadedFiles:
 class PlainAcl:
     """The accounts of a broker. Belongs to its event loop; files are read and written in threads.
 
-    ``problem`` says what is wrong with the files while older rules are in force.
+    ``problem`` is the error in the files; older rules are in force until it is mended.
     """
 
     def __init__(self, home: Path, disk: Disk, clock: Callable[[], int]) -> None:
@@ -157,8 +157,8 @@ class PlainAcl:
             self._warn()
 
     def _warn(self) -> None:
-        for words in self.loaded.warnings:
-            _log.warning("%s", printable(words))
+        for warning in self.loaded.warnings:
+            _log.warning("%s", printable(warning))
 
     # What requests change.
 
@@ -250,23 +250,23 @@ class PlainAcl:
 
     def _paths(self) -> list[Path]:
         directory = self._conf / "acl"
-        found = sorted(
+        paths = sorted(
             path
             for path in (directory.rglob("*") if directory.is_dir() else ())
             if path.suffix in _SUFFIXES and path.is_file() and path.name != _TOOLS
         )
-        if len(found) > FILES_READ:
+        if len(paths) > FILES_READ:
             raise BadInput(f"{directory} has over {FILES_READ} files")
-        return [*found, self.default_file]
+        return [*paths, self.default_file]
 
     def _stamp_now(self) -> Stamp:
         stamps = []
         for path in self._paths():
             try:
-                found = path.stat()
+                status = path.stat()
             except FileNotFoundError:
                 continue
-            stamps.append((str(path), found.st_ino, found.st_size, found.st_mtime_ns))
+            stamps.append((str(path), status.st_ino, status.st_size, status.st_mtime_ns))
         return tuple(stamps)
 
     def _load(self) -> LoadedFiles:
@@ -278,13 +278,13 @@ class PlainAcl:
         files: dict[str, str] = {}
         warnings: list[str] = []
         for path in self._paths():
-            found = _read(path)
-            warnings += found.warnings
+            file = _read(path)
+            warnings += file.warnings
             try:
-                addresses = _texts(found.value.get("globalWhiteRemoteAddresses"), "an address")
+                addresses = _texts(file.value.get("globalWhiteRemoteAddresses"), "an address")
                 patterns += filter(None, map(parse_pattern, addresses))
                 white += addresses
-                for config in _configs(found.value.get("accounts")):
+                for config in _configs(file.value.get("accounts")):
                     account = account_of(config)
                     if account.access_key in accounts:
                         warnings.append(f"{path}: accessKey {account.access_key} is there before")
@@ -294,8 +294,8 @@ class PlainAcl:
                     configs.append(config)
             except BadInput as error:
                 raise BadInput(f"{path}: {error}") from None
-            if found.value:
-                versions[str(path)] = _version_of(found.value.get("dataVersion"))
+            if file.value:
+                versions[str(path)] = _version_of(file.value.get("dataVersion"))
         return LoadedFiles(
             PlainRules(accounts, tuple(patterns)),
             tuple(configs),
@@ -322,7 +322,7 @@ def load_accounts(home: Path, disk: Disk) -> tuple[PlainAccessConfig, ...]:
 def _read(path: Path) -> _File:
     """Return the members of a file, none if it is empty or not there.
 
-    :raises BadInput: when it is no YAML of that form, or others could have written it.
+    :raises BadInput: when it is not YAML of that form, or other users can write to it.
     """
     warnings = []
     try:
@@ -379,7 +379,7 @@ def _config_of(value: Any, number: int) -> PlainAccessConfig:
     return PlainAccessConfig(admin=admin == "true", **texts, **lists)
 
 
-def _text(value: Any, what: str) -> str | None:
+def _text(value: Any, name: str) -> str | None:
     """Return a scalar as RocketMQ reads it: ``12345678`` is a text, too."""
     if value is None or isinstance(value, str):
         return value
@@ -387,15 +387,15 @@ def _text(value: Any, what: str) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    raise BadInput(f"{what} is not a text: put it in quotes")
+    raise BadInput(f"{name} is not a text: put it in quotes")
 
 
-def _texts(value: Any, what: str) -> list[str]:
+def _texts(value: Any, name: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BadInput(f"{what} is not a list")
-    return [text for each in value if (text := _text(each, what)) is not None]
+        raise BadInput(f"{name} is not a list")
+    return [text for each in value if (text := _text(each, name)) is not None]
 
 
 def _key_of(account: Any) -> str | None:

@@ -60,7 +60,7 @@ _EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
 
 
 class Permission(IntFlag):
-    """What an account may do with a topic or a group."""
+    """The permission of an account for a topic or a group."""
 
     DENY = 1
     PUB = 4
@@ -151,7 +151,7 @@ class PlainRules:
         accounts: Mapping[str, Account] | None = None,
         white_addresses: tuple[AddressPattern, ...] = (),
     ) -> None:
-        """Take accounts by their access keys, and who needs none."""
+        """Take accounts by their access keys, and the addresses that need none."""
         self.accounts: Final = accounts or {}
         self._white_addresses: Final = white_addresses
 
@@ -255,7 +255,7 @@ def _lacking(account: Account, needed: Iterable[tuple[str, Permission]]) -> str 
 def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
     """Return what a request needs, groups as their retry topics.
 
-    :raises CommandBodyError: when its body names what it needs, and cannot be read.
+    :raises CommandBodyError: when its body names topics or groups, and cannot be read.
     """
     code, fields = command.code, command.ext_fields
     send = _SENDS.get(code)  # type: ignore[call-overload]
@@ -281,9 +281,9 @@ def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
         if fields.get("topic"):
             yield fields["topic"], Permission.SUB
     elif code in _LOCKS:
-        asked = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-        yield RETRY_PREFIX + (asked.consumer_group or ""), Permission.SUB
-        for queue in asked.queues:
+        request = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+        yield RETRY_PREFIX + (request.consumer_group or ""), Permission.SUB
+        for queue in request.queues:
             yield queue.topic, Permission.SUB
     elif code == RequestCode.HEART_BEAT:
         data = read_body(
@@ -313,10 +313,10 @@ def account_of(config: PlainAccessConfig) -> Account:
         ("topic", "", config.topic_perms),
     ):
         for each in perms or ():
-            words = [word for word in each.split("=") if word]
-            if len(words) != 2:
+            pair = [word for word in each.split("=") if word]
+            if len(pair) != 2:
                 raise BadInput(f"Parse resource permission failed for {kind}:{each[:_MAX_SHOWN]}")
-            permissions[prefix + words[0].strip()] = _permission(words[1])
+            permissions[prefix + pair[0].strip()] = _permission(pair[1])
     return Account(
         access_key,
         secret_key,
@@ -335,13 +335,13 @@ def check_permissions(perms: tuple[str, ...] | None) -> None:
     """
     for each in perms or ():
         shown = each[:_MAX_SHOWN]
-        words = [word for word in each.split("=") if word]
-        if len(words) != 2:
+        pair = [word for word in each.split("=") if word]
+        if len(pair) != 2:
             raise BadInput(
                 f"Parse Resource format error for {shown}.\n"
                 "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
             )
-        if words[1].strip() not in _PERMISSIONS:
+        if pair[1].strip() not in _PERMISSIONS:
             raise BadInput(
                 f"Parse resource permission error for {shown}.\n"
                 "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."

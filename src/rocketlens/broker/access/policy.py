@@ -42,7 +42,7 @@ class UserStatus(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a resource is."""
+    """The kind of a resource."""
 
     UNKNOWN = "Unknown"
     ANY = "Any"
@@ -53,7 +53,7 @@ class Kind(StrEnum):
 
 
 class Pattern(Enum):
-    """Which names a resource has; those that count more are first."""
+    """How a resource names topics or groups; the first counts most."""
 
     LITERAL = 0
     PREFIXED = 1
@@ -61,7 +61,7 @@ class Pattern(Enum):
 
 
 class Action(StrEnum):
-    """What is done. ALL in an entry stands for each of them; ANY cannot be in one."""
+    """An operation on a resource. ALL in an entry stands for each; ANY cannot be in an entry."""
 
     UNKNOWN = "Unknown"
     ALL = "All"
@@ -76,7 +76,7 @@ class Action(StrEnum):
 
 
 class Decision(StrEnum):
-    """What an entry says."""
+    """The decision of an entry."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -91,8 +91,8 @@ class PolicyType(StrEnum):
 
 def named(names: type[E], text: str | None) -> E | None:
     """Return the member that a text names, in any case of letters; None if it names none."""
-    wanted = (text or "").lower()
-    return next((each for each in names if each.value.lower() == wanted), None)
+    name = (text or "").lower()
+    return next((each for each in names if each.value.lower() == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Entry:
 
     @property
     def rank(self) -> tuple[bool, int, int, bool]:
-        """Its place among those that fit: the least counts most."""
+        """Its rank among entries that fit: the lowest rank counts most."""
         return (
             self.resource.kind is Kind.ANY,
             self.resource.pattern.value,
@@ -257,13 +257,13 @@ class Acl:
         )
 
 
-def acl_of(given: AclInfo, subject: str) -> Acl:
+def acl_of(info: AclInfo, subject: str) -> Acl:
     """Return the policies of a subject, checked.
 
     :raises BadInput: in RocketMQ's words, when an entry cannot be read.
     """
     policies: dict[PolicyType, tuple[Entry, ...]] = {}
-    for policy in given.policies or ():
+    for policy in info.policies or ():
         if policy.entries:
             policy_type = named(PolicyType, policy.policy_type) or PolicyType.CUSTOM
             entries = (*policies.get(policy_type, ()), *map(_entry_of, policy.entries))
@@ -274,20 +274,20 @@ def acl_of(given: AclInfo, subject: str) -> Acl:
     return Acl(subject, policies)
 
 
-def _entry_of(given: PolicyEntryInfo) -> Entry:
-    resource = Resource.parse(given.resource)
+def _entry_of(info: PolicyEntryInfo) -> Entry:
+    resource = Resource.parse(info.resource)
     if resource is None:
         raise BadInput("The resource is null.")
-    actions = tuple(filter(None, (named(Action, each) for each in given.actions or ())))
+    actions = tuple(filter(None, (named(Action, each) for each in info.actions or ())))
     if not actions:
         raise BadInput("The actions is empty.")
     if Action.ANY in actions:
         raise BadInput("The actions can not be Any.")
-    sources = tuple(given.source_ips or ())
+    sources = tuple(info.source_ips or ())
     if not all(each.strip() for each in sources):
         raise BadInput("The source ip is empty.")
     patterns = tuple(map(parse_source, sources))
-    decision = named(Decision, given.decision)
+    decision = named(Decision, info.decision)
     if decision is None:
         raise BadInput("The decision is null or illegal.")
     kept = PolicyEntryInfo(

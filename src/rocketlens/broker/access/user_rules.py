@@ -36,7 +36,7 @@ from rocketlens.broker.access.policy import (
 )
 from rocketlens.broker.access_config import AuthConfig, codes_in
 from rocketlens.broker.tables.entry_table import EntryTable
-from rocketlens.broker.tables.saving import Table
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.errors import BadInput, CommandBodyError, StoreBusy
 from rocketlens.model.text.escape import printable
 from rocketlens.net.channel import Response
@@ -58,7 +58,7 @@ _MAX_SHOWN: Final = 100
 
 
 class Refused(BadInput):
-    """What a request about users and policies asks cannot be done; answered with code 16."""
+    """A change of users or policies is not possible; answered with code 16."""
 
     code = ResponseCode.NO_PERMISSION
 
@@ -83,7 +83,7 @@ class UserTable(EntryTable[User]):
         return User(str(texts[0]), str(texts[1]), user_type, status)
 
     def encode_entry(self, entry: User) -> dict[str, Any]:
-        """Return a user as it stands in the file."""
+        """Return the entry of a user in the file."""
         return {
             "password": entry.password,
             "userStatus": entry.status.value,
@@ -93,7 +93,7 @@ class UserTable(EntryTable[User]):
 
 
 class AclTable(EntryTable[Acl]):
-    """What subjects may do, by subject: ``User:alice``."""
+    """Policies by subject: ``User:alice``."""
 
     FILE = "authAcls.json"
     MEMBER = "acls"
@@ -109,7 +109,7 @@ class AclTable(EntryTable[Acl]):
             return None
 
     def encode_entry(self, entry: Acl) -> dict[str, Any]:
-        """Return what a subject may do as it stands in the file."""
+        """Return the entry of a subject's policies in the file."""
         return {
             "policies": [
                 {
@@ -272,41 +272,41 @@ class Users:
 
     # Changes. Each is answered when it is on the disk.
 
-    async def create_user(self, username: str, given: UserInfo) -> None:
+    async def create_user(self, username: str, info: UserInfo) -> None:
         """Make a user.
 
         :raises Refused: when there is one of that name, or the password is missing.
         """
         if not username.strip():
             raise Refused("username can not be blank")
-        if not (given.password or "").strip():
+        if not (info.password or "").strip():
             raise Refused("password can not be blank")
         if username in self.users.entries:
             raise Refused("The user is existed")
         _check_room(self.users.entries)
         made = User(
             username,
-            given.password or "",
-            named(UserType, given.user_type) or UserType.NORMAL,
-            named(UserStatus, given.user_status) or UserStatus.ENABLE,
+            info.password or "",
+            named(UserType, info.user_type) or UserType.NORMAL,
+            named(UserStatus, info.user_status) or UserStatus.ENABLE,
         )
         self.users.put_all({username: made})
         await self._saved(self.users)
 
-    async def update_user(self, username: str, given: UserInfo) -> None:
-        """Change what is given of a user.
+    async def update_user(self, username: str, info: UserInfo) -> None:
+        """Change those members of a user that ``info`` has.
 
         :raises Refused: when there is none.
         """
         old = self.users.entries.get(username)
         if old is None:
             raise Refused("The user is not exist")
-        password = given.password or ""
+        password = info.password or ""
         changed = replace(
             old,
             password=password if password.strip() else old.password,
-            user_type=named(UserType, given.user_type) or old.user_type,
-            status=named(UserStatus, given.user_status) or old.status,
+            user_type=named(UserType, info.user_type) or old.user_type,
+            status=named(UserStatus, info.user_status) or old.status,
         )
         self.users.put_all({username: changed})
         await self._saved(self.users)
@@ -322,13 +322,13 @@ class Users:
         self.acls.take_out(USER + username)
         await self._saved(self.users, self.acls)
 
-    async def put_acl(self, subject: str, given: AclInfo) -> None:
+    async def put_acl(self, subject: str, info: AclInfo) -> None:
         """Add policies to a subject, or replace those of the same resources.
 
         :raises Refused: when the subject is not there, or an entry cannot be read.
         """
         try:
-            made = acl_of(given, subject)
+            made = acl_of(info, subject)
         except BadInput as error:
             raise Refused(str(error)) from None
         if subject.removeprefix(USER) not in self.users.entries:
@@ -426,10 +426,10 @@ def _policies_of(account: PlainAccessConfig) -> tuple[PolicyInfo, ...]:
 
 
 def _entry_of(resource: str, permission: str) -> PolicyEntryInfo:
-    words = permission.strip().split("|")
-    actions = tuple(each.value for each in (Action.PUB, Action.SUB) if each.value.upper() in words)
+    names = permission.strip().split("|")
+    actions = tuple(each.value for each in (Action.PUB, Action.SUB) if each.value.upper() in names)
     # What RocketMQ 4 does not know means DENY there.
-    is_known = len(actions) == len(words)
+    is_known = len(actions) == len(names)
     return PolicyEntryInfo(
         resource=resource,
         actions=actions if is_known else (Action.ALL.value,),

@@ -1,4 +1,4 @@
-"""Stores messages again that are stored already: what was delayed, open, or given back."""
+"""Stores copies of stored messages: delayed ones, ends of transactions, messages given back."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -31,7 +31,7 @@ _MAX_DIGITS: Final = 19
 
 
 class _Read(NamedTuple):
-    """Marks that were read: half messages, as pages of bits, and how far back they go."""
+    """Marks that were read: half messages, as pages of bits, and the first mark among them."""
 
     pages: dict[int, int]
     first: int
@@ -72,11 +72,11 @@ class EndedHalves:
             page = start >> _PAGE_BITS
             base = page << _PAGE_BITS
             below = min(stop - base, _PAGE_SIZE)
-            found = ~self._pages.get(page, 0) & ((1 << below) - 1) & (-1 << (start - base))
-            if not found:
+            bits = ~self._pages.get(page, 0) & ((1 << below) - 1) & (-1 << (start - base))
+            if not bits:
                 start = base + _PAGE_SIZE
                 continue
-            queue_offset = base + (found & -found).bit_length() - 1
+            queue_offset = base + (bits & -bits).bit_length() - 1
             yield queue_offset
             start = queue_offset + 1
 
@@ -106,8 +106,8 @@ class EndedHalves:
     def _read_in_thread(self, queue: QueueWriter) -> "asyncio.Future[_Read]":
         """Read the marks before the known ones in the thread of look-ups."""
         store, stop = self._store, self._unread_end
-        least = store.queues.min_offset(HALF_TOPIC, 0)
-        there = range(least, store.queues.max_offset(HALF_TOPIC, 0))
+        lowest = store.queues.min_offset(HALF_TOPIC, 0)
+        there = range(lowest, store.queues.max_offset(HALF_TOPIC, 0))
         min_offset = store.min_offset
         index = self._search.index
         return self._search.between_look_ups(
@@ -122,8 +122,8 @@ class EndedHalves:
 
     def _drop_deleted(self) -> None:
         """Drop half messages that the log has no more."""
-        least = self._store.queues.min_offset(HALF_TOPIC, 0) >> _PAGE_BITS
-        for number in [number for number in self._pages if number < least]:
+        min_page = self._store.queues.min_offset(HALF_TOPIC, 0) >> _PAGE_BITS
+        for number in [number for number in self._pages if number < min_page]:
             del self._pages[number]
 
 
@@ -165,9 +165,9 @@ def _named_at(log: CommitLog, physical_offset: int) -> list[int]:
         record = log.record_at(physical_offset)
     except RecordError:
         return []
-    words = record.body.decode(errors="replace").split(",")
+    numbers = record.body.decode(errors="replace").split(",")
     return [
         int(word)
-        for word in words
+        for word in numbers
         if word.isascii() and word.isdigit() and len(word) <= _MAX_DIGITS
     ]

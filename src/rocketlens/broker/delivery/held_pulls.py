@@ -31,7 +31,7 @@ TICK_S: Final = 0.2
 """A held pull is answered about so long after its time is over, at most."""
 
 _PULL_BYTES: Final = 2_000
-"""What a held pull takes in memory, beside the characters and codes of its subscription."""
+"""Memory of a held pull, without the characters and codes of its subscription."""
 _CODE_BYTES: Final = 100
 
 K = TypeVar("K")
@@ -40,9 +40,9 @@ Queue = tuple[str, int]
 
 
 class PullFields(NamedTuple):
-    """What the broker reads of the header of a pull.
+    """The fields of a pull's header that the broker reads.
 
-    A named tuple of what is needed: the whole header takes four times as long to make.
+    A named tuple of these alone: the whole header takes four times as long to make.
     """
 
     consumer_group: str
@@ -117,7 +117,7 @@ class _Alike:
 
 
 class QueueScan(NamedTuple):
-    """What a look at new entries of a queue found."""
+    """The result of a look at new entries of a queue."""
 
     match: int | None
     """Offset of the first entry that passes."""
@@ -128,16 +128,16 @@ class QueueScan(NamedTuple):
 
 
 class ReadOnce:
-    """What the last of some pulls found, for the next of them that asks for exactly that.
+    """The result of the last of some pulls, for the next one with exactly the same question.
 
     All pulls of a queue wake at once, and mostly want the same messages.
     """
 
-    __slots__ = ("asked", "found")
+    __slots__ = ("question", "result")
 
     def __init__(self) -> None:
-        self.asked: object = None
-        self.found: Any = None
+        self.question: object = None
+        self.result: Any = None
 
 
 class _Due(NamedTuple):
@@ -186,7 +186,7 @@ class HeldPulls:
         self._is_scheduled = self._is_stopping = False
 
     def hold(self, pull: HeldPull, timeout_s: float) -> bool:
-        """Hold a pull that found itself at the end of its queue; False if there is no room."""
+        """Hold a pull whose offset is the end of its queue; return False if there is no room."""
         of_channel = self._channels.get(pull.channel, ())
         if (
             self._is_stopping
@@ -258,7 +258,7 @@ class HeldPulls:
             asyncio.get_running_loop().call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Work for a few milliseconds, and go on in the next turn of the loop if there is more."""
+        """Work for a few milliseconds; continue in the next turn of the loop if there is more."""
         ends_at = perf_counter() + limits.MAX_PIECE_S
         try:
             while self._has_work():

@@ -25,7 +25,7 @@ PARSE_FAILED: Final = "parse the consumer's subscription failed"
 ENTRIES_PER_PULL: Final = 4_000
 """Entries that one pull reads at most when their tags do not match: 5 ms. RocketMQ: 16,000."""
 _RECORD_COST: Final = 8
-"""What reading the properties of a record costs, in entries and in nodes of an expression."""
+"""Cost of reading the properties of a record, in entries and in nodes of an expression."""
 _MIN_RECORDS: Final = 16
 
 _KEPT_CHARACTERS: Final = 1_000
@@ -100,13 +100,13 @@ def parse_filter(kind: str | None, expression: str | None, *, with_sql92: bool) 
         parse, kept = _parse_tags, _kept_tags
     else:
         if kind != SQL92_TYPE or not with_sql92:
-            words = f"The broker does not support consumer to filter message by {kind[:60]}"
-            raise PullRefused(ResponseCode.SYSTEM_ERROR, words)
+            remark = f"The broker does not support consumer to filter message by {kind[:60]}"
+            raise PullRefused(ResponseCode.SYSTEM_ERROR, remark)
         parse, kept = _parse_expression, _kept_expression
         expression = expression or ""
     if len(expression) > limits.MAX_SUBSCRIPTION_CHARACTERS:
-        words = f"the consumer's subscription is longer than {limits.MAX_SUBSCRIPTION_CHARACTERS}"
-        raise PullRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{words} characters")
+        remark = f"the consumer's subscription is longer than {limits.MAX_SUBSCRIPTION_CHARACTERS}"
+        raise PullRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{remark} characters")
     return (parse if len(expression) > _KEPT_CHARACTERS else kept)(expression)
 
 

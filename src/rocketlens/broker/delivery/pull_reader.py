@@ -51,7 +51,7 @@ class PullResult(NamedTuple):
 
 
 class PulledTables(NamedTuple):
-    """What a broker has that decides what a pull gets."""
+    """The tables that decide what a pull gets."""
 
     topics: TopicRegistry
     groups: GroupRegistry
@@ -61,7 +61,7 @@ class PulledTables(NamedTuple):
 
 
 class PullReader:
-    """Reads what pulls get, at once or after they were held."""
+    """Reads the messages of pulls, at once or after they were held."""
 
     def __init__(
         self, store: MessageStore, tables: PulledTables, config: BrokerConfig, memory_bytes: int
@@ -78,7 +78,7 @@ class PullReader:
         return self._store.end_offset - self._memory_bytes
 
     def moved(self, request: PullFields) -> PullResult | None:
-        """Return where a group goes on after a reset; None if it is there, or was not reset."""
+        """Return the offset that a group was reset to; None without a reset, or if it is there."""
         queue = request.consumer_group, request.topic, request.queue_id
         offset = self._offsets.resets.pop(queue, None)
         if offset is None or offset == request.queue_offset:
@@ -88,7 +88,7 @@ class PullReader:
     def pull_again(self, pull: HeldPull, scanned: int, read: ReadOnce) -> Response:
         """Answer a held pull; no entry below ``scanned`` passes its filter.
 
-        ``read`` has what the pull before it found.
+        ``read`` has the result of the pull before it.
         """
         request = pull.request
         try:
@@ -116,15 +116,15 @@ class PullReader:
         queue = self._store.queues.get(request.topic, request.queue_id)
         bounds = request.max_message_nums, request.max_message_bytes
         # A queue of the same name is another one if the topic was deleted meanwhile.
-        asked = queue, pull_filter, offset, bounds
-        if asked == read.asked:
-            found: PullResult = read.found
-            return found
+        question = queue, pull_filter, offset, bounds
+        if question == read.question:
+            last: PullResult = read.result
+            return last
         result = self.get(request, pull_filter, offset)
         if result.code == ResponseCode.SUCCESS:
             # Only messages stay what they are; copied, they hold no segment.
             result = result._replace(slices=(b"".join(result.slices),))
-            read.asked, read.found = asked, result
+            read.question, read.result = question, result
         return result
 
     def scan(self, name: tuple[str, int], pull_filter: PullFilter, offset: int) -> QueueScan:
@@ -158,28 +158,28 @@ class PullReader:
     def check_allowed(self, request: PullFields, channel: Channel) -> None:
         """Raise PullRefused if the queue may not be pulled."""
         if not self._config.brokerPermission & PERM_READ:
-            words = f"the broker[{self._config.brokerIP1}] pulling message is forbidden"
-            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+            remark = f"the broker[{self._config.brokerIP1}] pulling message is forbidden"
+            raise PullRefused(ResponseCode.NO_PERMISSION, remark)
         group = self._groups.find(request.consumer_group)
         if group is None:
-            words = f"subscription group [{request.consumer_group[:300]}] does not exist, {FAQ}"
-            raise PullRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, words)
+            remark = f"subscription group [{request.consumer_group[:300]}] does not exist, {FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.get("consumeEnable", True) and request.consumer_group not in SYSTEM_GROUPS:
-            words = f"subscription group no permission, {request.consumer_group}"
-            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+            remark = f"subscription group no permission, {request.consumer_group}"
+            raise PullRefused(ResponseCode.NO_PERMISSION, remark)
         topic = self._topics.get(request.topic)
         if topic is None:
-            words = f"topic[{request.topic[:300]}] not exist, apply first please!{FAQ}"
-            raise PullRefused(ResponseCode.TOPIC_NOT_EXIST, words)
+            remark = f"topic[{request.topic[:300]}] not exist, apply first please!{FAQ}"
+            raise PullRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & PERM_READ:
-            words = f"the topic[{request.topic}] pulling message is forbidden"
-            raise PullRefused(ResponseCode.NO_PERMISSION, words)
+            remark = f"the topic[{request.topic}] pulling message is forbidden"
+            raise PullRefused(ResponseCode.NO_PERMISSION, remark)
         if not 0 <= request.queue_id < topic.read_queue_count:
-            words = (
+            remark = (
                 f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_count}] consumer:[{channel.address}]"
             )
-            raise PullRefused(ResponseCode.INVALID_PARAMETER, words)
+            raise PullRefused(ResponseCode.INVALID_PARAMETER, remark)
 
     def filter_of(self, request: PullFields) -> PullFilter:
         """Return what a pull is to get; raise PullRefused if its subscription cannot be used."""
@@ -259,15 +259,15 @@ class PullReader:
         """Return as many matching messages as the budget allows."""
         budget = self._budget(request)
         first, high = span
-        found = PullRecords(self._store, queue, pull_filter, budget, first)
-        found.collect(min(high, first + max(pull_filter.entries_at_once, budget.message_count)))
-        offset = found.queue_offset
-        if found.count:
-            slices = tuple(found.slices)
-            return PullResult("FOUND", ResponseCode.SUCCESS, offset, slices, found.count)
+        records = PullRecords(self._store, queue, pull_filter, budget, first)
+        records.collect(min(high, first + max(pull_filter.entries_at_once, budget.message_count)))
+        offset = records.queue_offset
+        if records.count:
+            slices = tuple(records.slices)
+            return PullResult("FOUND", ResponseCode.SUCCESS, offset, slices, records.count)
         if offset == first:
             return PullResult("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
-        status = "MESSAGE_WAS_REMOVING" if found.has_lost else "NO_MATCHED_MESSAGE"
+        status = "MESSAGE_WAS_REMOVING" if records.has_lost else "NO_MATCHED_MESSAGE"
         return PullResult(status, ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
 
     def response(self, request: PullFields, result: PullResult) -> Response:

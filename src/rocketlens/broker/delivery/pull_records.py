@@ -147,7 +147,7 @@ class PullRecords:
         self.slices.extend([view[begin:end] for begin, end in taken.slices])
 
     def _take_one(self, entry: QueueEntry) -> bool:
-        """Take the record of one entry, unless there is no room; return whether it was taken."""
+        """Take the record of one entry if there is room; return whether it was taken."""
         if not self._filter.passes_entry(entry):
             self.queue_offset += 1
             return False

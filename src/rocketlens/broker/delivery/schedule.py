@@ -123,10 +123,10 @@ class Schedule:
         except RecordError as error:
             _log.error("a delayed message is lost: %s", error)
             return
-        found = real_queue(props.parse(decode_utf8(record.properties)))
-        if found is None:
+        target = real_queue(props.parse(decode_utf8(record.properties)))
+        if target is None:
             return
-        topic, queue_id = found
+        topic, queue_id = target
         self._copies.write(record, topic, queue_id)
 
 

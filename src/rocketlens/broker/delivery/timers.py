@@ -58,7 +58,7 @@ class _Slot:
         self.deletions: array[int] | None = None
         """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
         self.deleted_keys: frozenset[_DeletedKey] | None = None
-        """What is not delivered; None until the first is delivered."""
+        """Keys of messages that are not delivered; None until the first is delivered."""
         self.index = 0
         """How many are delivered."""
 
@@ -342,10 +342,10 @@ class Timers:
             times = properties.get(props.TIMER_ROLL_TIMES, "0")
             rolled = int(times) if times.isdecimal() and len(times) < _MAX_DIGITS else 0
             properties[props.TIMER_ROLL_TIMES] = str(rolled + 1)
-        elif is_deleted or (found := real_queue(properties)) is None:
+        elif is_deleted or (target := real_queue(properties)) is None:
             return
         else:
-            topic, queue_id = found
+            topic, queue_id = target
         since_ms = record.store_timestamp_ms // SECOND_MS * SECOND_MS
         properties[props.TIMER_ENQUEUE_MS] = str(since_ms)
         properties[props.TIMER_DEQUEUE_MS] = str(self._clock())
@@ -372,10 +372,10 @@ def _properties_of(record: Record) -> dict[str, str]:
 
 def _number_after(properties: bytes, start: bytes) -> int | None:
     """Return the number that a property has; None if it is missing, or not a number."""
-    found = properties.find(start)
-    while found > 0 and properties[found - 1] != 2:
-        found = properties.find(start, found + 1)
-    if found < 0:
+    position = properties.find(start)
+    while position > 0 and properties[position - 1] != 2:
+        position = properties.find(start, position + 1)
+    if position < 0:
         return None
-    text = properties[found + len(start) :].partition(b"\x02")[0]
+    text = properties[position + len(start) :].partition(b"\x02")[0]
     return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None

@@ -61,7 +61,7 @@ from rocketlens.wire.declare import read_i32
 _log: Final = logging.getLogger("rocketlens.broker")
 
 WAIT_S: Final = 1.0
-"""Seconds that a round waits for the producers of a group to read what they were sent.
+"""Seconds that a round waits until the producers of a group have read their requests.
 
 Then the group's half messages wait for the next round. RocketMQ sends on, into memory.
 """
@@ -107,7 +107,7 @@ class _Half(NamedTuple):
 
 
 class CheckedTables(NamedTuple):
-    """What a broker has of transactions and their producers."""
+    """The parts of a broker that have transactions and their producers."""
 
     store: MessageStore
     copies: CopyWriter
@@ -123,13 +123,13 @@ class TransactionChecks:
     def __init__(
         self,
         tables: CheckedTables,
-        ended: EndedHalves,
+        halves: EndedHalves,
         settings: BrokerSettings,
         clock: Callable[[], int],
     ) -> None:
         """Prepare; :meth:`tick` begins a round."""
         self._tables: Final = tables
-        self._ended: Final = ended
+        self._halves: Final = halves
         self._config: Final = settings.broker
         self._reserved_ms: Final = settings.store.fileReservedTime * _HOUR_MS
         self._clock: Final = clock
@@ -189,7 +189,7 @@ class TransactionChecks:
             self._marks_from.append((stop, queues.max_offset(OP_HALF_TOPIC, 0)))
         if start < stop:
             entry = queue.entry(start)
-            await self._ended.read_back(0 if entry is None else entry.physical_offset)
+            await self._halves.read_back(0 if entry is None else entry.physical_offset)
             try:
                 await self._check(start, stop)
             finally:
@@ -203,11 +203,11 @@ class TransactionChecks:
 
     async def _check(self, start: int, stop: int) -> None:
         pace, now_ms = Pace(), self._clock()
-        for queue_offset in self._ended.open_halves(start, stop):
+        for queue_offset in self._halves.open_halves(start, stop):
             await pace.turn()
             # It may have been ended meanwhile.
             times = self._times.get(queue_offset)
-            if times == _SETTLED or self._ended.is_ended(queue_offset):
+            if times == _SETTLED or self._halves.is_ended(queue_offset):
                 continue
             half = self._read(queue_offset)
             if half is None or self._is_ended_by_its_first_offset(half):
@@ -260,7 +260,7 @@ class TransactionChecks:
         text = half.properties.get(props.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
         if not (text.isascii() and text.isdigit() and len(text) <= _MAX_OFFSET_DIGITS):
             return False
-        return self._ended.is_ended(int(text))
+        return self._halves.is_ended(int(text))
 
     async def _ask(self, half: _Half, times: int) -> bool:
         """Ask a producer; return False if the group has some, and none of them reads."""
@@ -277,7 +277,7 @@ class TransactionChecks:
             self._slow.add(group)
             return False
         record = half.record
-        if self._ended.is_ended(record.queue_offset):
+        if self._halves.is_ended(record.queue_offset):
             return True
         request, body = _check_of(half, times)
         fields = CHECK_TRANSACTION_STATE.request.encode(request)
@@ -302,7 +302,7 @@ class TransactionChecks:
         ]
 
     def _producer(self, group: str, topic: str) -> Channel | None:
-        """Return the next producer of a group that reads what it is sent."""
+        """Return the next producer of a group that reads its requests."""
         members = self._members(group, topic)
         for _ in members:
             self._turns[group] += 1
@@ -312,7 +312,7 @@ class TransactionChecks:
         return None
 
     async def _slow_producer(self, group: str, topic: str) -> Channel | None:
-        """Wait a moment until the next producer of a group has read what it was sent."""
+        """Wait a moment until the next producer of a group has read its requests."""
         members = self._members(group, topic)
         if members:
             channel = members[self._turns[group] % len(members)]
@@ -346,7 +346,7 @@ class TransactionChecks:
         """Continue the next time from the first half message that is open, and save that."""
         assert self._next is not None  # noqa: S101 - only in a round
         stop = self._tables.store.queues.max_offset(HALF_TOPIC, 0)
-        opened = self._ended.open_halves(self._next, stop)
+        opened = self._halves.open_halves(self._next, stop)
         self._next = next((each for each in opened if self._times.get(each) != _SETTLED), stop)
         self._times.drop_below(self._next)
         producers = self._tables.clients.producers

@@ -160,7 +160,7 @@ class IndexProcess:
             process.stdin.close()
         self._moved_s, self._is_hung, self._has_indexed = self._clock(), False, False
         _log.info("the index builder is started: process %d", process.pid)
-        said, _, code = await asyncio.gather(
+        last_line, _, code = await asyncio.gather(
             complaint_of(process.stderr, "index builder"), self._hear(process), process.wait()
         )
         self._process = None
@@ -169,7 +169,7 @@ class IndexProcess:
         if code < 0:
             # What it printed before is not why it ended.
             return f"it was killed by {_signal_name(-code)}"
-        return said or f"exit code {code}"
+        return last_line or f"exit code {code}"
 
     async def _hear(self, process: Process) -> None:
         """Set the state when the process prints that it is ready."""

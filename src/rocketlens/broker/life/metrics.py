@@ -256,13 +256,13 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
 
 def problems(core: "BrokerCore") -> list[str]:
     """Return why a broker cannot do its work now; empty if it can."""
-    found: list[str] = []
+    reasons: list[str] = []
     if core.store.refusal is not None:
-        found.append(f"messages are refused: {core.store.refusal}")
+        reasons.append(f"messages are refused: {core.store.refusal}")
     servers = core.config.namesrv_addresses
     if servers and all(server in core.name_servers.failures for server in servers):
-        found.append(f"registered at none of {len(servers)} name servers")
-    return found
+        reasons.append(f"registered at none of {len(servers)} name servers")
+    return reasons
 
 
 async def _stored(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
@@ -291,11 +291,11 @@ async def _lags(core: "BrokerCore", pace: Pace) -> dict[tuple[str, ...], int]:
 async def _producers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
     """Return the number of connections that have producers, by language and version."""
     counts: Counter[tuple[str, ...]] = Counter()
-    seen: set[Channel] = set()
+    counted: set[Channel] = set()
     for members in list(core.clients.producers.values()):
         for channel, client in list(members.items()):
-            if channel not in seen:
-                seen.add(channel)
+            if channel not in counted:
+                counted.add(channel)
                 counts[client.language.name.lower(), _version(client.version)] += 1
             await pace.turn()
     return counts

@@ -113,12 +113,12 @@ class _Registration:
         parts = list(range(_part_count(len(self._names))))
         if is_forced and len(parts) == 1:
             parts *= 2
-        for left, number in zip(reversed(range(len(parts))), parts, strict=True):
-            if left == 0:
+        for later_count, number in zip(reversed(range(len(parts))), parts, strict=True):
+            if later_count == 0:
                 yield await self.part(number)
             else:
                 # A table counts changes from 0 on, so negative counters are free for parts.
-                version = replace(self.version, counter=-left, timestamp_ms=self._now_ms)
+                version = replace(self.version, counter=-later_count, timestamp_ms=self._now_ms)
                 yield await self._body_of(number, version)
 
     async def part(self, number: int) -> bytes:
@@ -245,7 +245,7 @@ class Registrar:
     async def _send_changes(self, address: str, state: NameServerState) -> bool:
         """Send what changed to a name server that knows this broker; False if it needs all.
 
-        Costs what changed, not what the broker has: clients wait for it.
+        It costs O(changes), not O(topics): clients wait for it.
         """
         channel, table = state.channel, self.core.topics.table
         assert channel is not None  # noqa: S101 - it was told over it
@@ -359,7 +359,7 @@ class NameWatch:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         self.is_changed = False
-        """Whether more was noted than the file has."""
+        """Whether the file lacks conflicts that were noted."""
         self._path: Final = core.store.layout.name_taken
         core.disk.remove_file(self._path)
 
@@ -387,8 +387,8 @@ class NameWatch:
             self._taken(name_server, other[:_MAX_SHOWN])
         elif core.name_servers.name_taken.pop(name_server, None) is not None:
             self.is_changed = True
-            words = "name server %s leads to this broker again under the name %s"
-            _log.warning(words, name_server, config.brokerName)
+            line = "name server %s leads to this broker again under the name %s"
+            _log.warning(line, name_server, config.brokerName)
         return other is None
 
     def _taken(self, name_server: str, other: str) -> None:
@@ -411,9 +411,9 @@ class NameWatch:
         )
 
     def snapshot(self) -> Callable[[], None]:
-        """Take what was noted until now; what is returned writes it, in any thread.
+        """Return a function that writes the conflicts noted until now, in any thread.
 
-        That raises OSError if it cannot be written.
+        It raises OSError if the file cannot be written.
         """
         core = self.core
         last_by, last_ms = core.name_servers.name_last_taken

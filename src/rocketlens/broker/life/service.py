@@ -113,7 +113,7 @@ class BrokerService:
         builds them instead, see :mod:`rocketlens.broker.life.index_process`. The compiled kernels
         are loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the
         start. ``max_connections``: None for as many as the open files allow that a process may
-        have. ``disk``: what the store and the tables are written to.
+        have. ``disk``: where the store and the tables are written.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
@@ -207,10 +207,10 @@ class BrokerService:
         if core.access is not None:
             self._every(control.WATCH_INTERVAL_S, core.access.watch)
         self._state = "running"
-        words = "broker %s of %s listens on %s and port %d; clients are told %s"
+        line = "broker %s of %s listens on %s and port %d; clients are told %s"
         port = core.store.store_host.port
         _log.info(
-            *(words, core.config.brokerName, core.config.brokerClusterName),
+            *(line, core.config.brokerName, core.config.brokerClusterName),
             *(Host(core.config.listen_address, port), port - VIP_DISTANCE, core.address),
         )
 
@@ -410,8 +410,8 @@ class BrokerService:
         """Clean the files of some queues; other requests are handled before the next."""
         if self.core.store.clean_queues():
             loop = asyncio.get_running_loop()
-            words = "files of queues could not be deleted"
-            self._timers["queues"] = loop.call_later(0, _try, words, self._clean_more)
+            failure = "files of queues could not be deleted"
+            self._timers["queues"] = loop.call_later(0, _try, failure, self._clean_more)
 
     def _every(self, interval_s: float, work: Callable[[], object]) -> None:
         """Run work periodically; after a failure it runs again the next time."""
@@ -505,9 +505,9 @@ def _free_port(address: str) -> int:
     raise OSError(f"found no three free ports on {address}")
 
 
-def _try(words: str, work: Callable[[], object]) -> None:
+def _try(failure: str, work: Callable[[], object]) -> None:
     """Run work whose failure is logged, not raised."""
     try:
         work()
     except (OSError, RocketLensError) as error:
-        _log.warning("%s: %s", words, error)
+        _log.warning("%s: %s", failure, error)

@@ -143,8 +143,8 @@ def _in_time(
             return offsets
         times = store_timestamps(content, offsets[here] - segment.base_offset)
         is_late = times > message_filter.end
-        begin = message_filter.begin
-        is_early = np.zeros(len(times), np.bool_) if begin is None else times < begin
+        begin_ms = message_filter.begin
+        is_early = np.zeros(len(times), np.bool_) if begin_ms is None else times < begin_ms
         is_in_time[here] = ~(is_late | is_early)
         start = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, start + 1)
     return offsets[is_in_time]

@@ -104,17 +104,17 @@ class LiveIndex:
         if end > self.reader.log.max_offset:
             self.reader.log.refresh()
         tail = self.tail or self.open()
-        left = _ALL_BYTES if to_end else STEP_BYTES
-        while self.unread and left > 0:
+        budget = _ALL_BYTES if to_end else STEP_BYTES
+        while self.unread and budget > 0:
             start, stop = self.unread[-1]
-            read_end = tail.read(start, min(stop, start + left))
-            left -= read_end - start
+            read_end = tail.read(start, min(stop, start + budget))
+            budget -= read_end - start
             if read_end < stop:
                 self.unread[-1] = read_end, stop
             else:
                 self.unread.pop()
-        if left > 0 and end > self.read_to:
-            self.read_to = tail.read_end(self.read_to, min(end, self.read_to + left))
+        if budget > 0 and end > self.read_to:
+            self.read_to = tail.read_end(self.read_to, min(end, self.read_to + budget))
         return tail
 
     def first_offset(self, begin_ms: int | None, *, at_once: bool = False) -> int:
@@ -139,8 +139,8 @@ class LiveIndex:
         """
         self.reader.reject_index_file(corrupt)
         self.open()
-        begin = min((start for start, _ in self.unread), default=self.open_at)
-        self._reopen_at = self.store.indexed_offset + self.read_to - begin
+        unread_start = min((start for start, _ in self.unread), default=self.open_at)
+        self._reopen_at = self.store.indexed_offset + self.read_to - unread_start
 
     @contextmanager
     def using(self, reader: StoreReader) -> Iterator[None]:

@@ -71,19 +71,19 @@ def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> 
     hits = reader.index.find(hashes, at_once=at_once, pauses=not at_once)
     candidates = newest_first(hits, tail.find(hashes))
     first = index.first_offset(message_filter.begin, at_once=at_once)
-    found = yield from verified(
+    records = yield from verified(
         index.store, reader.log, look_up, candidates, first_offset=first, at_once=at_once
     )
-    if not found.count and at_once:
+    if not records.count and at_once:
         reader.index.count_slots(at_once=True)
-    elif not found.count and not found.failures:
+    elif not records.count and not records.failures:
         for _ in reader.index.counting_slots():
             if (yield):
                 return FoundRecords(failures=(_late("the index was not checked to its end"),))
     if not tail.damage:
-        return found
+        return records
     damage = tuple(map(str, tail.damage[: limits.MAX_DAMAGE_REPORTS]))
-    return replace(found, failures=damage + found.failures)
+    return replace(records, failures=damage + records.failures)
 
 
 def is_record_start(index: LiveIndex, record: Record) -> Work[bool]:
@@ -102,10 +102,10 @@ def by_tag(store: MessageStore, log: CommitLog, look_up: LookUp) -> Work[FoundRe
         log.refresh()
     failures: list[str] = []
     candidates = tagged_newest_first(store, log, look_up.message_filter, failures)
-    found = yield from verified(store, log, look_up, candidates)
-    if found.count < look_up.max_num:
+    records = yield from verified(store, log, look_up, candidates)
+    if records.count < look_up.max_num:
         failures += deleted_part(store, look_up.message_filter.topic or "")
-    return replace(found, failures=found.failures + tuple(failures))
+    return replace(records, failures=records.failures + tuple(failures))
 
 
 def verified(
@@ -123,7 +123,7 @@ def verified(
     """
     records: list[memoryview] = []
     failures: list[str] = []
-    left = limits.MAX_ANSWER_FRAME_BYTES
+    room = limits.MAX_ANSWER_FRAME_BYTES
     matcher = FastPathMatcher(look_up.message_filter)
     view, begin, end = memoryview(b""), 0, 0
     min_offset = max(store.min_offset, first_offset)
@@ -132,12 +132,12 @@ def verified(
     check = _check_later if at_once else check_entry
     may_read = look_up.may_read
     for number, (offset, hit) in enumerate(candidates):
-        if offset >= 0 and (len(records) == look_up.max_num or left <= 0 or offset < min_offset):
+        if offset >= 0 and (len(records) == look_up.max_num or room <= 0 or offset < min_offset):
             break
         if piece is None:
             if (
                 number == limits.MAX_LOOP_CANDIDATES
-                or limits.MAX_ANSWER_FRAME_BYTES - left > limits.MAX_LOOP_LOOK_UP_BYTES
+                or limits.MAX_ANSWER_FRAME_BYTES - room > limits.MAX_LOOP_LOOK_UP_BYTES
             ):
                 raise TakesLong
         elif piece.is_over:
@@ -170,14 +170,14 @@ def verified(
             start = offset - begin
             size = size if may_read(view[start : start + size]) else 0
         if size:
-            left -= size
-            if left >= 0 or not records:
+            room -= size
+            if room >= 0 or not records:
                 records.append(view[offset - begin : offset - begin + size])
     return FoundRecords(b"".join(reversed(records)), len(records), tuple(failures))
 
 
-def _late(what: str) -> str:
-    return f"the look-up took too long and was ended: {what}"
+def _late(part: str) -> str:
+    return f"the look-up took too long and was ended: {part}"
 
 
 def _segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:

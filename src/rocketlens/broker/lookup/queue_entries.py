@@ -22,8 +22,8 @@ def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.v
     """
     import numpy as np
 
-    begin = start * ENTRY_BYTES
-    base = begin - begin % queue.file_bytes
+    first_byte = start * ENTRY_BYTES
+    base = first_byte - first_byte % queue.file_bytes
     with fs.MappedFile(queue.directory / f"{base:020}") as mapped:
-        content = bytes(mapped.view[begin - base : stop * ENTRY_BYTES - base])
+        content = bytes(mapped.view[first_byte - base : stop * ENTRY_BYTES - base])
     return np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_LAYOUT.dtype)

@@ -24,8 +24,8 @@ from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")
 Work = Generator[None, bool | None, T]
-"""Yields after each piece, and is sent True when its time is over: then it ends with what it has
-found.
+"""Yields after each piece, and is sent True when its time is over: then it ends with what
+it found so far.
 
 A caller that uses ``next`` alone lets it run to its end.
 """
@@ -77,8 +77,8 @@ def result_of(work: Work[T]) -> T:
         while True:
             next(work)
     except StopIteration as end:
-        found: T = end.value
-        return found
+        result: T = end.value
+        return result
 
 
 class _Job:
@@ -133,13 +133,13 @@ class Turns:
         self._changed: Final = threading.Condition()
         """Guards the attributes below."""
         self._jobs: Final[dict[Owner | None, deque[_Job]]] = {}
-        self._fresh: Final[OrderedDict[Owner | None, None]] = OrderedDict()
-        self._begun: Final[OrderedDict[Owner | None, None]] = OrderedDict()
+        self._new_owners: Final[OrderedDict[Owner | None, None]] = OrderedDict()
+        self._started_owners: Final[OrderedDict[Owner | None, None]] = OrderedDict()
         """Owners whose first look-up has not begun, and owners whose has, each in the order of
         turns.
         """
         self._current: _Job | None = None
-        self._left: Final[list[_Job]] = []
+        self._abandoned: Final[list[_Job]] = []
         """Jobs that were begun, then dropped."""
         self._count = self._turn = 0
         self._is_closed = False
@@ -162,7 +162,7 @@ class Turns:
         self._working.release()
 
     def put(self, owner: Owner | None, work: Work[T]) -> "asyncio.Future[T]":
-        """Queue a look-up; the future has what it returns or raises.
+        """Queue a look-up; the future has its result or its error.
 
         :raises Busy: if too many wait.
         """
@@ -183,7 +183,7 @@ class Turns:
                 _add_new(jobs, job)
             else:
                 self._jobs[owner] = deque((job,))
-                self._fresh[owner] = None
+                self._new_owners[owner] = None
                 self._changed.notify()
             if not self._thread.ident:
                 self._thread.start()
@@ -195,10 +195,11 @@ class Turns:
             jobs = self._jobs.pop(owner, None)
             if jobs is None:
                 return
-            self._fresh.pop(owner, None)
-            self._begun.pop(owner, None)
+            self._new_owners.pop(owner, None)
+            self._started_owners.pop(owner, None)
             self._count -= len(jobs)
-            self._left.extend(job for job in jobs if job.has_begun and job is not self._current)
+            begun = (job for job in jobs if job.has_begun and job is not self._current)
+            self._abandoned.extend(begun)
             self._changed.notify()
         for job in jobs:
             job.future.cancel()
@@ -219,15 +220,15 @@ class Turns:
         """Run pieces, in the thread, until closed."""
         while True:
             with self._changed:
-                while not self._jobs and not self._left and not self._is_closed:
+                while not self._jobs and not self._abandoned and not self._is_closed:
                     self._changed.wait()
                 if self._is_closed:
                     return
-                left, self._left[:] = self._left[:], []
+                dropped, self._abandoned[:] = self._abandoned[:], []
                 job = self._current = self._next()
             outcome = None
             with self._working:
-                for each in left:
+                for each in dropped:
                     each.work.close()
                 if job is not None:
                     outcome = self._run_piece(job)
@@ -240,9 +241,9 @@ class Turns:
     def _next(self) -> _Job | None:
         """Return the job whose turn it is."""
         self._turn += 1
-        ring = self._fresh
-        if not ring or (self._begun and self._turn % (FRESH_TURNS + 1) == 0):
-            ring = self._begun
+        ring = self._new_owners
+        if not ring or (self._started_owners and self._turn % (FRESH_TURNS + 1) == 0):
+            ring = self._started_owners
         return self._jobs[next(iter(ring))][0] if ring else None
 
     def _run_piece(self, job: _Job) -> "_Outcome | None":
@@ -258,8 +259,8 @@ class Turns:
                 return _Outcome(future, None, Busy("the connection is gone"))
             if not job.has_begun and is_late:
                 work.close()
-                words = "too many look-ups wait: this one could not begin in time: ask later"
-                return _Outcome(future, None, Busy(words))
+                problem = "too many look-ups wait: this one could not begin in time: ask later"
+                return _Outcome(future, None, Busy(problem))
             work.send(is_late if job.has_begun else None)
             job.pieces += 1
         except StopIteration as end:
@@ -278,17 +279,17 @@ class Turns:
             jobs = self._jobs.get(job.owner)
             if jobs is None or jobs[0] is not job:
                 # Dropped meanwhile.
-                self._left.append(job)
+                self._abandoned.append(job)
                 return
-            self._fresh.pop(job.owner, None)
-            self._begun.pop(job.owner, None)
+            self._new_owners.pop(job.owner, None)
+            self._started_owners.pop(job.owner, None)
             if is_done:
                 jobs.popleft()
                 self._count -= 1
             elif len(jobs) > 1 and (job.pieces == 1 or not jobs[1].has_begun):
                 jobs.rotate(-1)
             if jobs:
-                (self._begun if jobs[0].has_begun else self._fresh)[job.owner] = None
+                (self._started_owners if jobs[0].has_begun else self._new_owners)[job.owner] = None
             else:
                 del self._jobs[job.owner]
 
@@ -308,7 +309,7 @@ def _add_new(jobs: deque[_Job], job: _Job) -> None:
 
 class _Outcome(NamedTuple):
     future: asyncio.Future[Any]
-    found: Any
+    result: Any
     error: Exception | None
 
     def give(self) -> None:
@@ -316,6 +317,6 @@ class _Outcome(NamedTuple):
         if self.future.done():
             return
         if self.error is None:
-            self.future.set_result(self.found)
+            self.future.set_result(self.result)
         else:
             self.future.set_exception(self.error)

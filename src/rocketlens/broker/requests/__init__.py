@@ -1,1 +1,1 @@
-"""What a broker does with each request: a module for each family of codes."""
+"""The requests that a broker answers: a module for each family of codes."""

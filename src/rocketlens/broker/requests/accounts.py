@@ -44,16 +44,16 @@ class PlainProcessor:
 
     async def update(self, command: RemotingCommand, _: Channel) -> Response:
         """Make or change an account."""
-        asked = commands.UPDATE_AND_CREATE_ACL_CONFIG.request.decode(command.ext_fields)
+        request = commands.UPDATE_AND_CREATE_ACL_CONFIG.request.decode(command.ext_fields)
         config = PlainAccessConfig(
-            access_key=asked.access_key,
-            secret_key=asked.secret_key,
-            white_remote_address=asked.white_remote_address,
-            admin=asked.admin,
-            default_topic_perm=asked.default_topic_perm,
-            default_group_perm=asked.default_group_perm,
-            topic_perms=_split(asked.topic_perms),
-            group_perms=_split(asked.group_perms),
+            access_key=request.access_key,
+            secret_key=request.secret_key,
+            white_remote_address=request.white_remote_address,
+            admin=request.admin,
+            default_topic_perm=request.default_topic_perm,
+            default_group_perm=request.default_group_perm,
+            topic_perms=_split(request.topic_perms),
+            group_perms=_split(request.group_perms),
         )
         try:
             await self._acl.update(config)
@@ -63,14 +63,14 @@ class PlainProcessor:
 
     async def delete(self, command: RemotingCommand, _: Channel) -> Response:
         """Remove an account."""
-        asked = commands.DELETE_ACL_CONFIG.request.decode(command.ext_fields)
+        request = commands.DELETE_ACL_CONFIG.request.decode(command.ext_fields)
         try:
-            if await self._acl.delete(asked.access_key):
+            if await self._acl.delete(request.access_key):
                 return Response()
         except (BadInput, OSError) as error:
             return Response(DELETE_FAILED, remark=str(error))
-        words = f"The accesskey[{asked.access_key}] corresponding to accessConfig has been deleted"
-        return Response(DELETE_FAILED, remark=f"{words} failed.")
+        account = f"The accesskey[{request.access_key}] corresponding to accessConfig"
+        return Response(DELETE_FAILED, remark=f"{account} has been deleted failed.")
 
     def versions(self, _: RemotingCommand, __: Channel) -> Response:
         """Return which state each file is in."""
@@ -88,15 +88,15 @@ class PlainProcessor:
 
     async def update_white(self, command: RemotingCommand, _: Channel) -> Response:
         """Replace the addresses that need no account."""
-        asked = commands.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG.request.decode(command.ext_fields)
-        addresses = list(_split(asked.global_white_addrs) or ())
+        request = commands.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG.request.decode(command.ext_fields)
+        addresses = list(_split(request.global_white_addrs) or ())
         try:
-            if await self._acl.set_white_addresses(addresses, asked.acl_file_full_path):
+            if await self._acl.set_white_addresses(addresses, request.acl_file_full_path):
                 return Response()
         except (BadInput, OSError) as error:
             return Response(UPDATE_WHITE_FAILED, remark=str(error))
-        words = f"The globalWhiteAddresses[{asked.global_white_addrs}] has been updated failed."
-        return Response(UPDATE_WHITE_FAILED, remark=words)
+        remark = f"The globalWhiteAddresses[{request.global_white_addrs}] has been updated failed."
+        return Response(UPDATE_WHITE_FAILED, remark=remark)
 
     async def accounts(self, _: RemotingCommand, __: Channel) -> Response:
         """Return all accounts, with their secrets."""

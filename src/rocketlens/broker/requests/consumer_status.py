@@ -1,4 +1,4 @@
-"""How far the members of a consumer group came, as they say themselves (223).
+"""Progress of the members of a consumer group, as they report it (223).
 
 The broker asks each member of the group (221), or the one whose client id is in ``clientAddr``, and
 answers with the offsets of all that answered in time. One that does not is left out, as in
@@ -29,7 +29,7 @@ Status = tuple[str, bytes]
 
 
 class ConsumerStatusProcessor:
-    """Collects what the members of a group answer."""
+    """Collects the progress of the members of a group."""
 
     def __init__(self, core: BrokerCore, timeout_s: float = limits.RELAY_TIMEOUT_S) -> None:
         """Prepare; a consumer has ``timeout_s`` seconds for its answer."""
@@ -57,32 +57,33 @@ class ConsumerStatusProcessor:
         if client_id:
             members = [member for member in members if member[1].client_id == client_id][:1]
         if self._running >= limits.MAX_RELAYS_OF_CONNECTION:
-            words = (
+            problem = (
                 f"{limits.MAX_RELAYS_OF_CONNECTION} requests collect answers of consumers already"
             )
-            return Response(ResponseCode.SYSTEM_BUSY, remark=f"{words}: ask later")
+            return Response(ResponseCode.SYSTEM_BUSY, remark=f"{problem}: ask later")
         self._running += 1
         try:
-            found = await self._ask_all(members, {"topic": request.topic, "group": request.group})
+            fields = {"topic": request.topic, "group": request.group}
+            statuses = await self._ask_all(members, fields)
         finally:
             self._running -= 1
-        if found is None:
-            words = f"{limits.MAX_FRAME_BYTES} bytes: ask for one client id"
-            return _failed(f"the consumers of the group answer with more than {words}")
-        return Response(body=await in_thread(lambda: _merged(found), owner=channel))
+        if statuses is None:
+            problem = f"{limits.MAX_FRAME_BYTES} bytes: ask for one client id"
+            return _failed(f"the consumers of the group answer with more than {problem}")
+        return Response(body=await in_thread(lambda: _merged(statuses), owner=channel))
 
     async def _ask_all(
         self, members: list[tuple[Channel, Client]], fields: Mapping[str, str]
     ) -> list[Status] | None:
-        """Return what the members answer; None if that is too much."""
-        found: list[Status] = []
+        """Return the answers of the members; None if they are too large."""
+        statuses: list[Status] = []
         for start in range(0, len(members), ASKED_AT_ONCE):
-            asked = members[start : start + ASKED_AT_ONCE]
-            answers = await asyncio.gather(*(self._ask(*member, fields) for member in asked))
-            found += [answer for answer in answers if answer is not None]
-            if sum(len(body) for _, body in found) > limits.MAX_FRAME_BYTES:
+            some_members = members[start : start + ASKED_AT_ONCE]
+            answers = await asyncio.gather(*(self._ask(*member, fields) for member in some_members))
+            statuses += [answer for answer in answers if answer is not None]
+            if sum(len(body) for _, body in statuses) > limits.MAX_FRAME_BYTES:
                 return None
-        return found
+        return statuses
 
     async def _ask(
         self, consumer: Channel, client: Client, fields: Mapping[str, str]
@@ -99,10 +100,10 @@ class ConsumerStatusProcessor:
         return client.client_id, bytes(answer.body)
 
 
-def _merged(found: list[Status]) -> bytes:
+def _merged(statuses: list[Status]) -> bytes:
     """Return the body with all answers that can be read."""
     table = {}
-    for client_id, body in found:
+    for client_id, body in statuses:
         try:
             table[client_id] = read_body(ConsumerStatusAnswer, body).queue_table
         except RocketLensError:

@@ -106,8 +106,8 @@ class GroupProcessor:
         request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
         group = self.core.groups.find(request.group)
         if group is None:
-            words = "No group in this broker"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+            remark = "No group in this broker"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         return Response(body=json_dialect.dumps(group).encode())
 
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
@@ -143,7 +143,7 @@ class GroupProcessor:
 
 
 def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, Any]:
-    """Return a table of groups with those that may be seen; each is known by its retry topic."""
+    """Return the groups that a client may see; each is compared by its retry topic."""
     return {
         member: {group: each for group, each in value.items() if is_shown(RETRY_PREFIX + group)}
         if member in _BY_GROUP and isinstance(value, dict)
@@ -152,9 +152,9 @@ def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, 
     }
 
 
-def _system_problem(group: str, words: str) -> str | None:
+def _system_problem(group: str, reason: str) -> str | None:
     """Return why a change to a system group is refused; None for other groups."""
-    return f"{group} is a group of RocketMQ's own: {words}" if group in SYSTEM_GROUPS else None
+    return f"{group} is a group of RocketMQ's own: {reason}" if group in SYSTEM_GROUPS else None
 
 
 def _min_bytes(value: Any) -> int:

@@ -54,7 +54,7 @@ _PRODUCER_BYTES: Final = 60
 
 
 class Registration:
-    """What came of a heartbeat so far."""
+    """The result of a heartbeat so far."""
 
     def __init__(self, heartbeat: HeartbeatData) -> None:
         self.fingerprint: Final = heartbeat.heartbeat_fingerprint
@@ -128,8 +128,8 @@ class ClientProcessor:
         """Register many groups, with turns for others; stop if the connection is closed."""
         groups = len(heartbeat.producer_datas) + len(heartbeat.consumer_datas)
         if groups > limits.MAX_HEARTBEAT_GROUPS:
-            words = f"{groups} groups in one heartbeat, {limits.MAX_HEARTBEAT_GROUPS} allowed"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"{groups} groups in one heartbeat, {limits.MAX_HEARTBEAT_GROUPS} allowed"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         if not channel.is_open:
             return None
         self.core.clients.admit(heartbeat, channel)
@@ -204,8 +204,8 @@ class ClientProcessor:
         request = client_commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.consumer_group)
         if group is None:
-            words = f"no consumer for this group, {request.consumer_group[:300]}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"no consumer for this group, {request.consumer_group[:300]}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         ids = tuple(client.client_id for client in group.members.values())
         return Response(body=write_body(ConsumerIdList(consumer_ids=ids)))
 
@@ -214,8 +214,8 @@ class ClientProcessor:
         request = admin_commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.consumer_group)
         if group is None:
-            words = f"the consumer group[{request.consumer_group[:300]}] not online"
-            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=words)
+            remark = f"the consumer group[{request.consumer_group[:300]}] not online"
+            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
         connection = ConsumerConnection(
             connections=_connections(group.members),
             subscription_table=dict(group.subscriptions),
@@ -312,8 +312,8 @@ class ClientProcessor:
         request = admin_commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
         members = self.core.clients.producers.get(request.producer_group)
         if members is None:
-            words = f"the producer group[{request.producer_group[:300]}] not exist"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"the producer group[{request.producer_group[:300]}] not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         return Response(body=write_body(ProducerConnection(connections=_connections(members))))
 
     async def producers(self, _: RemotingCommand, channel: Channel) -> Response | None:

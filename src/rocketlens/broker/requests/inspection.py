@@ -84,14 +84,14 @@ class InspectionProcessor:
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """Refuse to change the configuration."""
-        words = "the configuration cannot be updated from afar: change the broker's file"
-        return Response(ResponseCode.NO_PERMISSION, remark=words)
+        remark = "the configuration cannot be updated from afar: change the broker's file"
+        return Response(ResponseCode.NO_PERMISSION, remark=remark)
 
     def count(self, command: RemotingCommand, _: Channel) -> Response:
         """Return RocketMQ's error for a count that is not kept."""
         request = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
-        words = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
-        return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        remark = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
+        return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
 
     async def clean(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Delete expired files now, not at the next round, and queue files without messages.

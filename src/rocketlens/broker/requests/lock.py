@@ -41,7 +41,7 @@ class QueueLockProcessor:
         group, client_id = request.consumer_group, request.client_id
         locked = tuple(
             queue
-            for queue in self._known(request.queues)
+            for queue in self._local(request.queues)
             if self.core.queue_locks.lock(group, queue.topic, queue.queue_id, client_id)
         )
         return Response(body=write_body(LockBatchResponse(locked_queues=locked)))
@@ -54,7 +54,7 @@ class QueueLockProcessor:
             )
         return Response()
 
-    def _known(self, queues: Iterable[MessageQueueBody]) -> Iterable[MessageQueueBody]:
+    def _local(self, queues: Iterable[MessageQueueBody]) -> Iterable[MessageQueueBody]:
         for queue in queues:
             topic = self.core.topics.get(queue.topic)
             if topic is not None and 0 <= queue.queue_id < max(

@@ -90,14 +90,14 @@ class OffsetProcessor:
         """Store a group's offset."""
         request = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
         if self.core.topics.get(request.topic) is None:
-            words = f"Topic {request.topic[:300]} not exist!"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+            remark = f"Topic {request.topic[:300]} not exist!"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         if request.consumer_group not in self.core.groups.table.groups:
-            words = f"Group {request.consumer_group[:300]} not exist!"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+            remark = f"Group {request.consumer_group[:300]} not exist!"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         if not may_commit(self.core, request.consumer_group, request.topic, request.queue_id):
-            words = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         if (request.consumer_group, request.topic, request.queue_id) in self.core.offsets.resets:
             return Response(remark="Offset has been previously reset")
         self.core.offsets.put(
@@ -106,7 +106,7 @@ class OffsetProcessor:
         return Response()
 
     async def reset(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """Reset where a group goes on: in one queue, or in all of a topic.
+        """Reset the offset of a group: in one queue, or in all of a topic.
 
         Its consumers, of any version, get the new offset in the answer to their next pull.
         """
@@ -114,36 +114,36 @@ class OffsetProcessor:
         core, topic, group = self.core, request.topic, request.group
         config = core.topics.get(topic)
         if config is None:
-            words = f"Topic {topic[:300]} does not exist"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+            remark = f"Topic {topic[:300]} does not exist"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         if group not in core.groups.table.groups:
-            words = f"Group {group[:300]} does not exist"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+            remark = f"Group {group[:300]} does not exist"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         queue_count = max(config.read_queue_count, config.write_queue_count)
         queue_id = -1 if request.queue_id is None else request.queue_id
         if queue_id >= queue_count:
-            words = f"Topic {topic} has no queue {queue_id}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"Topic {topic} has no queue {queue_id}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         queue_ids = range(config.read_queue_count)
         if queue_id >= 0:
             queue_ids = range(queue_id, queue_id + 1)
         if not queue_ids:
             return Response(ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
         pace = Pace()
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         for queue_id in queue_ids:
             queue_offset = self._reset_offset(request, queue_id)
             if isinstance(queue_offset, str):
                 return Response(ResponseCode.SYSTEM_ERROR, remark=queue_offset)
-            found[queue_id] = queue_offset
+            offsets[queue_id] = queue_offset
             await pace.turn()
-        for queue_id, queue_offset in found.items():
+        for queue_id, queue_offset in offsets.items():
             core.offsets.reset(group, topic, queue_id, queue_offset)
         core.held_pulls.group_changed(group)
         broker_name = core.config.brokerName
         table = {
             MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
-            for queue_id, offset in found.items()
+            for queue_id, offset in offsets.items()
         }
         return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
 

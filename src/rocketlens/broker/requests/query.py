@@ -65,29 +65,29 @@ class QueryProcessor:
         reader = None if access is None else access.reader_of(command, channel, request.topic)
         look_up = LookUp(message_filter, max_num, None if reader is None else reader.may_read)
         search = self.core.search
-        found = (search.by_tag if is_tag else search.by_key)(look_up, channel)
-        if isinstance(found, FoundRecords):
-            return self._answer(found)
-        return self._answer_later(found)
+        records = (search.by_tag if is_tag else search.by_key)(look_up, channel)
+        if isinstance(records, FoundRecords):
+            return self._answer(records)
+        return self._answer_later(records)
 
-    async def _answer_later(self, found: asyncio.Future[FoundRecords]) -> Response | None:
-        return self._answer(await found)
+    async def _answer_later(self, records: asyncio.Future[FoundRecords]) -> Response | None:
+        return self._answer(await records)
 
-    def _answer(self, found: FoundRecords) -> Response:
+    def _answer(self, records: FoundRecords) -> Response:
         last = self.core.store.last_appended
-        if found.count and last is not None:
+        if records.count and last is not None:
             fields = {
                 "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
                 "indexLastUpdatePhyoffset": str(last.physical_offset),
             }
-            if found.failures:
-                fields[commands.NOT_SEARCHED] = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
-            return Response(ext_fields=fields, body=found.body)
+            if records.failures:
+                fields[commands.NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            return Response(ext_fields=fields, body=records.body)
         nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
-        if found.failures:
-            failure = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
-            words = f"not everything could be searched: {failure}"
-            return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
+        if records.failures:
+            failure = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            remark = f"not everything could be searched: {failure}"
+            return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=remark)
         return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
     def view(self, command: RemotingCommand, channel: Channel) -> Pending:
@@ -127,5 +127,5 @@ async def _view_later(
 
 
 def _no_record(offset: int, why: str = "") -> Response:
-    words = f"can not find message by the offset, {offset}{why}"
-    return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+    remark = f"can not find message by the offset, {offset}{why}"
+    return Response(ResponseCode.SYSTEM_ERROR, remark=remark)

@@ -42,7 +42,7 @@ _BODY: Final = b"0"
 
 
 class RecallProcessor:
-    """Stores what has a message with a delivery time deleted."""
+    """Stores messages that delete others before their delivery time."""
 
     def __init__(self, core: BrokerCore, sender: SendProcessor) -> None:
         self.core: Final = core
@@ -55,7 +55,7 @@ class RecallProcessor:
     def recall(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
-        """Store what has the message of a handle deleted; return its unique key."""
+        """Store a message that deletes the one of a handle; return the unique key of that one."""
         request = RECALL_MESSAGE.request.decode(command.ext_fields)
         core = self.core
         if not core.config.recallMessageEnable:

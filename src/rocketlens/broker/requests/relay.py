@@ -1,4 +1,4 @@
-"""Requests that a broker passes on to a consumer, and whose answers it passes back.
+"""Requests that a broker passes on to a consumer; it passes the answers back.
 
 How a consumer does (307), and one message for it to handle now (309): the broker finds the
 connection of the group's member by its client id, sends it the request with the same fields, and
@@ -52,8 +52,8 @@ class Relays:
         bounds = limits.MAX_RELAYS_OF_CONNECTION, limits.MAX_RELAYS
         if self._waiting[channel] < bounds[0] and self._waiting.total() < bounds[1]:
             return None
-        words = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"
-        remark = f"requests wait for answers of clients already, {words}"
+        limit = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"
+        remark = f"requests wait for answers of clients already, {limit}"
         return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
 
     def ask(
@@ -120,11 +120,11 @@ class RelayProcessor:
             offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
         except BadInput as error:
             return Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        found = view_record(self.core, offset, command, channel)
-        if not isinstance(found, Response):
-            found = await found or Response(ResponseCode.SYSTEM_ERROR)
-        if found.code != ResponseCode.SUCCESS:
-            return found
+        view = view_record(self.core, offset, command, channel)
+        if not isinstance(view, Response):
+            view = await view or Response(ResponseCode.SYSTEM_ERROR)
+        if view.code != ResponseCode.SUCCESS:
+            return view
         fields = {"brokerName": self.core.config.brokerName}
         topic = self.core.topics.get(request.topic or "")
         if topic is not None:
@@ -132,7 +132,7 @@ class RelayProcessor:
         group = self.core.groups.table.groups.get(request.consumer_group)
         if group is not None:
             fields["groupSysFlag"] = str(group.get("groupSysFlag", 0))
-        return self._relay(command, channel, target, fields, found.body)
+        return self._relay(command, channel, target, fields, view.body)
 
     def _relay(
         self,
@@ -143,15 +143,15 @@ class RelayProcessor:
         body: bytes = b"",
     ) -> Response | None:
         """Send a request to a member of a group; None if its answer is passed on when it comes."""
-        found = self.core.clients.find(*target)
+        consumer_and_client = self.core.clients.find(*target)
         names = " ".join(f"<{name[: limits.MAX_SHOWN_CHARACTERS]}>" for name in target)
-        if found is None:
+        if consumer_and_client is None:
             return _failed(f"The Consumer {names} not online")
-        consumer, client = found
+        consumer, client = consumer_and_client
         if client.version < V3_1_8_SNAPSHOT:
             release = version_name(client.version)
-            words = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
-            return _failed(f"The Consumer <{client.client_id}> Version <{release}> {words}")
+            problem = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
+            return _failed(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
         refusal = self._relays.refusal(channel)
         if refusal is not None:
             return refusal
@@ -173,7 +173,7 @@ class RelayProcessor:
 
 
 def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Response:
-    """Return what a consumer answered, or why there is no answer."""
+    """Return the answer of a consumer, or the reason why there is none."""
     if isinstance(answer, CallTimeout):
         remark = f"consumer {names} Timeout: {answer}"
         return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark)

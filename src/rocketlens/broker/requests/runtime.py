@@ -124,7 +124,7 @@ class RuntimeProcessor:
         }
 
     def _disk_use(self) -> dict[str, str]:
-        """Return what the system says of the disk, or said a moment ago.
+        """Return the use of the disk, now or a moment ago.
 
         Not at each request: many of them would keep other threads from running, as each question to
         the system releases the interpreter's lock and takes it again before they wake.

@@ -92,7 +92,7 @@ _CACHED_ORDERS: Final = 10_000
 
 
 class PropertyWriter:
-    """Parses the properties of producers and writes those that are stored.
+    """Parses the properties of producers and writes the properties of stored messages.
 
     A broker adds MSG_REGION, TRACE_ON, CLUSTER and, if it is missing, UNIQ_KEY to the producer's
     properties, and writes all in the order of Java's ``HashMap``. Producers send the same names
@@ -195,11 +195,11 @@ class SendProcessor:
             if config is None:
                 return self._refuse(refusal)
         if not config.perm & PERM_WRITE:
-            words = f"the topic[{topic}] sending message is forbidden"
-            return self._refuse((ResponseCode.NO_PERMISSION, words))
+            remark = f"the topic[{topic}] sending message is forbidden"
+            return self._refuse((ResponseCode.NO_PERMISSION, remark))
         if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
-            words = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
-            return self._refuse((ResponseCode.INVALID_PARAMETER, words + channel.address))
+            remark = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
+            return self._refuse((ResponseCode.INVALID_PARAMETER, remark + channel.address))
         if queue_id < 0:
             queue_id = self.core.rng.randrange(max(config.write_queue_count, 1))
         return config, queue_id
@@ -301,8 +301,8 @@ class SendProcessor:
         if problem is not None:
             return None, (ResponseCode.INVALID_PARAMETER, problem)
         if topic in _BROKERS_OWN:
-            words = f"Sending message to topic[{topic}] is forbidden."
-            return None, (ResponseCode.NO_PERMISSION, words)
+            remark = f"Sending message to topic[{topic}] is forbidden."
+            return None, (ResponseCode.NO_PERMISSION, remark)
         is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
         codec = (commands.SEND_MESSAGE if is_long else commands.SEND_MESSAGE_V2).request
         request = codec.decode(command.ext_fields)
@@ -316,8 +316,8 @@ class SendProcessor:
         )
         if config is None and is_retry:
             config = topics.create_for_group(topic, 1, sys_flag)
-        words = f"topic[{topic}] not exist, apply first please!{FAQ}"
-        return config, (ResponseCode.TOPIC_NOT_EXIST, words)
+        remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+        return config, (ResponseCode.TOPIC_NOT_EXIST, remark)
 
     def _to_retry(
         self,
@@ -412,8 +412,8 @@ class SendProcessor:
         ids, first, last = [], None, None
         for start in range(0, len(members), MEMBERS_PER_TURN):
             if topic not in self._topics:
-                words = f"topic[{topic}] was deleted while the batch was stored"
-                return self._refuse((ResponseCode.TOPIC_NOT_EXIST, words))
+                remark = f"topic[{topic}] was deleted while the batch was stored"
+                return self._refuse((ResponseCode.TOPIC_NOT_EXIST, remark))
             step = members[start : start + MEMBERS_PER_TURN]
             appended = self._append(channel, queue_id, fields, step)
             ids.append(self._ids_of(appended))
@@ -489,15 +489,15 @@ def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[Bat
     max_count = limits.MAX_BATCH_MEMBERS
     members = _members(body, max_count + 1)
     if len(members) > max_count:
-        words = f"the message is illegal: a batch of more than {max_count} members"
-        raise MessageIllegal(f"{words}: send it in parts")
+        problem = f"the message is illegal: a batch of more than {max_count} members"
+        raise MessageIllegal(f"{problem}: send it in parts")
     for number, member in enumerate(members):
         if (
             len(member.body) > max_message_bytes
             or len(member.properties) > limits.MAX_PROPERTIES_BYTES
         ):
-            words = f"the message is illegal: member {number} of the batch is too large"
-            raise MessageIllegal(words)
+            problem = f"the message is illegal: member {number} of the batch is too large"
+            raise MessageIllegal(problem)
     _check_no_delay(body, text, members)
     return members
 

@@ -64,8 +64,8 @@ class SendBackProcessor:
             raise SubscriptionGroupMissing(request.consumer_group)
         config = self.core.config
         if not config.brokerPermission & PERM_WRITE:
-            words = f"the broker[{config.brokerIP1}] sending message is forbidden"
-            return Response(ResponseCode.NO_PERMISSION, remark=words)
+            remark = f"the broker[{config.brokerIP1}] sending message is forbidden"
+            return Response(ResponseCode.NO_PERMISSION, remark=remark)
         queue_count = min(int(group.get("retryQueueNums", 1)), limits.MAX_TOPIC_QUEUES)
         if queue_count <= 0:
             return Response()
@@ -73,39 +73,39 @@ class SendBackProcessor:
         name = f"{RETRY_PREFIX}{request.consumer_group}"
         topic = self.core.topics.create_for_group(name, queue_count, sys_flag)
         if not topic.perm & PERM_WRITE:
-            words = f"the topic[{name}] sending message is forbidden"
-            return Response(ResponseCode.NO_PERMISSION, remark=words)
+            remark = f"the topic[{name}] sending message is forbidden"
+            return Response(ResponseCode.NO_PERMISSION, remark=remark)
         max_times = int(group.get("retryMaxTimes", 16))
         if command.version >= V3_4_9 and request.max_reconsume_times is not None:
             max_times = request.max_reconsume_times
         queue_id = self.core.rng.randrange(max(min(queue_count, topic.write_queue_count), 1))
-        found = view_record(self.core, request.physical_offset, command, channel)
-        if isinstance(found, Response):
-            return self._store(found, request, queue_id, max_times)
-        return self._store_later(found, request, queue_id, max_times)
+        view = view_record(self.core, request.physical_offset, command, channel)
+        if isinstance(view, Response):
+            return self._store(view, request, queue_id, max_times)
+        return self._store_later(view, request, queue_id, max_times)
 
     async def _store_later(
         self,
-        found: Awaitable[Response | None],
+        view: Awaitable[Response | None],
         request: ConsumerSendMessageBackRequest,
         queue_id: int,
         max_times: int,
     ) -> Response | None:
-        answer = await found
+        answer = await view
         return None if answer is None else self._store(answer, request, queue_id, max_times)
 
     def _store(
         self,
-        found: Response,
+        view: Response,
         request: ConsumerSendMessageBackRequest,
         queue_id: int,
         max_times: int,
     ) -> Response:
         """Store a copy of the record in an answer."""
-        if found.code != ResponseCode.SUCCESS:
-            words = f"look message by offset failed, {request.physical_offset}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
-        record = commitlog_record.decode(found.body, physical_offset=request.physical_offset)
+        if view.code != ResponseCode.SUCCESS:
+            remark = f"look message by offset failed, {request.physical_offset}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+        record = commitlog_record.decode(view.body, physical_offset=request.physical_offset)
         properties = props.parse(decode_utf8(record.properties))
         properties.setdefault(props.RETRY_TOPIC, record.topic)
         if not properties.get(props.ORIGIN_MESSAGE_ID, "").strip():

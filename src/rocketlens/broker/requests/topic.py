@@ -94,27 +94,27 @@ class TopicProcessor:
         """
         topic = commands.DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
         if not topic.strip():
-            words = "The specified topic is blank."
-            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+            remark = "The specified topic is blank."
+            return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
         if is_system_topic(topic):
-            words = f"The topic[{topic[:300]}] is conflict with system topic."
-            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+            remark = f"The topic[{topic[:300]}] is conflict with system topic."
+            return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
         return self._delete(topic)
 
     async def _delete(self, topic: str) -> Response:
         core = self.core
         # First: a broker that is killed in between must not bring the messages back later.
         if core.store.deleted.mark(topic) and not await core.saver.save(core.store.deleted):
-            words = f"topic[{topic}] is not deleted: the disk cannot be written"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"topic[{topic}] is not deleted: the disk cannot be written"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         announced = core.topics.remove(topic)
         core.held_pulls.topic_changed(topic)
         core.offsets.remove_topic(topic)
         try:
             aside = core.store.deleted.remove_queues(topic)
         except OSError as error:
-            words = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+            remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
         await core.saver.save(core.offsets)
         if announced is not None:
@@ -126,8 +126,8 @@ class TopicProcessor:
         request = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
         config = self.core.topics.get(request.topic)
         if config is None:
-            words = f"topic[{request.topic[:300]}] not exist"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+            remark = f"topic[{request.topic[:300]}] not exist"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         broker_name, pace = self.core.config.brokerName, Pace()
         queue_count = max(config.write_queue_count, config.read_queue_count)
         first = MessageQueueBody(topic=request.topic, broker_name=broker_name, queue_id=0)
@@ -161,8 +161,8 @@ class TopicProcessor:
         request = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
         config = self.core.topics.get(request.topic)
         if config is None:
-            words = f"No topic in this broker. topic: {request.topic[:300]}"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+            remark = f"No topic in this broker. topic: {request.topic[:300]}"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         return Response(body=write_body(wire_topic(config)))
 
 
@@ -246,8 +246,8 @@ def changed_attributes(attributes: Mapping[str, str] | None, text: str) -> dict[
         if not name or "+" in name or "-" in name:
             raise AttributeRefused("kv string format wrong.")
         if sign == "-" and attributes is None:
-            words = f"only add attribute is supported while creating topic. key: {shown}"
-            raise AttributeRefused(words)
+            remark = f"only add attribute is supported while creating topic. key: {shown}"
+            raise AttributeRefused(remark)
         if sign == "-" and name not in changed:
             raise AttributeRefused(f"attempt to delete a nonexistent key: {shown}")
         attribute = _ATTRIBUTES.get(name)
@@ -270,10 +270,10 @@ def _parse_changes(text: str) -> dict[str, str]:
     for part in text.rstrip(",").split(",") if text.strip(",") else ():
         key, value = part, ""
         if "=" in part:
-            words = part.rstrip("=").split("=") if part.strip("=") else []
-            if len(words) < 2:
-                raise AttributeRefused(f"Index {len(words)} out of bounds for length {len(words)}")
-            key, value = words[:2]
+            pair = part.rstrip("=").split("=") if part.strip("=") else []
+            if len(pair) < 2:
+                raise AttributeRefused(f"Index {len(pair)} out of bounds for length {len(pair)}")
+            key, value = pair[:2]
             if "+" not in key:
                 shown = key[: limits.MAX_SHOWN_CHARACTERS]
                 raise AttributeRefused(f"add/alter attribute format is wrong: {shown}")
@@ -295,8 +295,8 @@ def _check_value(attribute: _Attribute, value: str) -> None:
     try:
         number = read_i64(value)
     except FieldError:
-        words = f'For input string: "{value[: limits.MAX_SHOWN_CHARACTERS]}"'
-        raise AttributeRefused(words) from None
+        remark = f'For input string: "{value[: limits.MAX_SHOWN_CHARACTERS]}"'
+        raise AttributeRefused(remark) from None
     if not attribute.low <= number <= attribute.high:
-        words = f"value is not in range({attribute.low}, {attribute.high})"
-        raise AttributeRefused(words)
+        remark = f"value is not in range({attribute.low}, {attribute.high})"
+        raise AttributeRefused(remark)

@@ -42,11 +42,11 @@ class TransactionProcessor:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
-        self._ended: Final = EndedHalves(core.store, core.search)
+        self._halves: Final = EndedHalves(core.store, core.search)
         tables = CheckedTables(
             core.store, core.copies, core.offsets, core.topics, core.clients, core.access
         )
-        self.checks: Final = TransactionChecks(tables, self._ended, core.settings, core.clock)
+        self.checks: Final = TransactionChecks(tables, self._halves, core.settings, core.clock)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -70,17 +70,17 @@ class TransactionProcessor:
             if forbidden is not None:
                 return forbidden
         is_commit = request.commit_or_rollback == COMMIT
-        if not self._ended.knows(half.physical_offset):
+        if not self._halves.knows(half.physical_offset):
             return self._end_later(half, is_commit=is_commit)
         return self._end(half, is_commit=is_commit)
 
     async def _end_later(self, half: Record, *, is_commit: bool) -> Response | None:
-        await self._ended.read_back(half.physical_offset)
+        await self._halves.read_back(half.physical_offset)
         return self._end(half, is_commit=is_commit)
 
     def _end(self, half: Record, *, is_commit: bool) -> Response:
         """End a transaction; ignored if it was ended before."""
-        if not self._ended.is_ended(half.queue_offset):
+        if not self._halves.is_ended(half.queue_offset):
             if is_commit:
                 self._commit(half)
             self._mark(half)
@@ -138,7 +138,7 @@ class TransactionProcessor:
             self.core.store_host,
             born_timestamp_ms=self.core.clock(),
         )
-        self._ended.add(half.queue_offset)
+        self._halves.add(half.queue_offset)
 
 
 def _refusal(half: Record | None, request: EndTransactionRequest) -> str | None:

@@ -24,7 +24,7 @@ _BLANK: Final = Response(ResponseCode.INVALID_PARAMETER, remark="The username is
 _SUPER_BY_SUPER: Final = "The super user can only be update by super user"
 _NO_SUBJECT: Final = "An system error occurred, please try again later."
 _ROW_BYTES: Final = 70
-"""What the names of the members of a user or an entry take."""
+"""Bytes of the names of the members of a user or an entry."""
 
 
 class UserProcessor:
@@ -51,42 +51,42 @@ class UserProcessor:
 
     async def create_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Make a user."""
-        asked = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
-        if not asked.username:
+        request = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
+        if not request.username:
             return _BLANK
         info = _user_info(command)
         if named(UserType, info.user_type) is UserType.SUPER and not self._is_super(command):
-            words = "The super user can only be create by super user"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
-        await self._users.create_user(asked.username, info)
+            remark = "The super user can only be create by super user"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+        await self._users.create_user(request.username, info)
         return Response()
 
     async def update_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Change a user."""
-        asked = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
-        if not asked.username:
+        request = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
+        if not request.username:
             return _BLANK
         info = _user_info(command)
         if named(UserType, info.user_type) is UserType.SUPER and not self._is_super(command):
             return Response(ResponseCode.SYSTEM_ERROR, remark=_SUPER_BY_SUPER)
-        self._check_super(asked.username, command)
-        await self._users.update_user(asked.username, info)
+        self._check_super(request.username, command)
+        await self._users.update_user(request.username, info)
         return Response()
 
     async def delete_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Remove a user and its policies."""
-        asked = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
-        self._check_super(asked.username or "", command)
-        if asked.username in self._users.users.entries:
-            await self._users.delete_user(asked.username or "")
+        request = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
+        self._check_super(request.username or "", command)
+        if request.username in self._users.users.entries:
+            await self._users.delete_user(request.username or "")
         return Response()
 
     def user(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a user, with its password."""
-        asked = commands.AUTH_GET_USER.request.decode(command.ext_fields)
-        if not (asked.username or "").strip():
+        request = commands.AUTH_GET_USER.request.decode(command.ext_fields)
+        if not (request.username or "").strip():
             return _BLANK
-        user = self._users.users.entries.get(asked.username or "")
+        user = self._users.users.entries.get(request.username or "")
         return Response() if user is None else Response(body=write_body(user.info()))
 
     async def list_users(self, command: RemotingCommand, channel: Channel) -> Response:
@@ -102,11 +102,11 @@ class UserProcessor:
 
     async def put_acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Add policies to a subject, or replace them."""
-        asked = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
+        request = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
         if not command.body:
             return Response(ResponseCode.SYSTEM_ERROR, remark="The body of acl is null")
         info = read_body(AclInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-        subject = subject_of(info.subject) or subject_of(asked.subject)
+        subject = subject_of(info.subject) or subject_of(request.subject)
         if subject is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=_NO_SUBJECT)
         await self._users.put_acl(subject, info)
@@ -114,29 +114,29 @@ class UserProcessor:
 
     async def delete_acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Remove the policies of a subject, or one entry."""
-        asked = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
-        subject = subject_of(asked.subject)
-        await self._users.delete_acl(subject, asked.policy_type, asked.resource)
+        request = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
+        subject = subject_of(request.subject)
+        await self._users.delete_acl(subject, request.policy_type, request.resource)
         return Response()
 
     def acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the policies of a subject."""
-        asked = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
-        subject = subject_of(asked.subject)
+        request = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
+        subject = subject_of(request.subject)
         if subject is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=_NO_SUBJECT)
-        found = self._users.acls.entries.get(subject)
-        return Response() if found is None else Response(body=write_body(found.info()))
+        policies = self._users.acls.entries.get(subject)
+        return Response() if policies is None else Response(body=write_body(policies.info()))
 
     async def list_acls(self, command: RemotingCommand, channel: Channel) -> Response:
         """Return the policies of subjects; the filters are texts that names contain."""
-        asked = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
+        request = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
         acls = self._users.acls.entries
         estimate = Estimate("ask with a filter")
         chosen = []
         for subject in _in_order(acls):
-            if _contains(subject, asked.subject_filter or ""):
-                of_resource = asked.resource_filter or ""
+            if _contains(subject, request.subject_filter or ""):
+                of_resource = request.resource_filter or ""
                 # As in RocketMQ, a filter that is in the subject chooses all of its resources.
                 info = acls[subject].info(None if of_resource in subject else of_resource)
                 if info.policies:

@@ -54,7 +54,7 @@ class Client(NamedTuple):
 
 
 class AddedConsumer(NamedTuple):
-    """What a heartbeat changed in a group."""
+    """The change of a group by a heartbeat."""
 
     is_incomplete: bool
     """Whether the consumer is to send its subscriptions again."""
@@ -79,7 +79,7 @@ class ClientTable:
     """Connected producers and consumers, by group."""
 
     def __init__(self, notifies: Callable[[str], bool] = lambda _: True) -> None:
-        """Hold none; ``notifies`` says whether the members of a group are told of changes."""
+        """Create an empty table; ``notifies`` returns whether a group's members hear of changes."""
         self.producers: Final[dict[str, dict[Channel, Client]]] = {}
         self.consumers: Final[dict[str, ConsumerGroup]] = {}
         self._producer_channels: Final[dict[str, Channel]] = {}
@@ -168,8 +168,8 @@ class ClientTable:
         group.message_model = consumer.message_model
         group.consume_from_where = consumer.consume_from_where
         if channel not in group.members:
-            words = "consumer %s at %s joins group %s"
-            _log.info(words, client.client_id, channel.address, consumer.group_name)
+            line = "consumer %s at %s joins group %s"
+            _log.info(line, client.client_id, channel.address, consumer.group_name)
         is_changed = group.members.get(channel) != client
         group.members[channel] = client
         previous, group.fingerprint = group.fingerprint, fingerprint
@@ -200,8 +200,8 @@ class ClientTable:
         client = None if group is None else group.members.pop(channel, None)
         if group is None or client is None:
             return
-        words = "consumer %s at %s leaves group %s"
-        _log.info(words, client.client_id, channel.address, group_name)
+        line = "consumer %s at %s leaves group %s"
+        _log.info(line, client.client_id, channel.address, group_name)
         if group.members:
             self.notify(group_name)
         else:

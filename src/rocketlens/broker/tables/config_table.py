@@ -97,7 +97,7 @@ class ConfigFile:
         :raises ConfigError: if a file is larger than the bound for reading.
         """
         problems: list[str] = []
-        found: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for path in (self.path, self.backup):
             value, content, problem = _read_object(path)
             if problem:
@@ -106,15 +106,15 @@ class ConfigFile:
             if value is not None:
                 if path == self.backup and not problems:
                     problems.append(_nothing_in(self.path))
-                found = value
+                table = value
                 if path == self.path:
                     self._remember(content)
                 self.read_bytes = len(content)
                 break
         if problems:
-            instead = f"{self.backup.name} is used" if found else "the table begins empty"
+            instead = f"{self.backup.name} is used" if table else "the table begins empty"
             _log.warning("%s; %s; damaged bytes are kept aside", "; ".join(problems), instead)
-        return found
+        return table
 
     def _keep_aside(self, path: Path, content: bytes) -> None:
         name = f"{path.name}.{zlib.crc32(content):08x}"
@@ -169,7 +169,7 @@ def encoded(value: Any) -> bytes:
 
 
 def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
-    """Return the members of a file, its bytes, and what is wrong with it; None if it is missing."""
+    """Return the members of a file, its bytes, and its damage; None if it is missing."""
     content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES + 1)
     if content is None or not content.strip():
         # RocketMQ creates a file before it writes it: an empty file is not damaged.

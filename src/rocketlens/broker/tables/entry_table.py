@@ -53,7 +53,7 @@ _SHARE: Final = 4
 
 If they are larger than twice that, because it could not be written, they wait for it.
 """
-_TOLD: Final = 10_000
+_MAX_CHANGES_KEPT: Final = 10_000
 """Number of last changes that are remembered, for callers that announce only changes."""
 _BETWEEN: Final = b",\n"
 _SHOWN: Final = 300
@@ -93,11 +93,11 @@ class EntryTable(ABC, Generic[E]):
             for name, member in value.items()
             if name not in (self.MEMBER, "dataVersion")
         }
-        found = read_changes(self._file.path)
-        self._changes: Final = ChangesFile(self._file, disk, found)
-        self._take_changes(found)
-        self._told: dict[str, int] = {}
-        self._told_from = self.data_version.counter
+        changes = read_changes(self._file.path)
+        self._changes: Final = ChangesFile(self._file, disk, changes)
+        self._take_changes(changes)
+        self._changed_at: dict[str, int] = {}
+        self._changes_from = self.data_version.counter
 
     @abstractmethod
     def decode_entry(self, value: Any) -> E | None:
@@ -146,9 +146,10 @@ class EntryTable(ABC, Generic[E]):
         """Return the names changed after a counter of changes; None if that is not known any
         more.
         """
-        if not self._told_from <= counter <= self.data_version.counter:
+        if not self._changes_from <= counter <= self.data_version.counter:
             return None
-        return list(takewhile(lambda name: self._told[name] > counter, reversed(self._told)))
+        changed_at = self._changed_at
+        return list(takewhile(lambda name: changed_at[name] > counter, reversed(changed_at)))
 
     def value(self) -> dict[str, Any]:
         """Return the table as the JSON object that RocketMQ writes."""
@@ -222,10 +223,10 @@ class EntryTable(ABC, Generic[E]):
         self.is_changed = True
         for name in names:
             self._unsaved[name] = None
-            self._told.pop(name, None)
-            self._told[name] = self.data_version.counter
-        while len(self._told) > _TOLD:
-            self._told_from = self._told.pop(next(iter(self._told)))
+            self._changed_at.pop(name, None)
+            self._changed_at[name] = self.data_version.counter
+        while len(self._changed_at) > _MAX_CHANGES_KEPT:
+            self._changes_from = self._changed_at.pop(next(iter(self._changed_at)))
 
     def _may_append(self, changed: Mapping[str, None]) -> bool:
         """Return whether the file is large, and the changes are few, so that they are appended."""
@@ -254,25 +255,25 @@ class EntryTable(ABC, Generic[E]):
         texts = [self.entry_text(name, entry) for name, entry in entries.items()]
         member = json.dumps(self.MEMBER).encode()
         # Insert before the line end and brace that close the head's last member.
-        begin = encoded(head)[: -len("\n}")]
-        return b"%s,\n\t%s:{\n%s\n\t}\n}" % (begin, member, _BETWEEN.join(texts))
+        start = encoded(head)[: -len("\n}")]
+        return b"%s,\n\t%s:{\n%s\n\t}\n}" % (start, member, _BETWEEN.join(texts))
 
-    def _take_changes(self, found: Changes) -> None:
-        """Apply the changes since the file was written; log what is wrong with them."""
+    def _take_changes(self, file: Changes) -> None:
+        """Apply the changes since the file was written; log damaged ones."""
         put: set[str] = set()
-        for change in found.changes:
+        for change in file.changes:
             put = put.union(change.put).difference(change.remove)
-        changes = found.since(self._file.mark)
+        changes = file.since(self._file.mark)
         for change in changes or ():
             self.entries.update(table_of(change.put, self.decode_entry))
             for name in change.remove:
                 self.entries.pop(name, None)
             self.data_version = TableVersion.decode(change.data_version, self._clock())
         if changes:
-            self._bytes += len(found.content)
-        self.is_changed = bool(found.content)
+            self._bytes += len(file.content)
+        self.is_changed = bool(file.content)
         lost = sorted(name for name in put if name not in self.entries) if changes is None else []
-        problem = found.problem
+        problem = file.problem
         if lost:
             named = ", ".join(repr(name[:_SHOWN]) for name in lost[:_NAMED])
             problem = (
@@ -280,7 +281,7 @@ class EntryTable(ABC, Generic[E]):
                 f"that were made before: {named}"
             )
         if problem:
-            self._keep_aside(found.content)
+            self._keep_aside(file.content)
             _log.warning("%s: %s; it is kept aside", self._changes.path, problem)
 
     def _keep_aside(self, content: bytes) -> None:
@@ -297,22 +298,22 @@ class ChangesFile:
     both do to the file of changes, and is held no longer than it takes to write and sync a few.
     """
 
-    def __init__(self, table: ConfigFile, disk: Disk, found: Changes) -> None:
-        """Continue the file that was ``found``."""
+    def __init__(self, table: ConfigFile, disk: Disk, changes: Changes) -> None:
+        """Continue the file with ``changes``, as it was read."""
         self.path: Final = changes_path(table.path)
         self._table: Final = table
         self._disk: Final = disk
         self._lock: Final = threading.Lock()
-        self._exists = bool(found.content)
-        belongs = table.mark is not None and found.since(table.mark) is not None
-        is_sound = belongs and found.content.endswith(b"\n") and not found.problem
+        self._exists = bool(changes.content)
+        is_of_table = table.mark is not None and changes.since(table.mark) is not None
+        is_sound = is_of_table and changes.content.endswith(b"\n") and not changes.problem
         self.is_broken = self._exists and not is_sound
         """Whether nothing can be appended until the table is written: lines behind a cut line could
         not be read.
         """
-        self.size = len(found.content) if is_sound else 0
+        self.size = len(changes.content) if is_sound else 0
         """Bytes of the file; 0 if there is none that belongs to the table's file."""
-        self.line_count = found.content.count(b"\n") - 1 if self.size else 0
+        self.line_count = changes.content.count(b"\n") - 1 if self.size else 0
         """Lines behind the first one."""
 
     def append(self, line: bytes) -> None:

@@ -30,7 +30,7 @@ class LogIdentity:
     def __init__(self, directory: Path) -> None:
         """Create an empty cache."""
         self._directory: Final = directory
-        self._known: dict[int, int] = {}
+        self._cache: dict[int, int] = {}
 
     def checksums(self) -> SegmentChecksums:
         """Return the checksums of the newest segments that start with a record.
@@ -39,24 +39,24 @@ class LogIdentity:
 
         :raises OSError: if the log cannot be read.
         """
-        found: dict[int, int] = {}
+        checksums: dict[int, int] = {}
         paths = [Path(entry.path) for entry in fs.entries(self._directory)]
         segments = [path for path in paths if _is_segment(path.name)]
         for path in segments[-limits.MAX_IDENTITY_SEGMENTS :]:
             base_offset = int(path.name)
-            checksum = self._known.get(base_offset)
+            checksum = self._cache.get(base_offset)
             if checksum is None:
                 checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
             if checksum is not None:
-                found[base_offset] = checksum
-        self._known = found
-        return found
+                checksums[base_offset] = checksum
+        self._cache = checksums
+        return checksums
 
 
-def is_another_log(remembered: SegmentChecksums, found: SegmentChecksums) -> bool:
+def is_another_log(noted: SegmentChecksums, current: SegmentChecksums) -> bool:
     """Return whether two logs have common base offsets, but no common checksum."""
-    shared = remembered.keys() & found.keys()
-    return bool(shared) and all(remembered[each] != found[each] for each in shared)
+    shared = noted.keys() & current.keys()
+    return bool(shared) and all(noted[each] != current[each] for each in shared)
 
 
 def parse_checksums(text: Any) -> dict[int, int]:

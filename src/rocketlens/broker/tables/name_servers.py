@@ -1,4 +1,4 @@
-"""What each name server knows of this broker, and which requests wait until it knows more.
+"""The topics that each name server knows of this broker, and requests that wait for it.
 
 Topics announce their changes here, and :mod:`rocketlens.broker.life.registration` sends them.
 """
@@ -14,7 +14,7 @@ from rocketlens.net.channel import Channel
 
 @dataclass(slots=True)
 class NameServerState:
-    """What one name server knows of this broker."""
+    """The topics that one name server knows of this broker."""
 
     channel: Channel | None = None
     """The connection over which it received all topics; it knows them while that is open."""
@@ -31,7 +31,7 @@ class NameServerState:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether it knows all topics but those that changed meanwhile."""
+        """Whether it knows all topics, except those that changed since."""
         return self.channel is not None and self.channel.is_open
 
     def announced(self) -> asyncio.Future[None]:

@@ -27,18 +27,18 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 
 def fit_to_store(store: MessageStore, consumers: ConsumerOffsets, delays: DelayOffsets) -> None:
-    """Correct the offsets of groups and of delay levels, and log what was corrected."""
-    found = delays.log_checksums()
-    is_another = is_another_log(consumers.log, found)
+    """Correct the offsets of groups and of delay levels, and log the corrections."""
+    checksums = delays.log_checksums()
+    is_another = is_another_log(consumers.log, checksums)
     consumers.is_changed |= is_another
     groups = _fit_consumers(store, consumers, is_another=is_another)
-    is_another = is_another_log(delays.log, found)
+    is_another = is_another_log(delays.log, checksums)
     delays.is_changed |= is_another
     levels = _fit_delays(store, delays, is_another=is_another)
     for count, of_what in ((groups, "consumer groups"), (levels, "delay levels")):
         if count:
-            words = "%d offsets of %s did not fit the queues of this log and were corrected"
-            _log.warning(words, count, of_what)
+            line = "%d offsets of %s did not fit the queues of this log and were corrected"
+            _log.warning(line, count, of_what)
 
 
 def _fit_delays(store: MessageStore, delays: DelayOffsets, *, is_another: bool) -> int:

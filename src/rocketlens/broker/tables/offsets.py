@@ -110,7 +110,7 @@ class ConsumerOffsets:
         self.is_changed = True
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set an offset, and have the group's next pull go on there.
+        """Set an offset, from which the group's next pull continues.
 
         :raises BadInput: as :meth:`put`.
         """
@@ -139,8 +139,8 @@ class ConsumerOffsets:
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets in a topic."""
-        begin = f"{topic}{GROUP_SEPARATOR}"
-        return [name[len(begin) :] for name in self.table if name.startswith(begin)]
+        prefix = f"{topic}{GROUP_SEPARATOR}"
+        return [name[len(prefix) :] for name in self.table if name.startswith(prefix)]
 
     def remove_topic(self, topic: str) -> None:
         """Remove the offsets of all groups in a topic."""
@@ -153,8 +153,8 @@ class ConsumerOffsets:
     def remove(self, group: str, topic: str | None = None) -> None:
         """Remove the offsets of a group, in one topic or in all."""
         for name in list(self.table):
-            found, _, owner = name.rpartition(GROUP_SEPARATOR)
-            if owner == group and topic in (None, found):
+            topic_of_entry, _, owner = name.rpartition(GROUP_SEPARATOR)
+            if owner == group and topic in (None, topic_of_entry):
                 del self.table[name]
                 self.is_changed = True
         for key in [key for key in self.resets if key[0] == group and topic in (None, key[1])]:

@@ -13,14 +13,14 @@ from rocketlens import limits
 
 
 class QueueLock(NamedTuple):
-    """The client that has a queue to itself, and since when it did not ask again."""
+    """The client that has a queue to itself, and when it renewed that."""
 
     client_id: str
     renewed_s: float
 
 
 class QueueLocks:
-    """All locks, the one that was not renewed for longest first."""
+    """All locks, the one with the oldest renewal first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Hold none; ``clock`` is monotonic, in seconds."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.broker.tables.saving import Table
+from rocketlens.broker.tables.table_saver import Table
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model.rocketmq import (
@@ -60,9 +60,9 @@ class TooMany(BadInput):
 class Room:
     """Bounds the number of topics or groups; counts refusals, and logs them once a minute."""
 
-    def __init__(self, what: str, max_count: Callable[[], int], clock: Callable[[], int]) -> None:
-        """Allow ``max_count()`` of ``what``."""
-        self._what: Final = what
+    def __init__(self, kind: str, max_count: Callable[[], int], clock: Callable[[], int]) -> None:
+        """Allow ``max_count()`` of a kind, ``topics`` for example."""
+        self._kind: Final = kind
         self._max_count: Final = max_count
         self._clock: Final = clock
         self._warned_ms: int | None = None
@@ -80,7 +80,7 @@ class Room:
             _log.warning(
                 "there are %d %s and no room for another: %s is not created, nor were %d before it",
                 count,
-                self._what,
+                self._kind,
                 name[: limits.MAX_SHOWN_CHARACTERS],
                 self.refused - 1,
             )
@@ -284,21 +284,21 @@ class GroupRegistry:
 
         The caller does not wait until it is written: a group that is lost is created again.
         """
-        found = self.table.groups.get(group)
+        config = self.table.groups.get(group)
         if (
-            found is None
+            config is None
             and self.config.autoCreateSubscriptionGroup
             and group_problem(group) is None
         ):
             if not self.room.has(len(self.table.groups), group):
                 return None
-            found = self.table.put(group)
+            config = self.table.put(group)
             _log.info("group %s is created", group)
             self._save(self.table)
-        return found
+        return config
 
     def notifies(self, group: str) -> bool:
-        """Return whether members of a group are told when it changes."""
+        """Return whether members of a group get a notice when it changes."""
         config = self.find(group)
         return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
 

@@ -25,7 +25,7 @@ from rocketlens.store.layout import StoreLayout
 
 
 class TimerProgress:
-    """How far timers are delivered, in memory and in the file.
+    """The progress of timers, in memory and in the file.
 
     ``delivered`` waits until delivered messages are durable, as in
     :class:`rocketlens.broker.tables.offsets.DelayOffsets`, and ``log_checksums`` is as there.
@@ -63,22 +63,22 @@ class TimerProgress:
         if not content:
             return
         try:
-            found = timer_checkpoint.decode(content)
+            checkpoint = timer_checkpoint.decode(content)
         except CheckpointError:
             return
-        self._version_counter = min(max(found.version_counter, 0), limits.MAX_INT)
-        self.read_time_ms = max(found.read_time_ms, 0)
-        if not found.is_own:
+        self._version_counter = min(max(checkpoint.version_counter, 0), limits.MAX_INT)
+        self.read_time_ms = max(checkpoint.read_time_ms, 0)
+        if not checkpoint.is_own:
             # RocketMQ keeps what waits in files of its own: where the first of it is, is unknown.
             # It has no checksum, and never comes further than the clock.
             self.read_time_ms = min(self.read_time_ms, now_ms)
-            self.next_queue_offset = max(found.queue_offset, 0)
+            self.next_queue_offset = max(checkpoint.queue_offset, 0)
             return
-        self.queue_offset = max(found.queue_offset, 0)
-        self.next_queue_offset = max(found.next_queue_offset, 0)
-        self.second_queue_offset = max(found.second_queue_offset, 0)
-        if found.log_segment_offset >= 0:
-            self.log = {found.log_segment_offset: found.log_segment_crc}
+        self.queue_offset = max(checkpoint.queue_offset, 0)
+        self.next_queue_offset = max(checkpoint.next_queue_offset, 0)
+        self.second_queue_offset = max(checkpoint.second_queue_offset, 0)
+        if checkpoint.log_segment_offset >= 0:
+            self.log = {checkpoint.log_segment_offset: checkpoint.log_segment_crc}
 
     def fit_to_queue(self, low: int, high: int) -> None:
         """Correct what does not fit a queue that has entries from ``low`` to below ``high``.

@@ -48,8 +48,8 @@ class StoredTopic:
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object that RocketMQ writes."""
-        known = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
-        return dict(sorted({**known, **self.others}.items()))
+        members = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
+        return dict(sorted({**members, **self.others}.items()))
 
     @classmethod
     def decode(cls, value: Any) -> Self | None:
@@ -59,15 +59,15 @@ class StoredTopic:
         """
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
-        known: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         others: dict[str, Any] = {}
-        for name, given in value.items():
+        for name, member_value in value.items():
             attribute = _TOPIC_FIELDS.get(name)
             if attribute is None:
-                others[name] = given
-            elif _may_be(attribute, given):
-                known[attribute] = given
-        return cls(**known, others=others)
+                others[name] = member_value
+            elif _may_be(attribute, member_value):
+                members[attribute] = member_value
+        return cls(**members, others=others)
 
 
 def _may_be(attribute: str, value: Any) -> bool:

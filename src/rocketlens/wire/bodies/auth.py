@@ -37,7 +37,7 @@ class UserInfo:
 
 @declare("PolicyEntryInfo")
 class PolicyEntryInfo:
-    """What may or may not be done to a resource, such as ``Topic:orders*``, and from where."""
+    """The actions that are allowed or denied on a resource (``Topic:orders*``), and from where."""
 
     resource: str | None = member("resource", TEXT, default=None, since=V5_0_0)
     actions: tuple[str, ...] | None = member("actions", array_of(TEXT), default=None, since=V5_0_0)

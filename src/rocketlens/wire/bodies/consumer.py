@@ -139,7 +139,7 @@ class ProcessQueueInfo:
 
 @declare("PopProcessQueueInfo")
 class PopProcessQueueInfo:
-    """What a consumer that pops holds of one queue."""
+    """Messages of one queue that a consumer which pops holds."""
 
     wait_ack_count: int = member("waitAckCount", I32, default=0)
     dropped: bool = member("droped", BOOLEAN, default=False)
@@ -198,7 +198,7 @@ class LocalOffsets:
 
 @declare("GetConsumerStatusBody")
 class ConsumerStatusAnswer:
-    """How far a consumer came (221), or several by their client ids (223)."""
+    """Progress of a consumer (221), or of several by their client ids (223)."""
 
     queue_table: Mapping[MessageQueueBody, int] = member(
         "messageQueueTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict

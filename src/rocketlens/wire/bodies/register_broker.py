@@ -111,8 +111,8 @@ class _Parts:
 
 def _topic_of(encoded: bytes) -> TopicConfig:
     try:
-        words = encoded.decode().split(" ")
-        name, read_queue_nums, write_queue_nums, perm, filter_type = words[:5]
+        fields = encoded.decode().split(" ")
+        name, read_queue_nums, write_queue_nums, perm, filter_type = fields[:5]
         return TopicConfig(
             topic_name=name,
             read_queue_nums=read_i32(read_queue_nums),

@@ -112,7 +112,7 @@ class ConsumeStatsList:
 
 @declare("ResetOffsetBody")
 class ResetOffsets:
-    """Where the consumers of a group go on after a reset."""
+    """The offsets from which the consumers of a group continue after a reset."""
 
     offset_table: Mapping[MessageQueueBody, int] = member(
         "offsetTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict

@@ -59,7 +59,7 @@ class GroupRetryPolicy:
 
 @declare("SubscriptionGroupConfig")
 class SubscriptionGroupConfig:
-    """What a group may do, and how often it retries. Defaults are RocketMQ's."""
+    """The permissions of a group, and its number of retries. Defaults are RocketMQ's."""
 
     group_name: str = member("groupName", TEXT)
     consume_enable: bool = member("consumeEnable", BOOLEAN, default=True)
@@ -100,4 +100,4 @@ class SubscriptionGroupTable:
     forbidden_table: Mapping[str, Mapping[str, int]] = member(
         "forbiddenTable", map_of(TEXT, map_of(TEXT, I32)), default_factory=dict, since=V5_0_0
     )
-    """What a group may not do with a topic, as bits, by group and topic."""
+    """Operations that are forbidden to a group, as bits, by group and topic."""

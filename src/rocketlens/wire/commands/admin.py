@@ -1,4 +1,4 @@
-"""What tools ask a broker about groups and queues.
+"""Requests of tools about groups and queues.
 
 Groups: make or change (200, 225), all (201), one (352), delete (207), connections (203, 204, 328),
 how far they came (208, 317), their topics (343) and subscriptions (345), and those of a topic
@@ -21,7 +21,7 @@ class GetConsumerConnectionListRequest:
 
 @declare("GetConsumeStatsRequestHeader")
 class GetConsumeStatsRequest:
-    """Ask how far a group came, in one topic or all; the answer's body is a ConsumeStats."""
+    """Ask for the progress of a group, in one topic or all; the answer's body is a ConsumeStats."""
 
     consumer_group: str = text("consumerGroup")
     topic: str | None = text("topic", default=None)
@@ -44,7 +44,7 @@ class GetProducerConnectionListRequest:
 
 @declare("GetConsumeStatsInBrokerHeader")
 class GetBrokerConsumeStatsRequest:
-    """Ask how far all groups came, perhaps in ordered topics only; return a ConsumeStatsList."""
+    """Ask for the progress of all groups, or in ordered topics; the body is a ConsumeStatsList."""
 
     is_order: bool = boolean("isOrder", default=False)
 
@@ -58,7 +58,7 @@ class GetSubscriptionGroupConfigRequest:
 
 @declare("DeleteSubscriptionGroupRequestHeader")
 class DeleteSubscriptionGroupRequest:
-    """Forget a group, and how far it came if that is asked; 4.9 has ``removeOffset`` for it."""
+    """Remove a group, and its offsets if the request says so; 4.9 has ``removeOffset`` for it."""
 
     group_name: str = text("groupName")
     clean_offset: bool | None = boolean("cleanOffset", default=None, since=V5_0_0)
@@ -92,7 +92,7 @@ class QueryConsumeQueueRequest:
 
 @declare("ViewBrokerStatsDataRequestHeader")
 class ViewBrokerStatsDataRequest:
-    """Ask for a count of a broker's, by its name and what it is of."""
+    """Ask for a count of a broker, by its name and its key."""
 
     stats_name: str = text("statsName")
     stats_key: str = text("statsKey")

@@ -61,14 +61,14 @@ class CreateUserRequest:
 
 @declare("UpdateUserRequestHeader")
 class UpdateUserRequest:
-    """Change what the body has of a user."""
+    """Change those members of a user that the body has."""
 
     username: str | None = text("username", default=None, since=V5_0_0)
 
 
 @declare("DeleteUserRequestHeader")
 class DeleteUserRequest:
-    """Remove a user, and what it may do."""
+    """Remove a user and its policies."""
 
     username: str | None = text("username", default=None, since=V5_0_0)
 

@@ -12,7 +12,7 @@ from rocketlens.wire.declare import boolean, declare, text
 
 @declare()
 class HeartbeatResponse:
-    """What a 5.x broker adds to its answer; RocketMQ has no class for it."""
+    """Fields that a 5.x broker adds to its answer; RocketMQ has no class for them."""
 
     is_support_heart_beat_v2: bool | None = boolean(
         "IS_SUPPORT_HEART_BEAT_V2", default=None, since=V5_0_0

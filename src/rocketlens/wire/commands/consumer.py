@@ -1,4 +1,4 @@
-"""What consumers do: locks (41, 42), and what brokers ask of them (220, 221, 307, 309)."""
+"""Requests of consumers, locks (41, 42), and of brokers to them (220, 221, 307, 309)."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ class ConsumeMessageDirectlyRequest:
 
 @declare("GetConsumerStatusRequestHeader")
 class GetConsumerStatusRequest:
-    """Ask a consumer how far it came in a topic; the answer's body is a GetConsumerStatusBody."""
+    """Ask a consumer for its progress in a topic; the answer's body is a GetConsumerStatusBody."""
 
     topic: str = text("topic")
     group: str = text("group")

@@ -130,7 +130,7 @@ class QueryDataVersionResponse:
 
 @declare("BrokerHeartbeatRequestHeader")
 class BrokerHeartbeatRequest:
-    """A broker says that it is alive; to a controller also how far its log goes."""
+    """A broker says that it is alive; a controller also gets the end of its log."""
 
     cluster_name: str = text("clusterName")
     broker_addr: str = text("brokerAddr")

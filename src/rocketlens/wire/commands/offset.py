@@ -74,7 +74,7 @@ class GetEarliestStoreTimeResponse:
 
 @declare("QueryConsumerOffsetRequestHeader")
 class QueryConsumerOffsetRequest:
-    """Ask how far a consumer group came in a queue."""
+    """Ask for the offset of a consumer group in a queue."""
 
     consumer_group: str = text("consumerGroup", default="")
     topic: str = text("topic")
@@ -91,7 +91,7 @@ class QueryConsumerOffsetResponse:
 
 @declare("UpdateConsumerOffsetRequestHeader")
 class UpdateConsumerOffsetRequest:
-    """Store how far a consumer group came in a queue; mostly one-way."""
+    """Store the offset of a consumer group in a queue; mostly one-way."""
 
     consumer_group: str = text("consumerGroup")
     topic: str = text("topic")

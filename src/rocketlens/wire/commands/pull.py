@@ -37,7 +37,7 @@ class PullMessageRequest:
 
 @declare("PullMessageResponseHeader")
 class PullMessageResponse:
-    """Where to go on: in every answer, also where nothing was found."""
+    """The next offset: in every answer, also where there are no messages."""
 
     suggest_which_broker_id: int = i64("suggestWhichBrokerId")
     next_begin_offset: int = i64("nextBeginOffset")

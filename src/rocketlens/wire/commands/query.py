@@ -25,7 +25,7 @@ class QueryMessageRequest:
 
 @declare("QueryMessageResponseHeader")
 class QueryMessageResponse:
-    """How far the index has come: in every answer, also where nothing was found."""
+    """The end of the index: in every answer, also where there are no messages."""
 
     index_last_update_timestamp_ms: int = i64("indexLastUpdateTimestamp")
     index_last_update_physical_offset: int = i64("indexLastUpdatePhyoffset")

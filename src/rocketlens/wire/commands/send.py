@@ -14,7 +14,7 @@ from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 @declare("SendMessageRequestHeader")
 class SendMessageRequest:
-    """What a producer says about a message; ``properties`` are as they are stored.
+    """The fields that a producer sets; ``properties`` are in their stored form.
 
     Of the fields that RocketMQ declares mandatory, its brokers never look for the producer group
     and the default topic.
@@ -96,7 +96,7 @@ class RecallMessageRequest:
     producer_group: str | None = text("producerGroup", default=None)
     topic: str = text("topic")
     recall_handle: str = text("recallHandle")
-    """What the broker gave the producer when it was sent."""
+    """The handle that the broker returned when it was sent."""
 
 
 @declare("RecallMessageResponseHeader")

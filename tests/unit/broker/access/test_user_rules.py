@@ -7,7 +7,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.broker.access_config import AuthConfig
-from rocketlens.broker.tables.saving import TableSaver
+from rocketlens.broker.tables.table_saver import TableSaver
 from rocketlens.errors import StoreBusy
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

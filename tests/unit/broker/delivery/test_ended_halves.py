@@ -95,7 +95,7 @@ def test_ends_that_come_together_after_a_restart_are_done_once(tmp_path):
 
 def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(tmp_path):
     async def test(world):
-        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._ended
+        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._halves
         await end_many(world, 3)
         for queue_offset in range(10_000):
             ended.add(queue_offset)
@@ -109,7 +109,7 @@ def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(tmp_p
 
 def test_open_half_messages_are_those_that_no_mark_names(tmp_path):
     async def test(world):
-        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._ended
+        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._halves
         for queue_offset in range(20_000):
             if queue_offset not in (0, 4095, 4096, 9_000, 19_999):
                 ended.add(queue_offset)

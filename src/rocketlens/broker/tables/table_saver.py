@@ -95,8 +95,8 @@ class TableSaver:
         compact = None if table in self._compacting else table.compaction()
         if compact is not None:
             self._compacting.add(table)
-            ended = self._loop.run_in_executor(self._compactor, _try_write, table, compact)
-            ended.add_done_callback(lambda _: self._compacting.discard(table))
+            compaction = self._loop.run_in_executor(self._compactor, _try_write, table, compact)
+            compaction.add_done_callback(lambda _: self._compacting.discard(table))
 
     def close(self, tables: Iterable[Table] = ()) -> None:
         """Wait for the current writes, then write the changed ones of ``tables`` in this thread."""
