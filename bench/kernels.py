@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rocketlens import limits
 from rocketlens.formats.compiled import kernels
+from rocketlens.formats.index_file import ChainCheck
 
 RECORD_BYTES = 200
 ENTRIES_PER_RECORD = 3
@@ -128,7 +129,7 @@ class IndexFileSpace:
                 begin_timestamp_ms=0,
             )
 
-    def check(self, last_entry: int) -> kernels.IndexFileCheck:
+    def check(self, last_entry: int) -> ChainCheck:
         """Check the file built last."""
         return kernels.check_index_file(
             self.slots, self.entries, slot_count=self.slot_count, last_entry=last_entry

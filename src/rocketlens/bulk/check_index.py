@@ -9,8 +9,10 @@ from rocketlens import limits
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
-from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, SLOT_BYTES, Geometry
+from rocketlens.formats.index_file import ENTRY_LAYOUT, Geometry
 from rocketlens.store import fs
+from rocketlens.store.read.index.index import IndexFile
+from rocketlens.store.read.index.index_check import compiled_chain_check
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,59 +57,50 @@ class IndexFileChecked:
 
 def check_file(task: IndexFileTask) -> IndexFileChecked:
     """Check header, slots and chains of one file; runs in an executor."""
-    from rocketlens.formats.compiled import kernels
-
     checked = IndexFileChecked()
 
-    def find(kind: FindingKind, detail: str) -> None:
+    def report(kind: FindingKind, detail: str) -> None:
         if task.is_unfinished:
             checked.notes.append(f"{task.path}, which was being written: {detail}")
         else:
             checked.findings.add(Finding(kind, detail, file=task.path))
 
-    with fs.MappedFile(Path(task.path)) as mapped:
-        try:
-            header = index_file.decode_header(mapped.view[:HEADER_BYTES])
-            if header.last_entry == 0:
-                return checked
-            geometry = index_file.infer_geometry(mapped.content, task.likely)
-        except IndexFileError as error:
-            checked.findings.add(Finding(FindingKind.INDEX_FILE, str(error), file=task.path))
-            return checked
-        content = mapped.array()
-        entries_start = HEADER_BYTES + geometry.slot_count * SLOT_BYTES
-        chains = kernels.check_index_file(
-            content[HEADER_BYTES:entries_start],
-            content[entries_start:],
-            slot_count=geometry.slot_count,
-            last_entry=header.last_entry,
+    try:
+        file = IndexFile(Path(task.path), task.likely)
+    except IndexFileError as error:
+        checked.findings.add(Finding(FindingKind.INDEX_FILE, str(error), file=task.path))
+        return checked
+    header, geometry = file.header, file.geometry
+    if geometry is None:
+        file.close()
+        return checked
+    chains = compiled_chain_check(file)
+    if not chains.is_good:
+        where = (
+            f"first at entry {chains.first_bad_entry}"
+            if chains.bad_entry_count
+            else f"first at slot {chains.first_bad_slot}"
         )
-        if not chains.is_good:
-            where = (
-                f"first at entry {chains.first_bad_entry}"
-                if chains.bad_entry_count
-                else f"first at slot {chains.first_bad_slot}"
-            )
-            wrong = f"{chains.bad_entry_count} links and {chains.bad_slot_count} slots are wrong"
-            find(FindingKind.INDEX_CHAIN, f"{wrong}, {where}")
-        elif chains.used_slot_count != header.used_slot_count:
-            used = f"it has {chains.used_slot_count} slots in use"
-            find(FindingKind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
-        offsets = column(mapped, geometry, "physical_offset", 1, header.last_entry + 1)
-        checked.facts = IndexFileFacts(
-            task.path,
-            geometry,
-            header.last_entry,
-            header.begin_timestamp_ms,
-            header.end_timestamp_ms,
-            int(offsets.min()),
-            int(offsets.max()),
-            int((offsets < task.log_min_offset).sum()),
-            bool((offsets[1:] >= offsets[:-1]).all()),
-        )
-        if not checked.facts.is_sorted:
-            find(FindingKind.INDEX_CHAIN, "its entries are not in the order of the log")
-        del content
+        wrong = f"{chains.bad_entry_count} links and {chains.bad_slot_count} slots are wrong"
+        report(FindingKind.INDEX_CHAIN, f"{wrong}, {where}")
+    elif chains.used_slot_count != header.used_slot_count:
+        used = f"it has {chains.used_slot_count} slots in use"
+        report(FindingKind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
+    offsets = file.entry_columns()["physical_offset"][1:].astype("int64")
+    file.close()
+    checked.facts = IndexFileFacts(
+        task.path,
+        geometry,
+        header.last_entry,
+        header.begin_timestamp_ms,
+        header.end_timestamp_ms,
+        int(offsets.min()),
+        int(offsets.max()),
+        int((offsets < task.log_min_offset).sum()),
+        bool((offsets[1:] >= offsets[:-1]).all()),
+    )
+    if not checked.facts.is_sorted:
+        report(FindingKind.INDEX_CHAIN, "its entries are not in the order of the log")
     return checked
 
 

@@ -147,6 +147,59 @@ def decode_entry(content: "Searchable | memoryview", geometry: Geometry, entry: 
     return IndexEntry(*ENTRY.unpack_from(content, geometry.entry_position(entry)))
 
 
+class ChainCheck(NamedTuple):
+    """What is wrong with the chains of an index file; all 0 (and -1 for the slot) if nothing is.
+
+    An entry is bad if its hash is negative, or if it links to another entry than the newest before
+    it on the slot of its hash. A slot is bad if it has another entry than the newest of its hash.
+    So each entry is on exactly one chain, and chains only go down.
+    """
+
+    bad_entry_count: int
+    first_bad_entry: int
+    bad_slot_count: int
+    first_bad_slot: int
+    used_slot_count: int
+    """Slots that aren't 0, to compare with the header."""
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether every chain is what putting the entries one by one gives."""
+        return self.bad_entry_count == 0 and self.bad_slot_count == 0
+
+
+def check_chains(hashes: Iterable[int], links: Iterable[int], slots: memoryview) -> ChainCheck:
+    """Check the chains of entries 1, 2, ... by their hashes and links, and by the slots' bytes.
+
+    :func:`rocketlens.formats.compiled.kernels.check_index_file` is the same, compiled: 25 times as
+    fast, but it takes half a second to load. O(entries + slots).
+    """
+    slot_count = len(slots) // SLOT_BYTES
+    newest: dict[int, int] = {}
+    bad_entries: list[int] = []
+    for entry, (key_hash, link) in enumerate(zip(hashes, links, strict=True), 1):
+        slot = (key_hash & 0xFFFFFFFF) % slot_count
+        if link != newest.get(slot, 0) or key_hash < 0:
+            bad_entries.append(entry)
+        newest[slot] = entry
+    right = bytearray(len(slots))
+    for slot, entry in newest.items():
+        SLOT.pack_into(right, slot * SLOT_BYTES, entry)
+    bad_slots: list[int] = []
+    used_slot_count = len(newest)
+    if right != slots:
+        heads = [head for (head,) in SLOT.iter_unpack(slots)]
+        bad_slots = [slot for slot, head in enumerate(heads) if head != newest.get(slot, 0)]
+        used_slot_count = slot_count - heads.count(0)
+    return ChainCheck(
+        len(bad_entries),
+        bad_entries[0] if bad_entries else 0,
+        len(bad_slots),
+        bad_slots[0] if bad_slots else -1,
+        used_slot_count,
+    )
+
+
 def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geometry:
     """Infer the slot and entry counts of a file that has at least one entry.
 
@@ -213,20 +266,19 @@ def _all_chains_match(content: "Searchable", header: IndexHeader, geometry: Geom
 
     Entries with offset 0 look unused, so they need this check.
     """
-    newest: dict[int, int] = {}
-    for number in range(1, header.last_entry + 1):
-        entry = decode_entry(content, geometry, number)
-        slot = entry.key_hash % geometry.slot_count
-        if entry.physical_offset or entry.previous_entry != newest.get(slot, 0):
-            return False
-        newest[slot] = number
+    entries = [
+        decode_entry(content, geometry, number) for number in range(1, header.last_entry + 1)
+    ]
+    chains = check_chains(
+        (entry.key_hash for entry in entries),
+        (entry.previous_entry for entry in entries),
+        memoryview(content)[HEADER_BYTES : geometry.entry_position(0)],
+    )
     behind = geometry.entry_position(header.last_entry + 1)
     return (
-        len(newest) == header.used_slot_count
-        and all(
-            SLOT.unpack_from(content, geometry.slot_position(slot))[0] == number
-            for slot, number in newest.items()
-        )
+        not any(entry.physical_offset for entry in entries)
+        and chains.is_good
+        and chains.used_slot_count == header.used_slot_count
         and next(_nonzero_positions(content, behind), None) is None
     )
 

@@ -37,7 +37,7 @@ from rocketlens.formats.compiled import kernels_index, kernels_pull, kernels_sca
 from rocketlens.formats.compiled.kernels_device import ByteArray, CompiledKernels, compile_kernels
 from rocketlens.formats.compiled.kernels_scan import RECORD_DTYPE, RowArray
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
-from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES
+from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES, ChainCheck
 
 __all__ = [
     "RECORD_DTYPE",
@@ -45,7 +45,6 @@ __all__ = [
     "EntryArrays",
     "EntryScanEnd",
     "Gathered",
-    "IndexFileCheck",
     "KeySlices",
     "PropertySlices",
     "RowGroups",
@@ -135,22 +134,6 @@ class EntryArrays(NamedTuple):
         return type(self)(
             self.hashes[start:stop], self.offsets[start:stop], self.timestamps[start:stop]
         )
-
-
-class IndexFileCheck(NamedTuple):
-    """What is wrong in an index file; all zero (and -1 for the slot) when nothing is."""
-
-    bad_entry_count: int
-    first_bad_entry: int
-    bad_slot_count: int
-    first_bad_slot: int
-    used_slot_count: int
-    """Slots that aren't 0, to compare with the header."""
-
-    @property
-    def is_good(self) -> bool:
-        """Return whether every chain is what putting the entries one by one gives."""
-        return self.bad_entry_count == 0 and self.bad_slot_count == 0
 
 
 class TakenRecords(NamedTuple):
@@ -376,18 +359,16 @@ def build_index_file(
 
 def check_index_file(
     slots: ByteArray, entries: ByteArray, *, slot_count: int, last_entry: int
-) -> IndexFileCheck:
-    """Replay entries 1 .. ``last_entry`` and compare every link and slot with what it must be.
+) -> ChainCheck:
+    """Do :func:`rocketlens.formats.index_file.check_chains` for entries 1 .. ``last_entry``.
 
-    So each entry hangs on exactly one chain, the one of its hash, and chains only go down. An
-    entry is bad if its hash is negative or it names another previous entry; a slot, if it doesn't
-    name the newest entry of its hash. O(entries + slots), with 4 bytes of memory a slot.
+    O(entries + slots), with 4 bytes of memory a slot.
 
     :raises BadInput: when the arrays are smaller than the counts.
     """
     _check_geometry(slots, entries, slot_count, last_entry)
     newest = np.zeros(slot_count, np.int32)
-    return IndexFileCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
+    return ChainCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
 
 
 def consume_queue_entries(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rocketlens.formats.compiled import kernels
+from rocketlens.formats.index_file import ENTRY, check_chains
 from tests.unit.formats import kernel_logs as logs
 from tests.unit.formats.kernel_logs import BOTH_VERSIONS
 
@@ -59,20 +60,29 @@ def test_consume_queues_are_the_ones_that_rocketmq_wrote(golden, golden_log, ver
 
 @BOTH_VERSIONS
 def test_real_index_files_check_as_good_and_any_changed_link_as_bad(golden, version):
+    def check():
+        compiled = kernels.check_index_file(
+            slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1
+        )
+        rows = list(ENTRY.iter_unpack(bytes(entries[20:])))
+        hashes, links = ([row[column] for row in rows] for column in (0, 3))
+        assert check_chains(hashes, links, slots.data) == compiled
+        return compiled
+
     content = np.fromfile(min((golden(version).store / "index").iterdir()), np.uint8)
     slots, entries = content[40 : 40 + 4 * SLOTS], content[40 + 4 * SLOTS :]
-    good = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+    good = check()
     assert good.is_good
     assert good.used_slot_count == struct.unpack_from(">i", content.tobytes(), 32)[0]
     for entry in range(1, ENTRIES):
         for byte in (0, 3, 16, 19):
             entries[20 * entry + byte] ^= 0x81
-            bad = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+            bad = check()
             assert not bad.is_good
             entries[20 * entry + byte] ^= 0x81
     for slot in range(SLOTS):
         slots[4 * slot + 3] ^= 1
-        bad = kernels.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
+        bad = check()
         assert (bad.bad_entry_count, bad.first_bad_slot) == (0, slot)
         slots[4 * slot + 3] ^= 1
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import (
+    ENTRY_LAYOUT,
     HEADER_BYTES,
     HEADER_LAYOUT,
     SLOT,
@@ -36,8 +37,8 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
-from rocketlens.store.read.index.index_check import check_slots, entry_columns, log_explains
 from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import LogWalk, exhaust
 from rocketlens.store.read.log.time_bounds import TimeBounds
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ class IndexFile:
     def array(self) -> "npt.NDArray[np.uint8]":
         """Return the bytes of the file without copying."""
         return self._mapped.array()
+
+    def entry_columns(self) -> "npt.NDArray[np.void]":
+        """Return entries 0 to the last as a structured array over the file's bytes."""
+        import numpy as np
+
+        if self.geometry is None:
+            return np.empty(0, dtype=ENTRY_LAYOUT.dtype)
+        start = self.geometry.entry_position(0)
+        stop = self.geometry.entry_position(self.last_entry + 1)
+        return self.array()[start:stop].view(ENTRY_LAYOUT.dtype)
 
     def head_of(self, slot: int) -> int:
         """Return the newest entry of a slot's chain; 0 for none."""
@@ -196,7 +207,7 @@ class IndexFile:
         """Do :meth:`find` for entries up to ``last`` by comparing many hashes at once."""
         import numpy as np
 
-        column = entry_columns(self)["key_hash"]
+        column = self.entry_columns()["key_hash"]
         slot_count = self.geometry.slot_count if self.geometry else 1
         for stop in range(last + 1, 1, -_ENTRIES_TO_PAUSE):
             start = max(stop - _ENTRIES_TO_PAUSE, 1)
@@ -229,7 +240,7 @@ class IndexFile:
     def _compute_time_bounds(self) -> TimeBounds:
         import numpy as np
 
-        entries = entry_columns(self)[1:]
+        entries = self.entry_columns()[1:]
         bounds, begin_ms = TimeBounds(), self.header.begin_timestamp_ms
         blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
         seconds = np.maximum.reduceat(entries["seconds"], blocks).tolist() if len(blocks) else []
@@ -277,8 +288,30 @@ class IndexFile:
         if self.are_slots_counted:
             return
         if not self.has_grown():
-            check_slots(self)
+            self._compare_slot_count()
         self.are_slots_counted = True
+
+    def _compare_slot_count(self) -> None:
+        """Count the used slots and compare with the header. Reads the slot table once.
+
+        A file with entries on slots that the header does not count yet is being written to: of
+        that nothing can be said.
+        """
+        import numpy as np
+
+        if self.geometry is None:
+            return
+        slots = self.array()[HEADER_BYTES : self.geometry.entry_position(0)].view(np.int32)
+        used = int(np.count_nonzero(slots))
+        is_written_to = used > self.header.used_slot_count and bool(
+            (slots.byteswap() >= self.header.next_entry).any()
+        )
+        if used != self.header.used_slot_count and not is_written_to:
+            message = (
+                f"{self.path.name}: {used} slots are used, its header says "
+                f"{self.header.used_slot_count}"
+            )
+            raise IndexFileError(message)
 
     def has_grown(self) -> bool:
         """Return whether a broker added entries since the file was opened."""
@@ -347,3 +380,16 @@ class IndexFile:
     def close(self) -> None:
         """Unmap the file."""
         self._mapped.close()
+
+
+def log_explains(log: CommitLog, start: int, physical_offset: int) -> bool:
+    """Return whether an offset is in a damaged range of the log, or behind its end.
+
+    ``start`` is a record's, at or before the offset; the records between are read.
+    """
+    walk = LogWalk(log, start, physical_offset + 1)
+    exhaust(walk)
+    return (
+        any(damage.start <= physical_offset < damage.stop for damage in walk.damage)
+        or walk.position <= physical_offset
+    )

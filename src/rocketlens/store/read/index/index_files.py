@@ -20,9 +20,7 @@ from rocketlens.store.read.index.index_check import (
     check_links,
     check_samples,
     check_whole,
-    entry_columns,
 )
-from rocketlens.store.read.index.index_check_small import check_small
 from rocketlens.store.read.index.index_synced import SyncedFiles
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk
@@ -301,8 +299,7 @@ class IndexFiles:
         for file in files:
             try:
                 if is_small:
-                    check = check_small if has_few else check_whole
-                    self._extents[file] = check(file, self._log)
+                    self._extents[file] = check_whole(file, self._log, by_numpy=not has_few)
                     file.are_slots_counted = True
                 else:
                     if synced and not synced.has(file.path, file.header, file.geometry):
@@ -361,7 +358,7 @@ class _Joined:
         import numpy as np
 
         self._files = files
-        columns = [entry_columns(file)[1:] for file in files]
+        columns = [file.entry_columns()[1:] for file in files]
         hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
         self._starts = np.cumsum([0, *map(len, columns)])
         # Each number is a hash and an index among all entries, so sorting sorts by both.

@@ -4,14 +4,11 @@ import pytest
 
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.index_file import HEADER_BYTES
-from rocketlens.store.read.index.index import IndexFile
+from rocketlens.store.read.index.index import IndexFile, log_explains
 from rocketlens.store.read.index.index_check import (
     check_links,
     check_samples,
-    check_slots,
     check_whole,
-    entry_columns,
-    log_explains,
 )
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.made_stores import flip, make_store, overwrite, some_messages
@@ -48,16 +45,16 @@ def used_slot(made):
 
 def test_a_sound_file_passes_every_check_and_answers_for_its_log(indexed, log):
     file = opened(indexed)
-    check_slots(file)
+    file.count_slots()
     check_links(file)
     first, last = (indexed.records[at].physical_offset for at in (0, -1))
-    for extent in (check_whole(file, log), check_samples(file, log, 256)):
+    for extent in (check_whole(file, log, by_numpy=False), check_samples(file, log, 256)):
         assert extent == (first, last, ())
 
 
 def test_the_columns_are_the_entries(indexed):
     file = opened(indexed)
-    columns = entry_columns(file)
+    columns = file.entry_columns()
     assert len(columns) == file.last_entry + 1
     for number in range(1, file.last_entry + 1, 7):
         entry = file.entry(number)
@@ -68,7 +65,11 @@ def test_the_columns_are_the_entries(indexed):
 def test_a_lost_slot_is_found_by_counting_by_chains_and_by_the_whole_check(indexed, log):
     overwrite(indexed.index_paths()[0], used_slot(indexed), bytes(4))
     file = opened(indexed)
-    for check in (check_slots, check_links, lambda one: check_whole(one, log)):
+    for check in (
+        IndexFile.count_slots,
+        check_links,
+        lambda one: check_whole(one, log, by_numpy=False),
+    ):
         with pytest.raises(IndexFileError, match=file.path.name):
             check(file)
 
@@ -79,18 +80,18 @@ def test_a_changed_hash_or_link_of_any_entry_contradicts_its_chain(indexed, log,
     for number in range(1, opened(indexed).last_entry + 1, 17):
         flip(path, entry_position(number) + part, 0x01)
         with pytest.raises(IndexFileError):
-            check_whole(opened(indexed), log)
+            check_whole(opened(indexed), log, by_numpy=False)
         with pytest.raises(IndexFileError):
             check_links(opened(indexed))
         flip(path, entry_position(number) + part, 0x01)
-    check_whole(opened(indexed), log)
+    check_whole(opened(indexed), log, by_numpy=False)
 
 
 def test_files_of_another_log_are_told_by_their_offsets(indexed, tmp_path):
     other = make_store(tmp_path / "other", some_messages(100, body_bytes=333))
     log = CommitLog(other.path / "commitlog")
     with pytest.raises(IndexFileError):
-        check_whole(opened(indexed), log)
+        check_whole(opened(indexed), log, by_numpy=False)
     # The first record is the same in both logs, and all that the file may answer for.
     assert check_samples(opened(indexed), log)[:2] == (0, 0)
     log.close()

@@ -1,4 +1,4 @@
-"""What plain Python finds of an index file is what numpy finds."""
+"""The rules of an index file have the same outcome, whether numpy reads its entries or not."""
 
 import random
 from itertools import pairwise
@@ -11,7 +11,6 @@ from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.store.read.index import index_files
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.index.index_check import check_whole
-from rocketlens.store.read.index.index_check_small import check_small
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.made_stores import flip, make_store, overwrite, some_messages, write_index
 
@@ -23,14 +22,14 @@ def made(tmp_path):
     return make_store(tmp_path / "store", some_messages(60), segment_bytes=8192, index=(SLOTS, 400))
 
 
-def outcome(check, path, log):
+def outcome(path, log, *, by_numpy):
     """What a check returns, or what it says is wrong."""
     try:
         file = IndexFile(path)
     except IndexFileError:
         return None
     try:
-        return check(file, log)
+        return check_whole(file, log, by_numpy=by_numpy)
     except IndexFileError as error:
         return str(error)
     finally:
@@ -38,14 +37,14 @@ def outcome(check, path, log):
 
 
 def both(made):
-    """The outcome of both checks for each file of a store, after comparing them."""
+    """The outcome with both readers for each file of a store, after comparing them."""
     log = CommitLog(made.path / "commitlog")
     try:
         found = []
         for path in made.index_paths():
-            small, whole = (outcome(check, path, log) for check in (check_small, check_whole))
-            assert small == whole
-            found.append(small)
+            one, other = (outcome(path, log, by_numpy=by_numpy) for by_numpy in (False, True))
+            assert one == other
+            found.append(one)
         return found
     finally:
         log.close()
@@ -120,9 +119,11 @@ def test_the_golden_files_pass(golden):
     for version in ("4.9.7", "5.5.0"):
         store = golden(version).store
         log = CommitLog(store / "commitlog")
-        extents = [outcome(check_small, path, log) for path in sorted((store / "index").iterdir())]
+        extents = [
+            outcome(path, log, by_numpy=False) for path in sorted((store / "index").iterdir())
+        ]
         assert extents == [
-            outcome(check_whole, path, log) for path in sorted((store / "index").iterdir())
+            outcome(path, log, by_numpy=True) for path in sorted((store / "index").iterdir())
         ]
         assert all(
             before.first <= before.last <= after.first for before, after in pairwise(extents)
@@ -130,19 +131,20 @@ def test_the_golden_files_pass(golden):
         log.close()
 
 
-@pytest.mark.parametrize(("bound", "name"), [(10_000, "check_small"), (100, "check_whole")])
-def test_the_number_of_entries_decides_which_check_a_store_gets(made, monkeypatch, bound, name):
+@pytest.mark.parametrize(("bound", "by_numpy"), [(10_000, False), (100, True)])
+def test_the_number_of_entries_decides_how_a_file_is_read(made, monkeypatch, bound, by_numpy):
     called = []
     monkeypatch.setattr(limits, "MAX_INTERPRETED_INDEX_ENTRIES", bound)
-    for check in (check_small, check_whole):
-        monkeypatch.setattr(
-            index_files,
-            check.__name__,
-            lambda file, log, check=check: called.append(check.__name__) or check(file, log),
-        )
+    monkeypatch.setattr(
+        index_files,
+        "check_whole",
+        lambda file, log, by_numpy: (
+            called.append(by_numpy) or check_whole(file, log, by_numpy=by_numpy)
+        ),
+    )
     log = CommitLog(made.path / "commitlog")
     files = index_files.IndexFiles(made.path / "index", log)
-    assert called == [name]
+    assert called == [by_numpy]
     assert len(files.sound) == 1
     files.close()
     log.close()
