@@ -330,10 +330,10 @@ class Store:
 
         :raises OSError: when its directory cannot be read.
         """
-        from rocketlens.query.facts.store_status import status_of_store
+        from rocketlens.query.facts.examination import StoreExamination
         from rocketlens.store.disk import Disk
 
-        return status_of_store(self._reader, Disk(), with_groups=with_groups)
+        return StoreExamination(self._reader).status(Disk(), with_groups=with_groups)
 
     @takes(FindOptions, FindRequest.parse)
     def find(

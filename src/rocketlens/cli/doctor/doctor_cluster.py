@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.cli.doctor.doctor_check import Check, about, fail, listed, ok, warn
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.counted import counted
-from rocketlens.query.facts.store_check import OffsetFault, offset_faults
+from rocketlens.query.facts.examination import OffsetFault, offset_faults
 
 if TYPE_CHECKING:
     from rocketlens.model.status import BrokerStatus, ClusterStatus

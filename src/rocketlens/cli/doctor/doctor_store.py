@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +22,7 @@ from rocketlens.model.text.counted import counted
 from rocketlens.terminal.output import size_text
 
 if TYPE_CHECKING:
-    from rocketlens.query.facts.store_check import LogContents, QueueFault
-    from rocketlens.query.store_reader import StoreReader
-    from rocketlens.store.layout import StoreLayout
+    from rocketlens.query.facts.examination import QueueFault, StoreExamination
 
 _MAX_NOTE_BYTES: Final = 1 << 20
 _MAX_TAIL_SECONDS: Final = 2.0
@@ -39,31 +36,32 @@ _REPAIR: Final = "restore those files from a backup; what is lost cannot be rebu
 
 def store_checks(store: Path) -> Iterator[Check]:
     """Check a store: its log, queues, index, tables, offsets, disk and clock."""
-    from rocketlens.query.facts.store_check import read_contents
+    from rocketlens.query.facts.examination import Depth, StoreExamination
     from rocketlens.query.store_reader import StoreReader
     from rocketlens.store.layout import StoreLayout
 
     try:
         layout = StoreLayout.of(store)
-        source = StoreReader(layout)
+        reader = StoreReader(layout)
     except (RocketLensError, OSError) as error:
         yield fail("store", str(error), "name the directory that holds commitlog/: --store DIR")
         return
     store = layout.root
     try:
-        yield from _log_files(source)
-        yield _owner(store)
-        yield from _tap(layout)
-        contents = read_contents(source)
-        yield from listed(_damage(source, contents))
-        yield from _queues(source, contents)
-        yield from _index(source)
-        yield from _builder(store)
+        examined = StoreExamination(reader, Depth.LOG)
+        yield from _log_files(examined)
+        yield _owner(examined)
+        yield from _tap(examined)
+        contents = examined.contents
+        yield from listed(_damage(examined))
+        yield from _queues(examined)
+        yield from _index(examined)
+        yield from _builder(examined)
         yield from _tables(store)
-        yield from _offsets(source, contents)
+        yield from listed(map(offset_check, examined.offset_faults()))
         yield from _name_taken(store)
         yield from _missing(store)
-        yield from _disk(source)
+        yield from _disk(examined)
         if contents is not None and contents.newest_ms is not None:
             yield clock_check(contents.newest_ms, time.time_ns() // 1_000_000)
         detail = (
@@ -77,19 +75,16 @@ def store_checks(store: Path) -> Iterator[Check]:
         what = f"{error.filename or store}: {error.strerror or error}"
         yield fail("store", what, "make it readable, or check the disk")
     finally:
-        source.close()
+        reader.close()
 
 
-def _log_files(source: "StoreReader") -> Iterator[Check]:
-    from rocketlens.query.facts.store_status import writer_of
-    from rocketlens.store.layout import StoreLayout
-
-    log = source.log
-    log_bytes = sum(segment.size for segment in log.segments)
+def _log_files(examined: "StoreExamination") -> Iterator[Check]:
+    log = examined.reader.log
     yield ok(
         "store",
-        f"{source.path}: {len(log.segments)} commit log files, {size_text(log_bytes)}, "
-        f"from physical offset {log.min_offset}, written by {writer_of(StoreLayout(source.path))}",
+        f"{examined.layout.root}: {len(log.segments)} commit log files, "
+        f"{size_text(examined.log_bytes)}, from physical offset {log.min_offset}, "
+        f"written by {examined.written_by}",
     )
     if log.odd_files:
         names = ", ".join(log.odd_files[:10])
@@ -97,13 +92,11 @@ def _log_files(source: "StoreReader") -> Iterator[Check]:
         yield warn("commit log", detail, "move them out of commitlog/")
 
 
-def _owner(store: Path) -> Check:
+def _owner(examined: "StoreExamination") -> Check:
     """Check whether a broker has the store open, or was killed."""
     from rocketlens.model.status import StoreClosing
-    from rocketlens.query.facts.store_status import closing_of
-    from rocketlens.store.layout import StoreLayout
 
-    closing = closing_of(StoreLayout(store))
+    closing = examined.closing
     if closing is StoreClosing.IN_USE:
         detail = "a broker or job is running: searching works, a rebuild needs --out or a copy"
         return ok("owner", detail)
@@ -116,17 +109,17 @@ def _owner(store: Path) -> Check:
     return ok("owner", "no broker runs, and the last one closed the store")
 
 
-def _tap(layout: "StoreLayout") -> Iterator[Check]:
+def _tap(examined: "StoreExamination") -> Iterator[Check]:
     """Check how far a copy of a broker's log is, and what it lacks."""
     from rocketlens.cli.status import tap_words
-    from rocketlens.query.facts.store_status import tap_of
-    from rocketlens.store.lock import is_locked
+    from rocketlens.model.status import StoreClosing
 
-    tap = tap_of(layout)
+    tap = examined.tap
     if tap is None:
         return
     detail = ", ".join(tap_words(tap))
-    is_late = tap.behind_bytes > _MAX_LAG_BYTES or (bool(tap.problem) and is_locked(layout.root))
+    is_in_use = examined.closing is StoreClosing.IN_USE
+    is_late = tap.behind_bytes > _MAX_LAG_BYTES or (bool(tap.problem) and is_in_use)
     if tap.gaps:
         yield warn("tap", detail, "let the tap run all the time, or let the broker keep more")
     elif is_late:
@@ -135,51 +128,46 @@ def _tap(layout: "StoreLayout") -> Iterator[Check]:
         yield ok("tap", detail)
 
 
-def _damage(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
+def _damage(examined: "StoreExamination") -> Iterator[Check]:
     """List the ranges of the log that are missing or damaged: all of them, where it was read."""
     behind = "messages there are lost, and answers that may lack them are incomplete"
-    if contents is not None:
-        for damage in contents.damage:
-            yield fail("commit log", f"{damage}: {behind}", _REPAIR)
-        return
-    for before, after in pairwise(source.log.segments):
-        if before.end_offset < after.base_offset:
-            detail = (
-                f"physical offsets {before.end_offset} to {after.base_offset}: no file has them"
-            )
+    if examined.contents is None:
+        for start, stop in examined.missing_log():
+            detail = f"physical offsets {start} to {stop}: no file has them"
             yield fail("commit log", f"{detail}: {behind}", _REPAIR)
-    for damage in source.tail.damage:
+    for damage in examined.damage():
         yield fail("commit log", f"{damage}: {behind}", _REPAIR)
 
 
-def _queues(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
+def _queues(examined: "StoreExamination") -> Iterator[Check]:
     """Check that queues are there, and reach as far as the log."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
-    from rocketlens.query.facts.store_check import queue_faults
     from rocketlens.store.read.rocks import NEEDED, is_readable
 
-    name = "consume queues"
-    if queues_are_in_rocksdb(source.path):
+    name, path = "consume queues", examined.layout.root
+    if queues_are_in_rocksdb(path):
         detail = "in RocksDB: what a broker has not written to it yet is looked up in the log"
         if not is_readable():
             detail = f"{NEEDED}; positions are looked up in the log"
         yield about(name, detail)
         return
-    topics = source.queues.topics()
+    topics = examined.reader.queues.topics()
     if not topics:
         detail = "consumequeue/ is missing or empty: positions are looked up in the log"
-        mend = f"{_REBUILD} {source.path}, or start its broker, which rebuilds it"
+        mend = f"{_REBUILD} {path}, or start its broker, which rebuilds it"
         yield warn(name, detail, mend)
         return
-    faults = list(queue_faults(source, contents))
+    faults = list(examined.queue_faults())
     if not faults:
-        reach = "as far as the log" if contents is not None else "their last entries are right"
+        reach = (
+            "as far as the log" if examined.contents is not None else "their last entries are right"
+        )
         yield ok(name, f"{counted(len(topics), 'topic')}, {reach}")
-    yield from listed(_queue_check(source, fault) for fault in faults)
+    yield from listed(_queue_check(path, fault) for fault in faults)
 
 
-def _queue_check(source: "StoreReader", fault: "QueueFault") -> Check:
-    from rocketlens.query.facts.store_check import QueueFaultKind
+def _queue_check(store: Path, fault: "QueueFault") -> Check:
+    from rocketlens.query.facts.examination import QueueFaultKind
 
     queue = f"consumequeue/{fault.name.topic}/{fault.name.queue_id}"
     messages = f"messages {fault.first} to {fault.stop - 1}"
@@ -193,38 +181,29 @@ def _queue_check(source: "StoreReader", fault: "QueueFault") -> Check:
         QueueFaultKind.HOLE: f"{queue} has no file for {messages}",
         QueueFaultKind.ASTRAY: f"{queue}: its last entry, {fault.first}, leads to no message of it",
     }[fault.kind]
-    mend = f"{_REBUILD} {source.path}"
+    mend = f"{_REBUILD} {store}"
     if fault.kind is QueueFaultKind.MISSING:
         # A job takes a topic without queues for a deleted one, as a broker does.
-        aside = f"mv {source.path}/consumequeue {source.path}/consumequeue.old"
+        aside = f"mv {store}/consumequeue {store}/consumequeue.old"
         mend = f"stop its broker; {aside}; {mend}"
     return warn("consume queues", f"{what}; consumers do not receive them", mend)
 
 
-def _offsets(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:
-    from rocketlens.query.facts.store_check import offset_faults_of_store
-
-    yield from listed(map(offset_check, offset_faults_of_store(source, contents)))
-
-
-def _disk(source: "StoreReader") -> Iterator[Check]:
-    log_bytes = sum(segment.size for segment in source.log.segments)
-    usage = shutil.disk_usage(source.path)
+def _disk(examined: "StoreExamination") -> Iterator[Check]:
+    store = examined.layout.root
+    usage = shutil.disk_usage(store)
     ratio = usage.used / usage.total if usage.total else 0.0
     if ratio >= _MAX_USED_RATIO:
-        detail = f"{source.path}: {ratio:.0%} of the disk is used: a broker refuses messages"
+        detail = f"{store}: {ratio:.0%} of the disk is used: a broker refuses messages"
         mend = "make room, or keep messages for less time (fileReservedTime in broker.conf)"
         yield warn("disk", detail, mend)
         return
-    yield free_space("disk", source.path, max(FREE_BYTES_NEEDED, log_bytes // 2))
+    yield free_space("disk", store, max(FREE_BYTES_NEEDED, examined.log_bytes // 2))
 
 
-def _builder(store: Path) -> Iterator[Check]:
+def _builder(examined: "StoreExamination") -> Iterator[Check]:
     """Check how far a RocketLens broker's index is behind its log, and whether a builder runs."""
-    from rocketlens.query.facts.store_status import index_builder_of
-    from rocketlens.store.layout import StoreLayout
-
-    builder = index_builder_of(StoreLayout(store))
+    builder = examined.index_builder
     if builder is None:
         return
     behind = builder.behind_bytes
@@ -289,14 +268,15 @@ def _missing(store: Path) -> Iterator[Check]:
         yield warn(name, detail, f"{_REBUILD} {store}")
 
 
-def _index(source: "StoreReader") -> Iterator[Check]:
+def _index(examined: "StoreExamination") -> Iterator[Check]:
     """Check which index files can be used, and how much log each search reads without them."""
-    states = source.index.states
+    reader = examined.reader
+    states = reader.index.states
     damaged = [state for state in states if state.file is None]
-    sound = source.index.sound
+    sound = reader.index.sound
     entries = sum(file.header.last_entry for file in sound)
     detail = f"{counted(len(sound), 'file')}, {counted(entries, 'entry', 'entries')}"
-    mend = f"rocketlens index build --store {source.path}"
+    mend = f"rocketlens index build --store {reader.path}"
     if states:
         yield ok("index", detail)
     else:
@@ -308,7 +288,7 @@ def _index(source: "StoreReader") -> Iterator[Check]:
         for state in damaged
     )
     begin = time.monotonic()
-    _ = source.tail
+    _ = reader.tail
     seconds = time.monotonic() - begin
     detail = f"each search first reads the log that the index does not cover: {seconds:.1f} s"
     yield (

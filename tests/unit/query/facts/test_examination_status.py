@@ -6,7 +6,7 @@ import pytest
 
 import rocketlens
 from rocketlens.model.status import StoreClosing
-from rocketlens.query.facts.store_status import writer_of
+from rocketlens.query.facts.examination import writer_of
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from tests.support.made_stores import Sent, make_store

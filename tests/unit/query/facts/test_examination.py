@@ -5,11 +5,10 @@ import shutil
 import pytest
 
 from rocketlens import limits
-from rocketlens.query.facts.store_check import (
+from rocketlens.query.facts.examination import (
+    Depth,
     QueueFaultKind,
-    offset_faults_of_store,
-    queue_faults,
-    read_contents,
+    StoreExamination,
 )
 from rocketlens.query.store_reader import StoreReader
 from tests.support.written_stores import open_small, send_many
@@ -41,16 +40,17 @@ def test_a_sound_store_has_no_fault_whichever_way_its_log_is_read(
     size = 0 if compiled else 1 << 40
     monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: size)
     opened = reader(version=version)
-    contents = read_contents(opened)
+    examined = StoreExamination(opened, Depth.LOG)
+    contents = examined.contents
     assert (contents.damage, contents.torn_at) == ([], None)
     for name, span in contents.spans.items():
         assert span.stop == opened.queues.queue(*name).max_offset
-    assert list(queue_faults(opened, contents)) == []
-    assert list(offset_faults_of_store(opened, contents)) == []
+    assert list(examined.queue_faults()) == []
+    assert list(examined.offset_faults()) == []
 
 
 def fault_of(opened):
-    (fault,) = queue_faults(opened, read_contents(opened))
+    (fault,) = StoreExamination(opened, Depth.LOG).queue_faults()
     return fault.kind, fault.name.topic, fault.name.queue_id, fault.first
 
 
@@ -81,7 +81,7 @@ def test_a_last_entry_that_leads_to_another_record_is_astray(reader):
         file.write_bytes(content)
 
     opened = reader(change)
-    faults = list(queue_faults(opened, read_contents(opened)))
+    faults = list(StoreExamination(opened, Depth.LOG).queue_faults())
     assert [each.kind for each in faults] == [QueueFaultKind.ASTRAY]
 
 
@@ -98,7 +98,7 @@ def test_a_file_between_others_that_is_missing_is_a_hole(tmp_path):
     opened = StoreReader(tmp_path / "store")
     (fault,) = [
         each
-        for each in queue_faults(opened, read_contents(opened))
+        for each in StoreExamination(opened, Depth.LOG).queue_faults()
         if each.kind is QueueFaultKind.HOLE
     ]
     assert (fault.name, fault.first) == (name, lost.first_queue_offset)
@@ -131,15 +131,16 @@ def test_messages_of_a_deleted_topic_lack_no_queue(reader):
                 path.write_text(path.read_text().replace('"T22"', '"T23"'))
 
     opened = reader(change)
-    assert list(queue_faults(opened, read_contents(opened))) == []
+    assert list(StoreExamination(opened, Depth.LOG).queue_faults()) == []
 
 
 def test_a_log_that_is_too_long_is_not_read(reader, monkeypatch):
     monkeypatch.setattr(limits, "MAX_TOPIC_SCAN_BYTES", 1000)
     opened = reader(lambda store: cut(store, 7))
-    assert read_contents(opened) is None
-    assert list(queue_faults(opened, None)) == []
+    examined = StoreExamination(opened, Depth.LOG)
+    assert examined.contents is None
+    assert list(examined.queue_faults()) == []
     # What the queue lacks shows in the offset of a group that has consumed it.
-    (fault,) = offset_faults_of_store(opened, None)
+    (fault,) = examined.offset_faults()
     assert (fault.group, fault.queue.queue_id, fault.queue.max_offset) == ("golden_cg", 1, 7)
     assert fault.is_beyond

@@ -1,0 +1,431 @@
+"""Examines a store: its state, and its log, queues and consumer offsets against each other.
+
+Nothing is changed. :class:`StoreExamination` finds each fact when it is asked for it, and
+`Store.status`, the console and ``rocketlens doctor`` print what they need of these.
+
+| fact | from |
+|---|---|
+| how it was closed | its lock, and RocketMQ's file ``abort`` |
+| which broker wrote it | the text of the lock file, and directories and topics that a release has |
+| topics, messages, times, the log's end | `rocketlens.query.facts.topic_list` |
+| groups | `rocketlens.query.facts.groups` |
+| the index builder | ``rocketlens/synced`` and ``rocketlens/index.json`` |
+| of which broker it is a copy | ``rocketlens/tap.json`` |
+| damage of the log | at `Depth.LOG` each record, else missing files and the log without index |
+| faults of queues | their last records in the log, and what their last entries lead to |
+| faults of consumer offsets | the begin and the end of their queues |
+
+Every entry of every queue is compared by ``rocketlens index verify`` only
+(`rocketlens.pipeline.verify`). A log of more than `rocketlens.limits.MAX_TOPIC_SCAN_BYTES` is not
+read; then queues are compared with nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Final, NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_at, message_count
+from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.answer import Coverage, SourceKind
+from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
+from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC, SYS_FLAG_INNER_BATCH, TIMER_TOPIC
+from rocketlens.model.status import (
+    IndexBuilderStatus,
+    IndexStatus,
+    StoreClosing,
+    StoreStatus,
+    TapStatus,
+)
+from rocketlens.model.topic import TopicKind
+from rocketlens.query.facts.groups import groups_of_store
+from rocketlens.query.facts.topic_list import topics_of_store
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import INDEX_LOCK, StoreLayout
+from rocketlens.store.lock import LOCK_FILE, OUR_TEXT, is_locked
+from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
+from rocketlens.store.read.former_topics import TopicEvidence, begins_again, read_evidence
+from rocketlens.store.read.index.index_state import safe_offset_of
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
+from rocketlens.store.read.state import read_synced_offset
+from rocketlens.store.read.tap_note import read_tap_note
+
+
+class Span(NamedTuple):
+    """The records of one queue in the log: queue offsets ``first`` to ``stop - 1``."""
+
+    first: int
+    stop: int
+    last_physical_offset: int
+
+
+@dataclass(slots=True)
+class LogContents:
+    """What reading the log found."""
+
+    damage: list[Damage] = field(default_factory=list)
+    torn_at: int | None = None
+    newest_ms: int | None = None
+    """The latest store time, in epoch milliseconds."""
+    spans: dict[QueueName, Span] = field(default_factory=dict)
+
+
+class QueueFaultKind(Enum):
+    """What is wrong with a consume queue."""
+
+    MISSING = "missing"
+    """It has no file, and the log has messages of it."""
+    SHORT = "short"
+    """It ends before the last message of it."""
+    NOT_YET = "not yet"
+    """As short, and no queue has an entry behind that message: it may not be dispatched yet."""
+    HOLE = "hole"
+    """A file between others is missing."""
+    ASTRAY = "astray"
+    """Its last entry leads to no record of this queue."""
+
+
+class QueueFault(NamedTuple):
+    """A consume queue without the entries of queue offsets ``first`` to ``stop - 1``."""
+
+    kind: QueueFaultKind
+    name: QueueName
+    first: int
+    stop: int
+
+
+class OffsetFault(NamedTuple):
+    """A group whose offset is before the begin of a queue, or beyond its end."""
+
+    group: str
+    queue: GroupQueue
+    is_beyond: bool
+
+
+class Depth(Enum):
+    """How much of a store an examination reads."""
+
+    FILES = "files"
+    """Its files' sizes, queues and index; the log where no index file covers it."""
+    LOG = "log"
+    """Its log as well. About a second a GiB."""
+
+
+class StoreExamination:
+    """The facts of one store, each found when it is asked for."""
+
+    def __init__(self, reader: StoreReader, depth: Depth = Depth.FILES) -> None:
+        """Examine the store of a reader, which stays the caller's to close."""
+        self.reader: Final = reader
+        self.depth: Final = depth
+        self.layout: Final = StoreLayout(reader.path)
+
+    @property
+    def closing(self) -> StoreClosing:
+        """Whether a process has the store open, and if not, whether the last one closed it.
+
+        :raises OSError: when its lock file cannot be opened.
+        """
+        if is_locked(self.layout.root):
+            return StoreClosing.IN_USE
+        return StoreClosing.KILLED if self.layout.abort.exists() else StoreClosing.CLEAN
+
+    @property
+    def written_by(self) -> str:
+        """The broker that opened the store last, as precisely as its files tell."""
+        return writer_of(self.layout)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log's files."""
+        return sum(segment.size for segment in self.reader.log.segments)
+
+    @cached_property
+    def index_builder(self) -> IndexBuilderStatus | None:
+        """How far the index builder of a RocketLens broker came; None without such a broker.
+
+        :raises OSError: when what it wrote cannot be read now.
+        """
+        layout = self.layout
+        synced = read_synced_offset(layout)
+        if synced is None:
+            return None
+        safe = safe_offset_of(layout)
+        changed = layout.index_state if layout.index_state.exists() else layout.own
+        return IndexBuilderStatus(
+            is_running=is_locked(layout.own, INDEX_LOCK),
+            safe_offset=safe,
+            behind_bytes=max(synced - safe, 0),
+            silent_since_ms=changed.stat().st_mtime_ns // 1_000_000,
+        )
+
+    @property
+    def tap(self) -> TapStatus | None:
+        """Of which broker's log the store is a copy; None if it is not one.
+
+        :raises OSError: when the note of the copy cannot be read now.
+        """
+        note = read_tap_note(self.layout)
+        if note is None:
+            return None
+        return TapStatus(
+            note.broker_name,
+            note.address,
+            note.behind_bytes,
+            note.behind_ms,
+            note.written_ms,
+            tuple((gap.start, gap.stop) for gap in note.gaps),
+            note.replaced,
+            note.problem,
+        )
+
+    @cached_property
+    def contents(self) -> LogContents | None:
+        """What the log has; None if it is too long to be read, and where `depth` is not that deep.
+
+        :raises OSError: when a table of topics cannot be read.
+        """
+        return _read_log(self.reader) if self.depth is Depth.LOG else None
+
+    @property
+    def _spans(self) -> Mapping[QueueName, Span]:
+        return {} if self.contents is None else self.contents.spans
+
+    def missing_log(self) -> Iterator[tuple[int, int]]:
+        """Return the ranges of physical offsets between files of the log that no file has."""
+        for before, after in pairwise(self.reader.log.segments):
+            if before.end_offset < after.base_offset:
+                yield before.end_offset, after.base_offset
+
+    def damage(self) -> list[Damage]:
+        """Return what is damaged in the log, as far as it was read."""
+        return self.reader.tail.damage if self.contents is None else self.contents.damage
+
+    def queue_faults(self) -> Iterator[QueueFault]:
+        """Return what is wrong with consume queues, by topic and queue. O(queues).
+
+        :raises OSError: when a queue cannot be read.
+        """
+        reader, spans = self.reader, self._spans
+        dispatched = reader.queues_end()
+        for name in sorted({*reader.queues.names(), *spans}):
+            queue = reader.queues.queue(*name)
+            if queue is None:
+                continue
+            yield from _holes(name, queue)
+            span = spans.get(name)
+            end = queue.max_offset
+            if span is not None and end < span.stop:
+                first = max(span.first, end)
+                kind = QueueFaultKind.SHORT if queue.files else QueueFaultKind.MISSING
+                if span.last_physical_offset >= dispatched > reader.log.min_offset:
+                    kind = QueueFaultKind.NOT_YET
+                yield QueueFault(kind, name, first, span.stop)
+            if queue.files and end and not _leads_home(reader, name, queue, end - 1):
+                yield QueueFault(QueueFaultKind.ASTRAY, name, end - 1, end)
+
+    def offset_faults(self) -> Iterator[OffsetFault]:
+        """Return consumer offsets before the begin or beyond the end of their queues.
+
+        Queues end where the log ends them, whatever their files have.
+        """
+        reader, spans = self.reader, self._spans
+        configured = reader.topics.configured()
+        for group in groups_of_store(reader).groups:
+            for queue in group.queues or ():
+                span = spans.get(QueueName(queue.topic, queue.queue_id))
+                end = max(queue.max_offset, 0 if span is None else span.stop)
+                if end == 0 and (self.contents is None or queue.topic not in configured):
+                    # Of a deleted topic, or of a queue that is missing in a log that was not read.
+                    continue
+                yield from _offset_faults(group, queue, end)
+
+    def status(self, disk: Disk, *, with_groups: bool = True) -> StoreStatus:
+        """Return the state of a store, with its groups or without them.
+
+        O(entries of all queues, and log behind them).
+
+        :raises OSError: when its directory cannot be read.
+        """
+        reader = self.reader
+        topics = topics_of_store(reader, ())
+        groups = groups_of_store(reader) if with_groups else GroupsAnswer((), ())
+        normal = [each for each in topics.topics if each.kind is TopicKind.NORMAL]
+        counts = [each.messages for each in normal if not each.is_deleted]
+        times = [(each.oldest_ms, each.newest_ms) for each in topics.topics]
+        known_ms = [moment for moment in chain.from_iterable(times) if moment is not None]
+        end_offset = _log_end(topics.coverage, reader.log.min_offset)
+        space = disk.space(self.layout.root)
+        return StoreStatus(
+            path=str(reader.path),
+            closing=self.closing,
+            written_by=self.written_by,
+            log_files=len(reader.log.segments),
+            log_bytes=self.log_bytes,
+            min_offset=reader.log.min_offset,
+            end_offset=end_offset,
+            queue_bytes=_queue_bytes(reader),
+            index=replace(_index_of(reader, end_offset), builder=self.index_builder),
+            disk_total_bytes=space.total,
+            disk_free_bytes=space.free,
+            topics=len(normal),
+            broker_topics=sum(each.is_of_broker for each in normal),
+            messages=None if None in counts else sum(count or 0 for count in counts),
+            oldest_ms=min(known_ms, default=None),
+            newest_ms=max(known_ms, default=None),
+            groups=groups.groups,
+            coverage=(*topics.coverage, *groups.coverage),
+            tap=self.tap,
+        )
+
+
+def _read_log(reader: StoreReader) -> LogContents | None:
+    log = reader.log
+    if log.max_offset - log.min_offset > limits.MAX_TOPIC_SCAN_BYTES:
+        return None
+    contents = LogContents()
+    evidence = read_evidence(reader.path, log)
+    walk = LogWalk(log, log.min_offset, confirm=reader.is_indexed, grows=True)
+    for piece in walk.pieces():
+        if not isinstance(piece, Chunk):
+            _add_time(contents, piece.store_timestamp_ms)
+            if has_queue_entry(piece.sys_flag):
+                name = QueueName(piece.topic, piece.queue_id)
+                _add(contents, evidence, name, _RecordOffsets.of(piece))
+            continue
+        _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
+        for topic, queue_id, all_rows in piece.queues():
+            rows = all_rows[has_queue_entry(all_rows["sys_flag"])]
+            # The records between these neither begin the queue again nor end it.
+            (anew,) = (rows["queue_offset"] == 0).nonzero()
+            ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}
+            for index in sorted(each for each in ends if 0 <= each < len(rows)):
+                row = rows[index]
+                offsets = _RecordOffsets(int(row["queue_offset"]), int(row["physical_offset"]))
+                if row["sys_flag"] & SYS_FLAG_INNER_BATCH:
+                    offsets = _RecordOffsets.of(
+                        log.record_at(offsets.physical_offset, check_crc=False)
+                    )
+                _add(contents, evidence, QueueName(topic, queue_id), offsets)
+    contents.damage = walk.damage
+    contents.torn_at = walk.torn_at
+    return contents
+
+
+def _add_time(contents: LogContents, store_timestamp_ms: int) -> None:
+    contents.newest_ms = max(contents.newest_ms or 0, store_timestamp_ms)
+
+
+class _RecordOffsets(NamedTuple):
+    """Where a record is in its queue and in the log."""
+
+    queue_offset: int
+    physical_offset: int
+    message_count: int = 1
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        return cls(record.queue_offset, record.physical_offset, message_count(record))
+
+
+def _add(
+    contents: LogContents, evidence: TopicEvidence, name: QueueName, offsets: _RecordOffsets
+) -> None:
+    queue_offset, physical_offset, count = offsets
+    if physical_offset < evidence.known_end_of(name.topic):
+        return
+    before = contents.spans.get(name)
+    last = None if before is None else before.last_physical_offset
+    is_new = before is None or begins_again(queue_offset, physical_offset, last)
+    first = queue_offset if before is None or is_new else before.first
+    contents.spans[name] = Span(first, queue_offset + count, physical_offset)
+
+
+def _holes(name: QueueName, queue: ConsumeQueue) -> Iterator[QueueFault]:
+    for before, after in pairwise(queue.files):
+        stop = before.first_queue_offset + before.entry_count
+        if stop < after.first_queue_offset:
+            yield QueueFault(QueueFaultKind.HOLE, name, stop, after.first_queue_offset)
+
+
+def _leads_home(
+    reader: StoreReader, name: QueueName, queue: ConsumeQueue, queue_offset: int
+) -> bool:
+    """Return whether an entry leads to its record, or to one that is deleted."""
+    entry = queue.entry(queue_offset)
+    if entry is None or entry.physical_offset < reader.log.min_offset:
+        return True
+    try:
+        record = reader.log.record_at(entry.physical_offset, check_crc=False)
+    except RecordError:
+        return False
+    is_of_queue = (record.topic, record.queue_id) == name
+    return is_of_queue and message_at(record, queue_offset) is not None
+
+
+def offset_faults(group: FoundGroup) -> Iterator[OffsetFault]:
+    """Return the offsets of a cluster's group that are beyond the end of their queues."""
+    for queue in group.queues or ():
+        yield from _offset_faults(group, queue, queue.max_offset)
+
+
+def _offset_faults(group: FoundGroup, queue: GroupQueue, end: int) -> Iterator[OffsetFault]:
+    if queue.consumer_offset > end:
+        yield OffsetFault(group.name, queue, is_beyond=True)
+    elif 0 <= queue.consumer_offset < queue.min_offset:
+        yield OffsetFault(group.name, queue, is_beyond=False)
+
+
+def writer_of(layout: StoreLayout) -> str:
+    """Return the broker that opened a store last, as precisely as its files tell."""
+    if fs.read_part(layout.root / LOCK_FILE, 0, len(OUR_TEXT)) == OUR_TEXT:
+        return "RocketLens"
+    topics = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
+    if (layout.root / "rocksdbstore").is_dir() or ROCKSDB_HALF_TOPIC in topics:
+        return "RocketMQ 5.5"
+    if (layout.root / "timerwheel").exists() or TIMER_TOPIC in topics:
+        return "RocketMQ 5"
+    return "RocketMQ 4" if topics else "RocketMQ"
+
+
+def _index_of(reader: StoreReader, end_offset: int) -> IndexStatus:
+    """Return the state of the index files of a log that ends at ``end_offset``."""
+    index = reader.index
+    newest = [file.header.end_timestamp_ms for file in index.sound if file.last_entry]
+    return IndexStatus(
+        files=len(index.sound),
+        damaged_files=sum(state.file is None for state in index.states),
+        entries=sum(file.last_entry for file in index.sound),
+        size_bytes=sum(fs.file_size(state.path) or 0 for state in index.states),
+        newest_ms=max(newest, default=None),
+        uncovered_bytes=sum(
+            max((end_offset if stop is None else stop) - start, 0)
+            for start, stop in index.uncovered()
+        ),
+    )
+
+
+def _log_end(coverage: tuple[Coverage, ...], min_offset: int) -> int:
+    """Return the end of the log that listing the topics came to."""
+    logs = (each for each in coverage if each.kind is SourceKind.COMMIT_LOG)
+    return max((each.end_offset or 0 for each in logs), default=min_offset)
+
+
+def _queue_bytes(reader: StoreReader) -> int:
+    total = 0
+    for name in reader.queues.names():
+        try:
+            queue = reader.queues.queue(*name)
+        except OSError:
+            # Named in the coverage of the topics.
+            continue
+        total += sum(file.entry_count for file in queue.files) * ENTRY_BYTES if queue else 0
+    return total
