@@ -28,7 +28,7 @@ from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
-from rocketlens.query.facts.topic_settings import settings_in_store, topics_in_file
+from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.offline import Store
 from rocketlens.query.source import Source

@@ -6,11 +6,14 @@ entries, and a store whose ``consumequeue/`` is missing is counted from its log 
 
 A topic that was deleted has no queues. It is known where the log was read for its name, which
 `rocketlens.query.topics` does within a bound.
+
+How a topic is configured is in its file of topics: `settings_in_store`.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
@@ -26,7 +29,7 @@ from rocketlens.model.rocketmq import (
     reply_topic,
 )
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.lookup.verify import is_dispatched_to
 from rocketlens.query.store_reader import (
     CONSUME_QUEUE,
@@ -44,6 +47,41 @@ from rocketlens.store.read.log.scan import Chunk, LogWalk
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+
+def topics_in_file(store: Path) -> list[str]:
+    """Return the names of the topics that the file of topics has, in their order."""
+    return sorted(read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries)
+
+
+def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
+    """Return the settings of a topic; None if the file has none, as of a topic that was deleted.
+
+    A value that is not what RocketMQ writes is not known. ``error`` says why the file is not from
+    the time when the broker wrote it last, if it is damaged.
+    """
+    table = read_table(store, TOPICS_FILE, TOPICS_MEMBER)
+    entry = table.entries.get(topic)
+    if not isinstance(entry, dict):
+        return None
+
+    def number(name: str) -> int | None:
+        value = entry.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    attributes: Any = entry.get("attributes") or {}
+    order = entry.get("order", False)
+    return TopicSettings(
+        None,
+        number("perm"),
+        number("readQueueNums"),
+        number("writeQueueNums"),
+        order if isinstance(order, bool) else None,
+        {str(name): str(value) for name, value in attributes.items()}
+        if isinstance(attributes, dict)
+        else None,
+        f"{TOPICS_FILE}: {table.problem}" if table.is_damaged else None,
+    )
 
 
 def topics_of_store(reader: StoreReader, asked: Collection[str]) -> TopicsAnswer:

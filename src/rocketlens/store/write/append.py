@@ -47,9 +47,8 @@ from rocketlens.model.text.java import decode_utf8
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.write.queue.queue_append import OpenQueues, QueueWriter
+from rocketlens.store.write.queue.queue_append import OpenQueues, QueueWriter, TagsCodes
 from rocketlens.store.write.refused_writes import RefusedWrites
-from rocketlens.store.write.tags_code import TagsCodes
 
 if TYPE_CHECKING:
     from mmap import mmap

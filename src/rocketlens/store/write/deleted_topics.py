@@ -1,4 +1,7 @@
-"""Deletes the queues of topics, and writes :mod:`rocketlens.store.read.deleted` before it does."""
+"""Deletes the queues of topics, and writes :mod:`rocketlens.store.read.deleted` before it does.
+
+Apart from `opening`, which only makes the table: the broker deletes topics by it.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress

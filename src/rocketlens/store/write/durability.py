@@ -7,33 +7,31 @@ thread may do the same (``flush_log``, ``flush``); two locks keep them apart: se
 The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
 the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
 ``logics`` never says more than the last *full* index file does: it reads again what it throws away.
+
+Who waits for what is in :class:`GroupCommit`, without threads or clock: a round of syncing serves
+everyone who came before it began. :class:`FlushThread` runs the rounds: as soon as anyone waits
+(``SYNC_FLUSH``), and every 500 ms (``ASYNC_FLUSH``).
 """
 
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from threading import Condition, Lock, Thread
 from typing import Final
 
 from rocketlens.errors import CheckpointError, StoreFailed
 from rocketlens.formats import checkpoint
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES, Checkpoint
 from rocketlens.store import fs
-from rocketlens.store.disk import Disk
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import full_index_end
 from rocketlens.store.read.note import LogMark
-from rocketlens.store.read.state import StoreState, Synced
+from rocketlens.store.read.state import SYNCED_BYTES, StoreState, Synced, newest_slot
 from rocketlens.store.write.append import Appended, Appender, Snapshot
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.flush import (
-    CHECKPOINT_THREAD,
-    FLUSH_THREAD,
-    FlushThread,
-    GroupCommit,
-    Waiter,
-)
-from rocketlens.store.write.synced_file import SyncedFile
 
 _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
@@ -41,6 +39,144 @@ _LOG_WAITS: Final = "the log is not durable yet"
 _CHECKPOINT_WAITS: Final = "the checkpoint stays old"
 SLOW_SYNC_S: Final = 0.5
 """Seconds of a sync of the log that are worth a warning. RocketMQ: 500 ms, as here."""
+
+
+Waiter = Callable[[StoreFailed | None], None]
+"""Called once: with None if the record is durable, otherwise with the reason why it may never
+be.
+"""
+
+FLUSH_THREAD: Final = "rocketlens-flush"
+CHECKPOINT_THREAD: Final = "rocketlens-checkpoint"
+
+
+class GroupCommit:
+    """Waiters for the log to become durable below an offset. Any thread may use it.
+
+    ``flushed_offset``: the log is durable below it.
+    """
+
+    def __init__(self, flushed_offset: int) -> None:
+        """Create an empty list of waiters."""
+        self.flushed_offset = flushed_offset
+        self.failure: StoreFailed | None = None
+        self._lock = Lock()
+        self._waiting: deque[tuple[int, Waiter]] = deque()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there are waiters."""
+        return bool(self._waiting)
+
+    def wait_for(self, end_offset: int, waiter: Waiter) -> None:
+        """Call ``waiter`` when the log is durable below ``end_offset``.
+
+        It is called at once when that is so already, or will never be; otherwise by the thread
+        that ends the round.
+        """
+        with self._lock:
+            if self.failure is None and end_offset > self.flushed_offset:
+                self._waiting.append((end_offset, waiter))
+                return
+        waiter(self.failure)
+
+    def end_round(self, flushed_offset: int) -> None:
+        """Record the end of a sync that began after everything below ``flushed_offset`` was
+        written.
+
+        After a failed round no waiter is called: durability was lost for good.
+        """
+        with self._lock:
+            if self.failure is not None:
+                return
+            self.flushed_offset = max(self.flushed_offset, flushed_offset)
+            served = [one for one in self._waiting if one[0] <= self.flushed_offset]
+            self._waiting = deque(one for one in self._waiting if one[0] > self.flushed_offset)
+        for _, waiter in served:
+            waiter(None)
+
+    def fail(self, failure: StoreFailed) -> None:
+        """Call all waiters, also later ones, with the failure: nothing will be durable any more."""
+        with self._lock:
+            self.failure = self.failure or failure
+            served, self._waiting = self._waiting, deque()
+        for _, waiter in served:
+            waiter(failure)
+
+
+class FlushThread:
+    """Calls ``flush`` when there are waiters, or an interval has passed."""
+
+    def __init__(self, name: str, flush: Callable[[], None], interval_seconds: float) -> None:
+        """Start the thread. ``flush`` must not raise."""
+        self._flush = flush
+        self._interval_seconds = interval_seconds
+        self._condition = Condition()
+        self._is_asked = self._is_stopped = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Request a round, now or after the current one."""
+        if not self._is_asked:
+            with self._condition:
+                self._is_asked = True
+                self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if not self._is_asked and not self._is_stopped:
+                    self._condition.wait(self._interval_seconds)
+                if self._is_stopped:
+                    return
+                self._is_asked = False
+            self._flush()
+
+    def stop(self) -> None:
+        """Stop after the current round."""
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify()
+        self._thread.join()
+
+
+class SyncedFile:
+    """``synced``, open for writing."""
+
+    def __init__(self, layout: StoreLayout, disk: Disk) -> None:
+        """Open the file, or create it.
+
+        :raises OSError: when the disk is full.
+        """
+        content = fs.read_bytes(layout.synced, SYNCED_BYTES + 1) or b""
+        if len(content) != SYNCED_BYTES:
+            disk.make_file(layout.synced, SYNCED_BYTES, layout.scratch)
+            content = b""
+        self._number = newest_slot(content)[0]
+        self._file: WritableFile = disk.open_file(layout.synced)
+        try:
+            self._file.reserve(0, SYNCED_BYTES)
+        except OSError:
+            self._file.close()
+            raise
+
+    def write(self, synced: Synced) -> None:
+        """Write the offset below which the log is synced. No system call."""
+        self._number += 1
+        start, slot = synced.encode(self._number)
+        self._file.content[start : start + len(slot)] = slot
+
+    def sync(self) -> None:
+        """Wait until it is on the disk.
+
+        :raises OSError: when it may not be.
+        """
+        self._file.sync()
+
+    def close(self) -> None:
+        """Unmap it."""
+        self._file.close()
 
 
 class Durability:

@@ -15,6 +15,8 @@ So the last is what :func:`lacks_a_sector` looks for. Properties may truly have 
 in which case the bytes alone cannot tell. A broker of this project therefore syncs ``synced``,
 too, before it acknowledges a message with a zero byte in its properties: what was acknowledged is
 never behind the synced position, where this question is asked.
+
+Apart from `recovery`, which asks it: bytes in, an answer out, and a page of reasons.
 """
 
 from typing import Final

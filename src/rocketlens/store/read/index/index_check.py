@@ -14,9 +14,9 @@ applies the first two by the compiled check, and so does ``rocketlens verify``.
    is one unreadable record, or the filler at a segment's end.
 
 Files with many entries are checked at 256 samples, spread evenly over their part of the log, and at
-64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Those that are not
-known to be complete on the disk (:mod:`rocketlens.store.read.index.index_synced`) get the compiled
-check of links before that.
+64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Before that the
+links of those that are not known to be complete on the disk
+(:class:`rocketlens.store.read.index.index_files.SyncedFiles`) are checked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rocketlens.model.topic import TopicSettings
-from rocketlens.query.facts.topic_settings import settings_in_store
+from rocketlens.query.facts.topic_list import settings_in_store
 
 
 def written(path, entry):

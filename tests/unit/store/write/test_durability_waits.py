@@ -3,7 +3,7 @@
 import threading
 
 from rocketlens.errors import StoreFailed
-from rocketlens.store.write.flush import FlushThread, GroupCommit
+from rocketlens.store.write.durability import FlushThread, GroupCommit
 from rocketlens.store.write.message_store import StoreOptions
 from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import STORE_HOST, open_small, send

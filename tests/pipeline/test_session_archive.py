@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.pipeline.class_archive import ClassArchive
+from rocketlens.pipeline.session import ClassArchive
 from tests.support.patience import PATIENCE_S
 
 STARTS = """
@@ -50,7 +50,7 @@ def written(archive):
 def end(archive, jvm, monkeypatch):
     registered = []
     monkeypatch.setattr(
-        "rocketlens.pipeline.class_archive.atexit.register", lambda *call: registered.append(call)
+        "rocketlens.pipeline.session.atexit.register", lambda *call: registered.append(call)
     )
     # Not that of other tests in this process.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)

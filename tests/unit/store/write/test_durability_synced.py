@@ -7,7 +7,7 @@ import pytest
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import SYNCED_BYTES, Synced, read_synced
-from rocketlens.store.write.synced_file import SyncedFile
+from rocketlens.store.write.durability import SyncedFile
 
 
 @pytest.fixture

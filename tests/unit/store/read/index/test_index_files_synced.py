@@ -13,8 +13,8 @@ from rocketlens.model.text.java import index_hash
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.index import index_files
+from rocketlens.store.read.index.index_files import SyncedFiles
 from rocketlens.store.read.index.index_state import IndexState, ResumePoint
-from rocketlens.store.read.index.index_synced import SyncedFiles
 from tests.support.made_stores import Sent, make_store, overwrite, write_index
 
 SLOTS, ENTRIES = 100_000, 5000
