@@ -217,13 +217,13 @@ class _Multiset:
             return none, none, np.zeros(count, np.int64)
         # One number for each pair: the rank of its offset among the expected, then its hash.
         ranks = np.searchsorted(own["offset"], offsets)
-        known = np.zeros(count, np.bool_)
+        has_record = np.zeros(count, np.bool_)
         inside = ranks < len(own)
-        known[inside] = own["offset"][ranks[inside]] == offsets[inside]
+        has_record[inside] = own["offset"][ranks[inside]] == offsets[inside]
         keys = np.searchsorted(own["offset"], own["offset"]) * (limits.MAX_INT + 1) + own["hash"]
         wanted = ranks * (limits.MAX_INT + 1) + hashes
         index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        is_expected = known & (keys[index] == wanted)
+        is_expected = has_record & (keys[index] == wanted)
         chosen = index[is_expected]
         # The n-th entry of a pair is surplus if fewer are expected.
         order = np.argsort(chosen, kind="stable")

@@ -63,7 +63,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
     if not is_topic_name(records.topic):
         return
     queue = ConsumeQueue(consumequeue / records.topic / str(records.queue_id))
-    seen = np.zeros(len(records.queue_offsets), np.bool_)
+    is_compared = np.zeros(len(records.queue_offsets), np.bool_)
     repeated: list[int] = []
     sound = 0
     for file in queue.files:
@@ -74,7 +74,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
         with fs.MappedFile(file.path) as mapped:
             actual = _entries(mapped, file.entry_count)[index[inside]]
         is_there = (actual["store_size"] > 0) & (actual["store_size"] != FILLER_SIZE)
-        seen[inside] |= is_there
+        is_compared[inside] |= is_there
         is_right = (
             is_there
             & (actual["physical_offset"] == records.offsets[inside])
@@ -96,7 +96,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
         compared.repeated.setdefault(name, []).append(np.array(repeated, np.int64))
     compared.sound[name] = compared.sound.get(name, 0) + sound
     end = queue.max_offset
-    for one in np.flatnonzero(~seen).tolist():
+    for one in np.flatnonzero(~is_compared).tolist():
         if records.queue_offsets[one] >= end and queue.files:
             compared.undispatched += 1
         else:

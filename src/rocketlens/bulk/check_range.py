@@ -128,10 +128,10 @@ def _compare_queues(
             continue
         compared.runs[topic, queue_id] = list(grouped.runs(own))
         ends = (evidence.known_end_of(topic), evidence.end_of(topic))
-        known, former = np.searchsorted(entries["physical_offset"][own], ends).tolist()
+        first_known, former = np.searchsorted(entries["physical_offset"][own], ends).tolist()
         if former:
-            compared.former[topic] += known
-            compared.inferred[topic] += former - known
+            compared.former[topic] += first_known
+            compared.inferred[topic] += former - first_known
             own = slice(own.start + former, own.stop)  # noqa: PLW2901 - the rest is compared
         records = QueueRecords(
             topic,

@@ -255,18 +255,18 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
         all there are.
     """
     names = names_of(reader)
-    known = {name.lower(): name for name in names}
+    allowed = {name.lower(): name for name in names}
     if reader != "read_batches":
-        known |= {name: name for name in _SPARKS_OWN}
+        allowed |= {name: name for name in _SPARKS_OWN}
     elsewhere = {option.name.lower() for option in OPTIONS}
     result: dict[str, str] = {}
     for given, value in options.items():
         lower = given.lower()
-        if lower in known:
-            result[known[lower]] = value
+        if lower in allowed:
+            result[allowed[lower]] = value
             continue
-        near = [] if lower in elsewhere else difflib.get_close_matches(lower, known, 1)
-        meant = _ELSEWHERE.get(lower) or (known[near[0]] if near else None)
+        near = [] if lower in elsewhere else difflib.get_close_matches(lower, allowed, 1)
+        meant = _ELSEWHERE.get(lower) or (allowed[near[0]] if near else None)
         hint = f"; did you mean {meant}?" if meant in names else ""
         if lower in elsewhere:
             raise BadInput(f"option {given} is not for {reader}{hint}")
@@ -335,38 +335,38 @@ def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
     return TopicSelection(frozenset(parts) - frozenset(patterns), patterns)
 
 
-def check_topics(store: str, asked: TopicSelection | None) -> None:
+def check_topics(store: str, selection: TopicSelection | None) -> None:
     """Check topics against configuration, consume queues and deleted topics.
 
     A store in which nothing names a topic, such as a log alone, has every topic.
 
     :raises BadInput: naming the topic, and what was probably meant.
     """
-    if asked is None:
+    if selection is None:
         return
-    for name in sorted(asked.names):
+    for name in sorted(selection.names):
         if name.startswith(LMQ_PREFIX):
             raise BadInput(
                 f"{name} is a light topic: its messages are those of other topics whose property "
                 f"{props.MULTI_DISPATCH} names it"
             )
     layout = StoreLayout.of(Path(store))
-    known = set(queues_in(layout.consume_queue).topics()) | (
+    topics = set(queues_in(layout.consume_queue).topics()) | (
         configured_topics(layout) or frozenset()
     )
-    if not known:
+    if not topics:
         return
     log = CommitLog.of(layout)
-    known |= deleted.read_ends(layout, log).keys()
+    topics |= deleted.read_ends(layout, log).keys()
     log.close()
-    for name in sorted(asked.names):
-        if name not in known and not is_system_topic(name):
+    for name in sorted(selection.names):
+        if name not in topics and not is_system_topic(name):
             raise BadInput(
-                f"{unknown_topic(name, known, 'this store')} (for messages of a deleted topic: "
+                f"{unknown_topic(name, topics, 'this store')} (for messages of a deleted topic: "
                 'option("allowUnknownTopic", "true"))'
             )
-    for pattern in asked.patterns:
-        if not any(fnmatchcase(topic, pattern) for topic in known):
+    for pattern in selection.patterns:
+        if not any(fnmatchcase(topic, pattern) for topic in topics):
             message = f"this store has no topic that matches {pattern!r}"
             raise BadInput(message)
 

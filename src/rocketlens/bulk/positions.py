@@ -66,42 +66,42 @@ class Positions(NamedTuple):
         :raises BadInput: for a queue that is not there, and where several can be meant.
         """
         there = {AskedQueue(*each): each for each in queues}
-        found: dict[Queue, int] = {}
-        for asked, offset in self.offsets.items():
-            if not is_read(asked.topic):
+        offsets: dict[Queue, int] = {}
+        for requested, offset in self.offsets.items():
+            if not is_read(requested.topic):
                 continue
-            named = self._named(asked, there)
+            named = self._named(requested, there)
             queue = there.get(named)
             if queue is None:
-                raise self.missing(asked, "the cluster")
-            if queue in found:
+                raise self.missing(requested, "the cluster")
+            if queue in offsets:
                 raise BadInput(f"option {self.option} has two positions of {named}")
-            found[queue] = offset
-        return found
+            offsets[queue] = offset
+        return offsets
 
-    def _named(self, asked: AskedQueue, there: Mapping[AskedQueue, Any]) -> AskedQueue:
+    def _named(self, queue: AskedQueue, there: Mapping[AskedQueue, Any]) -> AskedQueue:
         """Return a queue with the name of its broker."""
-        if asked.broker_name is not None:
-            return asked
-        brokers = sorted({str(each.broker_name) for each in there if each.topic == asked.topic})
+        if queue.broker_name is not None:
+            return queue
+        brokers = sorted({str(each.broker_name) for each in there if each.topic == queue.topic})
         if len(brokers) > 1:
             raise BadInput(
-                f"option {self.option}: topic {asked.topic} is on {len(brokers)} brokers "
+                f"option {self.option}: topic {queue.topic} is on {len(brokers)} brokers "
                 f"({', '.join(brokers[:5])}), so name the broker of each queue: {_EXAMPLE}"
             )
-        return asked._replace(broker_name=brokers[0] if brokers else None)
+        return queue._replace(broker_name=brokers[0] if brokers else None)
 
     def of_one_broker(self) -> dict[tuple[str, int], int]:
         """Return the position of each queue of a store by topic and queue id.
 
         :raises BadInput: when a queue has two.
         """
-        found: dict[tuple[str, int], int] = {}
-        for asked, offset in self.offsets.items():
-            if (asked.topic, asked.queue_id) in found:
-                raise BadInput(f"option {self.option} has two positions of {asked}")
-            found[asked.topic, asked.queue_id] = offset
-        return found
+        offsets: dict[tuple[str, int], int] = {}
+        for queue, offset in self.offsets.items():
+            if (queue.topic, queue.queue_id) in offsets:
+                raise BadInput(f"option {self.option} has two positions of {queue}")
+            offsets[queue.topic, queue.queue_id] = offset
+        return offsets
 
     def outside(self, queue: object, offset: int, bounds: tuple[int, int]) -> list[str]:
         """Return a line if an offset is before the first one of a queue, or behind its end."""
@@ -112,9 +112,9 @@ class Positions(NamedTuple):
             return [f"{queue} ends at offset {end}, and {self.option} says {offset}"]
         return []
 
-    def missing(self, asked: AskedQueue, where: str) -> BadInput:
+    def missing(self, queue: AskedQueue, where: str) -> BadInput:
         """Return the error for a queue that is not there."""
-        return BadInput(f"option {self.option}: {where} has no such queue: {asked}")
+        return BadInput(f"option {self.option}: {where} has no such queue: {queue}")
 
 
 def positions_option(
@@ -138,11 +138,11 @@ def positions_option(
     if _TIMES[name] in options:
         raise BadInput(f"options {name} and {_TIMES[name]} both say where to read: give one")
     offsets = _parsed(name, text)
-    for asked, offset in offsets.items():
+    for queue, offset in offsets.items():
         if offset == refused:
-            raise BadInput(f"option {name} has {_WORDS[offset]} of {asked}, which it cannot have")
-        if has_topic is not None and not has_topic(asked.topic):
-            raise BadInput(f"option {name} names topic {asked.topic}, which is not read")
+            raise BadInput(f"option {name} has {_WORDS[offset]} of {queue}, which it cannot have")
+        if has_topic is not None and not has_topic(queue.topic):
+            raise BadInput(f"option {name} names topic {queue.topic}, which is not read")
     return Positions(name, offsets)
 
 
@@ -165,10 +165,10 @@ def _parsed(name: str, text: str) -> dict[AskedQueue, int]:
                         f"option {name}: {queue_id[:40]!r}: {str(offset)[:40]} of topic "
                         f"{topic[:80]} is not a queue id and an offset: expected {_EXAMPLE}"
                     )
-                asked = AskedQueue(topic, broker_name, int(queue_id))
-                if asked in offsets:
-                    raise BadInput(f"option {name} has two positions of {asked}")
-                offsets[asked] = offset
+                queue = AskedQueue(topic, broker_name, int(queue_id))
+                if queue in offsets:
+                    raise BadInput(f"option {name} has two positions of {queue}")
+                offsets[queue] = offset
     return offsets
 
 

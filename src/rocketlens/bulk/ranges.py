@@ -149,8 +149,10 @@ class RangeReader:
         position = self._begin()
         while position < stop:
             if self._entries is None:
-                ended = kernels.scan_records(content, self._base, position, stop, rows)
-                end = kernels.EntryScanEnd(ended.count, 0, ended.next_position, ended.reason)
+                scan_end = kernels.scan_records(content, self._base, position, stop, rows)
+                end = kernels.EntryScanEnd(
+                    scan_end.count, 0, scan_end.next_position, scan_end.reason
+                )
             else:
                 end = kernels.scan_entries(
                     content,
@@ -183,8 +185,8 @@ class RangeReader:
         log_range = self.walked.log_range
         if log_range.known:
             return log_range.start
-        found = _find(self._content, self._base, log_range.start, log_range.stop)
-        return log_range.stop if found is None else found
+        record_start = _find(self._content, self._base, log_range.start, log_range.stop)
+        return log_range.stop if record_start is None else record_start
 
     def _end(self, position: int) -> None:
         """Record the reason why the range ends at the position."""
@@ -236,10 +238,10 @@ class RangeReader:
         except SegmentLost as error:
             raise error.__cause__ or error from error
         reason = Reason.END if is_unwritten else Reason.MAGIC
-        found = resync.next_record(self._log, self._base + position, reason)
-        if found is None or found >= self._base + len(self._content):
+        record_start = resync.next_record(self._log, self._base + position, reason)
+        if record_start is None or record_start >= self._base + len(self._content):
             return None
-        return found - self._base
+        return record_start - self._base
 
     def _note(self, start: int, stop: int, reason: str) -> None:
         self.walked.damage_count += 1
@@ -271,8 +273,8 @@ def _find(content: "Bytes", base_offset: int, start: int, stop: int) -> int | No
 
     if start >= len(content):
         return None
-    found = int(kernels.find_record(content, base_offset, start, stop))
-    return found if 0 <= found < stop else None
+    position = int(kernels.find_record(content, base_offset, start, stop))
+    return position if 0 <= position < stop else None
 
 
 def _is_record(content: "Bytes", base_offset: int, position: int) -> bool:

@@ -75,7 +75,7 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
         entry = index_file.decode_entry(mapped.view, geometry, number)
         hashes.setdefault(entry.physical_offset, set()).add(entry.key_hash)
     # The file may end in the middle of its last record.
-    found = None
+    has_tags = None
     for offset in sorted(hashes)[:-1][:_RECORDS_LOOKED_AT]:
         try:
             record = log.record_at(offset)
@@ -83,10 +83,10 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
             continue
         tags = _properties(record).get(props.TAGS)
         if tags:
-            found = tags_hash(record.topic, tags) in hashes[offset]
-            if found:
+            has_tags = tags_hash(record.topic, tags) in hashes[offset]
+            if has_tags:
                 break
-    return found
+    return has_tags
 
 
 def batch_topics(store: Path) -> set[str]:

@@ -45,10 +45,10 @@ def check_output(
 
 
 def _refuse_stores(out: Path, *, force: bool) -> None:
-    found = [name for name in _OF_A_STORE if (out / name).exists()]
-    if found and not force:
+    parts = [name for name in _OF_A_STORE if (out / name).exists()]
+    if parts and not force:
         raise BadInput(
-            f"{out} is another store, with {found[0]} in it: its index would be replaced by one "
+            f"{out} is another store, with {parts[0]} in it: its index would be replaced by one "
             "of other messages; give another directory, or --force if that is what you want"
         )
     resolved = out.resolve()

@@ -103,9 +103,11 @@ def _decompressed(
         errors.append(body_error)
         size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
-            column, said = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
+            column, error_column = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
             part = slice(first, number + 1)
-            yield _batch(content, base_offset, rows[part], offsets[part], column, body_error=said)
+            yield _batch(
+                content, base_offset, rows[part], offsets[part], column, body_error=error_column
+            )
             bodies, errors, first, size = [], [], number + 1, 0
 
 

@@ -78,5 +78,5 @@ def committed_index(checkpoint: bytes) -> int | None:
     """Return the index of the last entry that a checkpoint file says is committed; None if it does
     not say.
     """
-    found = _COMMITTED.search(checkpoint)
-    return None if found is None else int(found[1])
+    match = _COMMITTED.search(checkpoint)
+    return None if match is None else int(match[1])

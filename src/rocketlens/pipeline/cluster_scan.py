@@ -175,10 +175,12 @@ class ClusterScan:
         has_positions = bool(self.starts.offsets or self.ends.offsets)
         # A position is compared with all that its queue has.
         times = INT64 if has_positions else self.row_filter.bounds["store_timestamp_ms"]
-        found = self.stored(*times)
-        for warning in dict.fromkeys(said for _, said in found if said is not None):
+        answers = self.stored(*times)
+        for warning in dict.fromkeys(
+            warning_text for _, warning_text in answers if warning_text is not None
+        ):
             self._warn(warning)
-        stretches = [stretch for stretch, _ in found]
+        stretches = [stretch for stretch, _ in answers]
         return self.cut(self._placed(stretches) if has_positions else stretches)
 
     def _placed(self, stretches: list[QueueStretch]) -> Iterator[QueueStretch]:
@@ -230,13 +232,13 @@ class ClusterScan:
         for route in routes:
             if route is not None:
                 await self._check_unreadable(cluster, route)
-        asked = [
+        requests = [
             reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
             for route in routes
             if route is not None
             for queue in route.read_queues
         ]
-        return await asyncio.gather(*asked)
+        return await asyncio.gather(*requests)
 
     async def _check_unreadable(self, cluster: ClusterCalls, route: Route) -> None:
         """Warn of messages that cannot be pulled.
@@ -255,12 +257,12 @@ class ClusterScan:
     async def _chosen_topics(self, survey: Survey) -> list[str]:
         """Return the topics of the options that pushed filters do not exclude."""
         names, patterns = self.topics
-        known: list[str] = []
+        listed_topics: list[str] = []
         if patterns:
             listed = await survey.topics()
-            known = listed.value
+            listed_topics = listed.value
             self._check(listed.coverage)
-        topics, unknown = matching_topics((*names, *patterns), known)
+        topics, unknown = matching_topics((*names, *patterns), listed_topics)
         for error in unknown.values():
             raise error
         pushed = self.row_filter.topics
@@ -269,14 +271,14 @@ class ClusterScan:
     async def _route(self, survey: Survey, topic: str) -> Route | None:
         """Return a topic's route; None if only a pattern asks for it, and it was just deleted."""
         try:
-            found = await survey.route(topic)
+            answer = await survey.route(topic)
         except TopicNotFound:
             if topic not in self.topics.names:
                 return None
-            known = (await survey.topics()).value
-            raise unknown_topic(topic, set(known) - {topic}, "this cluster") from None
-        self._check(found.coverage)
-        return found.value
+            listed_topics = (await survey.topics()).value
+            raise unknown_topic(topic, set(listed_topics) - {topic}, "this cluster") from None
+        self._check(answer.coverage)
+        return answer.value
 
     def _check(self, coverage: tuple[Coverage, ...]) -> None:
         """Warn of name servers that do not answer.
@@ -406,9 +408,9 @@ class _Clients:
 
 async def _pull(survey: Survey, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:
     """Return the next chunk of a stretch; the route tells where its broker is now."""
-    found = await survey.route(stretch.queue.topic)
+    route = await survey.route(stretch.queue.topic)
     name = stretch.queue.broker_name
-    broker = found.value.brokers.get(name)
+    broker = route.value.brokers.get(name)
     if broker is None:
         raise RemotingError(name, f"not registered now, and has {stretch}")
     return await reader.read(broker, stretch)

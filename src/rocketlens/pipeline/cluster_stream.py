@@ -54,13 +54,13 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises BadInput: naming the option that is not valid.
         """
-        known = known_options(options, "cluster streams")
-        self._most = number_option(known, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS)
-        self._from_latest = known.pop("startingOffset", "earliest") == "latest"
-        if self._from_latest and "startingTimestamp" in known:
+        checked = known_options(options, "cluster streams")
+        self._most = number_option(checked, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS)
+        self._from_latest = checked.pop("startingOffset", "earliest") == "latest"
+        if self._from_latest and "startingTimestamp" in checked:
             raise BadInput("options startingOffsets and startingTimestamp both say where to begin")
-        fails = flag_option(known, "failOnDataLoss", default=True)
-        self._scan = ClusterScan({**known, "failOnDataLoss": str(fails).lower()}, is_stream=True)
+        fails = flag_option(checked, "failOnDataLoss", default=True)
+        self._scan = ClusterScan({**checked, "failOnDataLoss": str(fails).lower()}, is_stream=True)
         self._target: QueueOffsets | None = None
         self._told: set[str] = set()
 
@@ -74,11 +74,11 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises RemotingError: when a name server or broker does not answer.
         """
         begin_ms, _ = self._scan.row_filter.bounds["store_timestamp_ms"]
-        found = self._scan.stored(begin_ms, INT64[1])
-        starts = self._scan.by_queue(self._scan.starts, [stretch for stretch, _ in found])
+        stored = self._scan.stored(begin_ms, INT64[1])
+        starts = self._scan.by_queue(self._scan.starts, [stretch for stretch, _ in stored])
         otherwise = LATEST if self._from_latest else EARLIEST
         begins: QueueOffsets = {}
-        for stretch, warning in found:
+        for stretch, warning in stored:
             start = starts.get(stretch.queue, otherwise)
             begins[stretch.queue] = self._begin(stretch, start, may_end_later=warning is not None)
         return to_json(begins)
@@ -115,8 +115,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = from_json(start)
         begins = dict(ends)
         available: QueueOffsets = {}
-        found = self._scan.stored(*INT64)
-        for (queue, first, stop), warning in found:
+        stored = self._scan.stored(*INT64)
+        for (queue, first, stop), warning in stored:
             begin = begins.pop(queue, None)
             if begin is None:
                 ends[queue] = first

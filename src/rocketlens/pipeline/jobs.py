@@ -87,9 +87,9 @@ def run(
 
 def reason_of(error: BaseException) -> str:
     """Return the line of a Spark failure with its cause: the worker's own error, if any."""
-    found = _PYTHON_ERROR.findall(str(error))
-    if found:
-        kind, text = found[-1]
+    errors = _PYTHON_ERROR.findall(str(error))
+    if errors:
+        kind, text = errors[-1]
         return f"{kind}: {text}"
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 

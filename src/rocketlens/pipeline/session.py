@@ -260,12 +260,12 @@ def _start_context(conf: "SparkConf") -> Any:
 
     gateway = SparkContext._gateway  # noqa: SLF001 - left by an earlier, stopped session
     if gateway is None:
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             try:
-                gateway = launch_gateway(conf, popen_kwargs={"stderr": said})
+                gateway = launch_gateway(conf, popen_kwargs={"stderr": output})
             except PySparkRuntimeError as error:
-                said.seek(0)
-                lines = said.read().decode("utf-8", "replace").split("\n")
+                output.seek(0)
+                lines = output.read().decode("utf-8", "replace").split("\n")
                 reason = next((line for line in lines if "rror" in line), str(error))
                 raise SparkUnavailable(f"the JVM did not start: {reason.strip()}") from error
     SparkContext(conf=conf, gateway=gateway)
@@ -332,10 +332,10 @@ def find_java() -> tuple[Path, int]:
         if not os.access(java, os.X_OK):
             raise SparkUnavailable(f"JAVA_HOME is {home}, which has no bin/java: {INSTALL_JDK}")
     else:
-        found = shutil.which("java")
-        if found is None:
+        program = shutil.which("java")
+        if program is None:
             raise SparkUnavailable(f"no Java found, which Spark needs: {INSTALL_JDK}")
-        java = Path(found)
+        java = Path(program)
     return java, _java_version(java)
 
 
@@ -349,10 +349,12 @@ def _java_version(java: Path) -> int:
     match = _VERSION.search(text)
     if match is None:
         try:
-            said = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=False)
+            output = subprocess.run(
+                [java, "-version"], capture_output=True, timeout=30, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SparkUnavailable(f"{java} does not run ({error}): {INSTALL_JDK}") from error
-        match = _VERSION.search((said.stderr + said.stdout).decode("utf-8", "replace"))
+        match = _VERSION.search((output.stderr + output.stdout).decode("utf-8", "replace"))
     if match is None:
         raise SparkUnavailable(f"{java} does not say its version: {INSTALL_JDK}")
     return int(match.group(1))

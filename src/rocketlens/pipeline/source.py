@@ -155,10 +155,10 @@ def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
         from rocketlens.pipeline.cluster_scan import ClusterScan
 
         return ClusterScan(known_options(options, "cluster reads"))
-    known = known_options(options, "batch reads")
-    if choice_option(known, "table", TABLES) == "index_entries":
+    checked = known_options(options, "batch reads")
+    if choice_option(checked, "table", TABLES) == "index_entries":
         raise BadInput("the table index_entries is for streams: use readStream")
-    return BatchScan(known)
+    return BatchScan(checked)
 
 
 class PushingReader(RocketMQReader):

@@ -73,24 +73,24 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises BadInput: naming the option that is not valid.
         """
-        known = known_options(options, "streams")
-        table = choice_option(known, "table", TABLES)
+        checked = known_options(options, "streams")
+        table = choice_option(checked, "table", TABLES)
         if table == "damage":
             raise BadInput("the table damage is not for streams: use read")
         self._of_entries = table == "index_entries"
-        self._fails = flag_option(known, "failOnDataLoss", default=True)
-        self._with_unsynced = flag_option(known, "includeUnsynced", default=False)
+        self._fails = flag_option(checked, "failOnDataLoss", default=True)
+        self._with_unsynced = flag_option(checked, "includeUnsynced", default=False)
         self._told: set[str] = set()
-        self._with_tags = flag_option(known, "tagIndex", default=True)
+        self._with_tags = flag_option(checked, "tagIndex", default=True)
         self._max_bytes = number_option(
-            known, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
+            checked, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
         )
-        start = known.get("startingOffset", "earliest").lower()
+        start = checked.get("startingOffset", "earliest").lower()
         self._first = STARTS.get(start)
         if self._first is None:
-            self._first = number_option(known, "startingOffset", 0, 0)
+            self._first = number_option(checked, "startingOffset", 0, 0)
         own = {option.name for option in OPTIONS if option.readers == STREAMS}
-        others = {name: value for name, value in known.items() if name not in own}
+        others = {name: value for name, value in checked.items() if name not in own}
         others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
         self._messages = BatchScan(others, is_stream=True)
         if self._messages.placed and self._of_entries:

@@ -217,7 +217,7 @@ class _Verify:
         self, results: Sequence[RangeChecked], files: Sequence[IndexFileFacts]
     ) -> None:
         """Report the findings that need the whole log."""
-        seen: Counter[str] = Counter()
+        compared: Counter[str] = Counter()
         sound: Counter[str] = Counter()
         firsts = [one.index.first_tag_offset for one in results]
         first_tag = min((offset for offset in firsts if offset is not None), default=None)
@@ -226,7 +226,7 @@ class _Verify:
             for part in (one.findings, one.index.findings, one.queues.findings):
                 self.findings.merge(part)
             duplicates += one.index.duplicates
-            seen.update(one.index.seen)
+            compared.update(one.index.seen)
             sound.update(one.index.sound)
             start = one.walked.log_range.base_offset + one.walked.log_range.start
             if first_tag is None or start <= first_tag:
@@ -234,7 +234,7 @@ class _Verify:
             else:
                 self.findings.merge(one.index.early_tags)
         for facts in files:
-            self._judge_file(facts, seen[facts.path], sound[facts.path])
+            self._judge_file(facts, compared[facts.path], sound[facts.path])
         unindexed = sum(one.index.unindexed for one in results)
         self._judge_tail(
             FindingKind.INDEX_MISSING, unindexed, "keys at the log's end are not indexed"
@@ -252,14 +252,14 @@ class _Verify:
                 f"{tags_unindexed} tags are not indexed, as before RocketMQ 5.5"
             )
 
-    def _judge_file(self, facts: IndexFileFacts, seen: int, sound: int) -> None:
-        if seen and not sound:
+    def _judge_file(self, facts: IndexFileFacts, compared: int, sound: int) -> None:
+        if compared and not sound:
             detail = "none of its entries belongs to this log: it is another store's"
             self.findings.add(Finding(FindingKind.INDEX_FILE, detail, file=facts.path))
         if facts.deleted:
             detail = f"has {facts.deleted} entries of records that the log no longer has"
             self.report.notes.append(f"{facts.path} {detail}, which is normal")
-        beyond = facts.last_entry - facts.deleted - seen
+        beyond = facts.last_entry - facts.deleted - compared
         if beyond:
             detail = f"{beyond} entries are for offsets where the log has no records"
             self.findings.add(Finding(FindingKind.INDEX_EXTRA, detail, file=facts.path), beyond)

@@ -139,7 +139,7 @@ async def find_in_all(
     from asyncio import gather, timeout
 
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
-    found = [
+    results = [
         Findings(messages)
         if watch is None
         else Findings(messages, partial(watch.added, source), partial(watch.read, source))
@@ -170,20 +170,20 @@ async def find_in_all(
     async def check(source: Source, findings: Findings) -> None:
         await _ask(source, findings, source.check_topics(request.topics, findings))
 
-    await gather(*map(ask, sources, found))
-    if found and _asks_for_topics(request, found):
-        await gather(*map(check, sources, found))
-    _raise_unknown(found, [each.name for each in sources])
+    await gather(*map(ask, sources, results))
+    if results and _asks_for_topics(request, results):
+        await gather(*map(check, sources, results))
+    _raise_unknown(results, [each.name for each in sources])
     return Answer(
         request.query,
         messages.in_order(),
         tuple(
             replace(each, source=f"{source.name}: {each.source}" if each.source else source.name)
-            for source, findings in zip(sources, found, strict=True)
+            for source, findings in zip(sources, results, strict=True)
             for each in findings.coverage
         ),
         truncated=messages.truncated,
-        index_last_update_timestamp_ms=max((each.indexed_to_ms for each in found), default=0),
+        index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
     )
 
 
@@ -197,18 +197,18 @@ async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> Non
         findings.cover((_failure(source, str(error)),))
 
 
-def _raise_unknown(found: Sequence[Findings], sources: Sequence[str] = ()) -> None:
+def _raise_unknown(results: Sequence[Findings], sources: Sequence[str] = ()) -> None:
     """Raise the error of a topic that no source has; of several sources what each of them says.
 
     :raises TopicNotFound: if there is such a topic.
     """
-    for name, error in found[0].unknown.items() if found else ():
-        if all(name in each.unknown for each in found):
-            if len(found) == 1:
+    for name, error in results[0].unknown.items() if results else ():
+        if all(name in each.unknown for each in results):
+            if len(results) == 1:
                 raise error
-            said = (str(each.unknown[name]) for each in found)
+            errors = (str(each.unknown[name]) for each in results)
             raise TopicNotFound(
-                "; ".join(f"{source}: {text}" for source, text in zip(sources, said, strict=True))
+                "; ".join(f"{source}: {text}" for source, text in zip(sources, errors, strict=True))
             ) from error
 
 

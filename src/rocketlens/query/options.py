@@ -133,12 +133,12 @@ class StoryOptions(TypedDict, total=False):
     group: str | None
 
 
-def meant_keyword(name: str, known: Collection[str]) -> str:
+def meant_keyword(name: str, keywords: Collection[str]) -> str:
     """Return "; did you mean A?" with the known keyword that one stands for or resembles."""
     for meant in _SYNONYMS.get(name, ()):
-        if meant in known:
+        if meant in keywords:
             return f"; did you mean {meant}?"
-    return suggestion(name, known)
+    return suggestion(name, keywords)
 
 
 def takes(options: type, reader: Callable[..., Any]) -> Callable[[T], T]:

@@ -202,13 +202,13 @@ class StoreReader:
         state = (tail, tail.version, self.index.version, *missing_parts)
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
-            found = (*filter(None, files), *_tail_coverage(tail))
+            searched = (*filter(None, files), *_tail_coverage(tail))
             # The memory must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*missing_parts, *map(str, tail.damage), *unfinished(tail.unfinished_at)]
             # Index files that begin behind a gap do not show it.
             failures = [*dict.fromkeys([*failures, *self._tap_gaps()])]
-            self._coverage = state, (*found, *self.log_failures(failures))
+            self._coverage = state, (*searched, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
             self._with_log = None
         ends = self._covered_to, log_end_offset, self.log.min_offset
@@ -390,12 +390,12 @@ class StoreReader:
 
     def _start_by_index(self, physical_offset: int) -> int:
         """Return the nearest offset at or before this one where an index file has a record."""
-        known = 0
+        newest = 0
         for file in self.index.sound:
             start = file.known_start_before(physical_offset)
-            if start is not None and start > known and self._is_readable(start):
-                known = start
-        return known
+            if start is not None and start > newest and self._is_readable(start):
+                newest = start
+        return newest
 
     def _is_readable(self, physical_offset: int) -> bool:
         try:

@@ -57,10 +57,10 @@ class StoreSource:
 
     def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
         reader = self.reader
-        asked = request.offset_msg_id
-        if asked is not None:
+        offset_msg_id = request.offset_msg_id
+        if offset_msg_id is not None:
             message_filter = request.filter_of(topics, is_identified=True)
-            find_by_offset_id(reader, asked, message_filter, findings)
+            find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
             request.kind == "queue-offset"

@@ -37,7 +37,7 @@ def is_pattern(name: str) -> bool:
 
 
 def matching_topics(
-    asked: Iterable[str], known: Collection[str]
+    patterns: Iterable[str], candidates: Collection[str]
 ) -> tuple[list[str], dict[str, TopicNotFound]]:
     """Return the topics that names and patterns match, sorted; an unknown name stays.
 
@@ -47,24 +47,26 @@ def matching_topics(
 
     topics: set[str] = set()
     unknown: dict[str, TopicNotFound] = {}
-    for name in asked:
+    for name in patterns:
         if not is_pattern(name):
             topics.add(name)
             continue
-        matches = [topic for topic in known if fnmatchcase(topic, name)]
+        matches = [topic for topic in candidates if fnmatchcase(topic, name)]
         if not matches:
-            unknown[name] = TopicNotFound(f"no topic matches {name!r}{suggestion(name, known)}")
+            unknown[name] = TopicNotFound(
+                f"no topic matches {name!r}{suggestion(name, candidates)}"
+            )
         topics.update(matches)
     return sorted(topics), unknown
 
 
-def unknown_topic(name: str, known: Collection[str], where: str) -> TopicNotFound:
+def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFound:
     """Return the error for a topic that `where`, such as "this store", does not have."""
-    return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, known)}")
+    return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, topics)}")
 
 
 def suggestion(
-    name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+    name: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Return "; did you mean A or B?" with the known names that a name resembles, or nothing.
 
@@ -81,7 +83,7 @@ def resembling(
     from difflib import get_close_matches
 
     by_folded: dict[str, str] = {}
-    for word in sorted({*known, *synonyms}):
+    for word in sorted({*candidates, *synonyms}):
         by_folded.setdefault(word.casefold(), synonyms.get(word, word))
     close = get_close_matches(name.casefold(), by_folded, _SHOWN_TOPICS, 0.6)
     return list(dict.fromkeys(by_folded[folded] for folded in close))

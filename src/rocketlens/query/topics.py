@@ -7,7 +7,7 @@ so there is a bound to it; an answer that would need more is incomplete and says
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
@@ -36,7 +36,13 @@ from rocketlens.store.read.config_tables import (
 from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
-    from rocketlens.query.store_reader import StoreReader
+    from pathlib import Path
+
+    from rocketlens.formats.commitlog_record import Record
+    from rocketlens.store.read.consumequeue import ConsumeQueues
+    from rocketlens.store.read.index.index_files import IndexFiles
+    from rocketlens.store.read.index.tail import Tail
+    from rocketlens.store.read.log.commitlog import CommitLog
 
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
@@ -48,12 +54,42 @@ BROKER_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
 """Topics that brokers write to, whether configuration names them or not."""
 
 
+class TopicFiles(Protocol):
+    """The parts of a store that name its topics: `rocketlens.query.store_reader.StoreReader`."""
+
+    path: "Path"
+    log: "CommitLog"
+    queues: "ConsumeQueues"
+
+    @property
+    def index(self) -> "IndexFiles":
+        """The index files."""
+        ...
+
+    @property
+    def tail(self) -> "Tail":
+        """The index in memory."""
+        ...
+
+    def is_indexed(self, record: "Record") -> bool | None:
+        """Return whether a queue or an index file leads to a record."""
+        ...
+
+    def missing_parts(self) -> list[str]:
+        """Return why a search to the end of the log cannot be complete."""
+        ...
+
+    def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
+        """Return unreadable ranges of the log as coverage."""
+        ...
+
+
 class Topics:
     """The topics of one store, more of them with each query."""
 
     def __init__(
         self,
-        source: "StoreReader",
+        source: TopicFiles,
         max_scan_bytes: int | None,
         before_long_scan: Callable[[int], None],
     ) -> None:
@@ -86,20 +122,20 @@ class Topics:
         self._named |= set(self._source.tail.topics)
         return self._named
 
-    def choose(self, asked: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
+    def choose(self, names: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
         """Return the topics that names and patterns match, sorted.
 
         Of the patterns that match no topic the error of each is returned, too.
         """
-        if not any(map(is_pattern, asked)):
-            return sorted(asked), {}
+        if not any(map(is_pattern, names)):
+            return sorted(names), {}
         if self.may_be_more():
             self.read_log()
-        return matching_topics(asked, self.known())
+        return matching_topics(names, self.known())
 
-    def tell_unknown(self, asked: Iterable[str]) -> Iterator[Coverage]:
+    def tell_unknown(self, requested: Iterable[str]) -> Iterator[Coverage]:
         """Add topics that only the log can have to the coverage of a search without results."""
-        names = {name for name in asked if not is_pattern(name)}
+        names = {name for name in requested if not is_pattern(name)}
         if names <= (self._named or set()):
             return
         unknown = names - self.known()
@@ -113,24 +149,24 @@ class Topics:
             yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, error)
 
     def check_known(
-        self, asked: Sequence[str]
+        self, requested: Sequence[str]
     ) -> tuple[dict[str, TopicNotFound], tuple[Coverage, ...]]:
         """Return the errors of names that are not topics of this store.
 
         A topic that only the log has is known once the log was read for it. Where not all of it
         could be read, a name that is not known is only told, as coverage.
         """
-        if not any(self.tell_unknown(asked)):
+        if not any(self.tell_unknown(requested)):
             return {}, ()
         if self.may_be_more():
             self.read_log()
         if self._unread_bytes() > 0 or self._damage or self._lacks_records():
-            return {}, tuple(self.tell_unknown(asked))
-        names = [name for name in asked if not is_pattern(name)]
+            return {}, tuple(self.tell_unknown(requested))
+        names = [name for name in requested if not is_pattern(name)]
         unknown = [name for name in names if name not in self.known()]
         if any(name.startswith(LMQ_PREFIX) for name in unknown):
             # Only its queue names a light topic: its messages are of other topics.
-            return {}, tuple(self.tell_unknown(asked))
+            return {}, tuple(self.tell_unknown(requested))
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 
@@ -138,12 +174,12 @@ class Topics:
         """Return whether the log had, or gets, records that cannot be read now."""
         return self._source.tail.unfinished_at is not None or bool(self._source.missing_parts())
 
-    def check_listed(self, asked: Sequence[str]) -> dict[str, TopicNotFound]:
+    def check_listed(self, requested: Sequence[str]) -> dict[str, TopicNotFound]:
         """Return the errors of names that are not topics of this store, as `check_known`.
 
         No log is read for topics of the configuration, and those that have queues.
         """
-        names = [each for each in asked if not is_pattern(each)]
+        names = [each for each in requested if not is_pattern(each)]
         if not names or self.configured().union(self._source.queues.topics()).issuperset(names):
             return {}
         return self.check_known(names)[0]

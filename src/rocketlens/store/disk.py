@@ -423,14 +423,14 @@ def missing_directories(root: Path) -> list[str]:
 
 def _asides(root: Path) -> list[tuple[str, Path]]:
     """Return the old directories of unfinished exchanges in ``root``, and their original names."""
-    found: list[tuple[str, Path]] = []
+    directories: list[tuple[str, Path]] = []
     for entry in fs.entries(root):
         name = entry.name.removeprefix(_ASIDE_PREFIX)
         if name != entry.name:
-            found.append((name, Path(entry.path)))
+            directories.append((name, Path(entry.path)))
         elif match := _OLD_ASIDE.fullmatch(entry.name):
-            found.append((match[1], Path(entry.path)))
-    return found
+            directories.append((match[1], Path(entry.path)))
+    return directories
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -45,10 +45,10 @@ class StoreLock:
         """
         path = self._path = store / name
         try:
-            found = path.stat()
+            held = path.stat()
         except FileNotFoundError:
-            found = None
-        if found and (found.st_dev, found.st_ino) in _held:
+            held = None
+        if held and (held.st_dev, held.st_ino) in _held:
             raise _locked(store)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -105,8 +105,8 @@ def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
     """
     path = store / name
     try:
-        found = path.stat()
-        if (found.st_dev, found.st_ino) in _held:
+        status = path.stat()
+        if (status.st_dev, status.st_ino) in _held:
             return True  # without opening it: closing that again would drop our lock
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

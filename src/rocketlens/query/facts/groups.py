@@ -56,7 +56,7 @@ class StoreGroupFiles:
         """What was read, and what could not be."""
         return tuple(self._coverage)
 
-    def find(self, asked: str | None) -> GroupsAnswer:
+    def find(self, group_name: str | None) -> GroupsAnswer:
         """Return all groups, or one."""
         self._reader.refresh()
         offsets = self.offsets()
@@ -72,7 +72,7 @@ class StoreGroupFiles:
                 if topic.startswith(DEAD_LETTER_PREFIX):
                     first, end = self._bounds(topic, queue_id)
                     dead_letters[name] += end - first
-        names = names - set(SYSTEM_GROUPS) if asked is None else names & {asked}
+        names = names - set(SYSTEM_GROUPS) if group_name is None else names & {group_name}
         self._count_queues_behind({name: offsets[name] for name in names if name in offsets})
         groups = tuple(
             FoundGroup(
@@ -105,9 +105,9 @@ class StoreGroupFiles:
         }
         if not behind:
             return
-        found = topics_of_store(self._reader, ())
-        self._coverage += [each for each in found.coverage if each.state is SourceState.FAILED]
-        for topic in found.topics:
+        answer = topics_of_store(self._reader, ())
+        self._coverage += [each for each in answer.coverage if each.state is SourceState.FAILED]
+        for topic in answer.topics:
             if topic.name in behind:
                 for queue in topic.queues or ():
                     bounds = queue.min_offset, queue.max_offset

@@ -84,24 +84,24 @@ def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
     )
 
 
-def topics_of_store(reader: StoreReader, asked: Collection[str]) -> TopicsAnswer:
+def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAnswer:
     """Return all topics of a store, or those that names and patterns match.
 
     O(entries of all queues, and log behind them).
 
     :raises TopicNotFound: if no topic has a name, or matches a pattern.
     """
-    found = _StoreTopics(reader).find()
-    if not asked:
-        return found
-    known = {topic.name for topic in found.topics}
-    names, unknown = matching_topics(asked, known)
+    answer = _StoreTopics(reader).find()
+    if not requested:
+        return answer
+    listed = {topic.name for topic in answer.topics}
+    names, unknown = matching_topics(requested, listed)
     unknown |= {
-        name: unknown_topic(name, known, "this store") for name in names if name not in known
+        name: unknown_topic(name, listed, "this store") for name in names if name not in listed
     }
     for error in unknown.values():
         raise error
-    return replace(found, topics=tuple(each for each in found.topics if each.name in names))
+    return replace(answer, topics=tuple(each for each in answer.topics if each.name in names))
 
 
 @dataclass(slots=True)

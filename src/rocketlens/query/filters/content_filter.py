@@ -82,18 +82,18 @@ class FilterTally:
         """Return what the filter could not decide on, and properties that were probably meant to
         be fields of bodies; nothing if it decided on all.
         """
-        found: list[Coverage] = []
+        parts: list[Coverage] = []
         kind = SourceKind.FILTER
         if self._unread.count:
             told = self._unread.described("filter_unread")
-            found.append(Coverage("filter", kind, SourceState.FAILED, None, told))
+            parts.append(Coverage("filter", kind, SourceState.FAILED, None, told))
         if self._not_comparable.count:
             told = self._not_comparable.described("filter_not_comparable")
-            found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
         for name in sorted(self.body_fields - self.properties):
             told = Sentence("no_such_property", name=name, path=body_path(name))
-            found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
-        return tuple(found)
+            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+        return tuple(parts)
 
 
 class _Counted:
@@ -137,8 +137,8 @@ class ContentFilter:
     @property
     def text(self) -> str:
         """The filter and the pattern in one line."""
-        words = [] if self.where is None else [self.where.text]
-        return ", ".join([*words, *([] if self.grep is None else [f"grep {self.grep.text}"])])
+        parts = [] if self.where is None else [self.where.text]
+        return ", ".join([*parts, *([] if self.grep is None else [f"grep {self.grep.text}"])])
 
     @property
     def reads_body(self) -> bool:
@@ -190,11 +190,11 @@ def check_grep_in(names: Collection[str]) -> frozenset[str]:
 
     :raises BadInput: if there is no such part of a message.
     """
-    found = frozenset(names)
-    if not found or not found <= set(GREP_IN):
-        wrong = ", ".join(sorted(found - set(GREP_IN)))
+    parts = frozenset(names)
+    if not parts or not parts <= set(GREP_IN):
+        wrong = ", ".join(sorted(parts - set(GREP_IN)))
         raise BadInput(f"grep_in: {wrong or 'nothing'} is not one of {', '.join(GREP_IN)}")
-    return found
+    return parts
 
 
 class RecordSubject:

@@ -85,8 +85,10 @@ def _compiled(text: str) -> Any:
         compiled = re2.compile(text.encode("utf-8", "replace"), options)
     except re2.error as error:
         reason = error.args[0] if error.args else error
-        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        wrong = Sentence("pattern_wrong", pattern=repr(text[:80]), why=said[:200])
+        reason_text = (
+            reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        )
+        wrong = Sentence("pattern_wrong", pattern=repr(text[:80]), why=reason_text[:200])
         raise BadInput(wrong) from error
     if compiled.programsize > limits.MAX_PATTERN_INSTRUCTIONS:
         raise BadInput(

@@ -139,8 +139,8 @@ class Where:
 
     def texts_of(self, field: str) -> frozenset[str] | None:
         """Return the texts of which a field must be one; None if it may be any."""
-        found = [each.texts for each in self.implied if each.field == field and each.texts]
-        return frozenset.intersection(*found) if found else None
+        texts = [each.texts for each in self.implied if each.field == field and each.texts]
+        return frozenset.intersection(*texts) if texts else None
 
     def is_told_by_texts(self, field: str) -> bool:
         """Return whether all texts that a field is compared with are in `implied`, none in OR."""
@@ -473,10 +473,10 @@ def _values_at(tree: Tree, steps: Sequence[_Step], path: str) -> tuple[Value, ..
 
     :raises BodyUnread: if they are more than MAX_FILTER_VALUES.
     """
-    found = tuple(islice(_each_at(tree, steps), limits.MAX_FILTER_VALUES + 1))
-    if len(found) > limits.MAX_FILTER_VALUES:
+    values = tuple(islice(_each_at(tree, steps), limits.MAX_FILTER_VALUES + 1))
+    if len(values) > limits.MAX_FILTER_VALUES:
         raise BodyUnread(f"{path[:80]} selects more than {limits.MAX_FILTER_VALUES} values")
-    return tuple(value for each in found if (value := value_of_tree(each)) is not None)
+    return tuple(value for each in values if (value := value_of_tree(each)) is not None)
 
 
 def _each_at(tree: Tree, steps: Sequence[_Step]) -> Iterator[Tree]:

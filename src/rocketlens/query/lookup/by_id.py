@@ -11,12 +11,15 @@ from rocketlens.store.read.log.commitlog import SegmentLost
 
 
 def find_by_offset_id(
-    reader: StoreReader, asked: OffsetMessageId, message_filter: MessageFilter, findings: Findings
+    reader: StoreReader,
+    offset_msg_id: OffsetMessageId,
+    message_filter: MessageFilter,
+    findings: Findings,
 ) -> None:
     """Add the message with this offset message id, if it matches."""
-    offset = asked.physical_offset
+    offset = offset_msg_id.physical_offset
     try:
-        record = record_of_offset_id(reader, asked)
+        record = record_of_offset_id(reader, offset_msg_id)
     except AnswerIncomplete as error:
         findings.cover(error.answer.coverage)
         return
@@ -27,14 +30,14 @@ def find_by_offset_id(
     if message_filter.matches(record):
         findings.take(record)
     elif not message_filter.takes_topic(record.topic):
-        detail = f"{asked.encode()} is a message of topic {record.topic}"
+        detail = f"{offset_msg_id.encode()} is a message of topic {record.topic}"
     size = record.total_size
     log = reader.record_coverage(offset, size, newest_ms=newest_ms, detail=detail)
     findings.cover((log,))
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
 
 
-def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
+def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> Record:
     """Return the record with this offset message id.
 
     The bytes there must be a whole record that belongs at this offset, really begins there (bytes
@@ -44,29 +47,29 @@ def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
     :raises MessageNotFound: if this store has no such message.
     :raises AnswerIncomplete: if it had one, which is damaged, or it cannot be looked at now.
     """
-    offset = asked.physical_offset
+    offset = offset_msg_id.physical_offset
     log = reader.log
     if offset < log.min_offset:
         detail = f"the log begins at physical offset {log.min_offset}, what was before is deleted"
-        raise MessageNotFound(f"{asked.encode()}: {detail}")
+        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
     try:
         record = log.record_at(offset)
     except RecordError as error:
-        if _is_unread(reader, offset, error) or _was_the_record(reader, asked, error):
-            raise _damaged(reader, asked, str(error)) from error
+        if _is_unread(reader, offset, error) or _was_the_record(reader, offset_msg_id, error):
+            raise _damaged(reader, offset_msg_id, str(error)) from error
         detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{asked.encode()}: {detail}") from error
+        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}") from error
     if record.physical_offset != offset:
         detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{asked.encode()}: {detail}")
-    if not _is_host(record, asked):
+        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
+    if not _is_host(record, offset_msg_id):
         detail = f"physical offset {offset} holds a message of {record.store_host} here"
-        raise MessageNotFound(f"{asked.encode()}: {detail}")
+        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
     if not reader.is_record_start(record):
         detail = f"no record begins at physical offset {offset}"
-        raise MessageNotFound(f"{asked.encode()}: {detail}")
+        raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
     if not log.is_finished(record) and reader.is_indexed(record) is not True:
-        raise _damaged(reader, asked, unfinished(offset)[0])
+        raise _damaged(reader, offset_msg_id, unfinished(offset)[0])
     return record
 
 
@@ -80,22 +83,24 @@ def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
     return is_hole or isinstance(error, SegmentLost) or reader.log.unlisted is not None
 
 
-def _is_host(record: Record, asked: OffsetMessageId) -> bool:
+def _is_host(record: Record, offset_msg_id: OffsetMessageId) -> bool:
     return (pack_address(record.store_host.address), record.store_host.port) == (
-        pack_address(asked.store_host.address),
-        asked.store_host.port,
+        pack_address(offset_msg_id.store_host.address),
+        offset_msg_id.store_host.port,
     )
 
 
-def _was_the_record(reader: StoreReader, asked: OffsetMessageId, error: RecordError) -> bool:
+def _was_the_record(
+    reader: StoreReader, offset_msg_id: OffsetMessageId, error: RecordError
+) -> bool:
     """Return whether unreadable bytes are those of the requested record."""
     if error.reason == Reason.CRC:
-        record = reader.log.record_at(asked.physical_offset, check_crc=False)
-        return _is_host(record, asked) and reader.is_record_start(record)
-    return reader.was_record_start(asked.physical_offset)
+        record = reader.log.record_at(offset_msg_id.physical_offset, check_crc=False)
+        return _is_host(record, offset_msg_id) and reader.is_record_start(record)
+    return reader.was_record_start(offset_msg_id.physical_offset)
 
 
-def _damaged(reader: StoreReader, asked: OffsetMessageId, error: str) -> AnswerIncomplete:
-    msg_id = asked.encode()
+def _damaged(reader: StoreReader, offset_msg_id: OffsetMessageId, error: str) -> AnswerIncomplete:
+    msg_id = offset_msg_id.encode()
     answer = Answer(msg_id, (), tuple(reader.log_failures([error])))
     return AnswerIncomplete(f"{msg_id} cannot be read: {error}", answer)

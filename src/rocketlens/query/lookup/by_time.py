@@ -81,9 +81,9 @@ class Scan(ArrowMessages):
 
     def __repr__(self) -> str:
         """Return the store, and how far it was read."""
-        asked = self._message_filter.topic or ", ".join(sorted(self._message_filter.topics or ()))
+        topics = self._message_filter.topic or ", ".join(sorted(self._message_filter.topics or ()))
         state = "read" if self.is_at_end else f"at physical offset {self.end_offset}"
-        return f"Scan({str(self._reader.path)!r}, {asked[:100] or 'every topic'}, {state})"
+        return f"Scan({str(self._reader.path)!r}, {topics[:100] or 'every topic'}, {state})"
 
     @property
     def complete(self) -> bool:
@@ -251,21 +251,21 @@ class Scan(ArrowMessages):
         """
         takes_topic = self._message_filter.takes_topic
         for piece in self._pieces():
-            found: Iterable[tuple[int, int, int, int]]
+            entries: Iterable[tuple[int, int, int, int]]
             if isinstance(piece, Chunk):
                 rows = piece.rows[piece.topics().are(takes_topic)]
                 columns = (
                     rows[name].tolist()
                     for name in ("sys_flag", "queue_id", "queue_offset", "physical_offset")
                 )
-                found = zip(*columns, strict=True)
+                entries = zip(*columns, strict=True)
             elif takes_topic(piece.topic):
-                found = [
+                entries = [
                     (piece.sys_flag, piece.queue_id, piece.queue_offset, piece.physical_offset)
                 ]
             else:
                 continue
-            for sys_flag, queue_id, queue_offset, physical_offset in found:
+            for sys_flag, queue_id, queue_offset, physical_offset in entries:
                 if has_queue_entry(sys_flag):
                     yield queue_id, queue_offset, physical_offset
 
@@ -418,8 +418,8 @@ def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:
         findings.messages.truncated = True
     while kept:
         record = scan.record_at(kept.popleft() if oldest else kept.pop())
-        found = () if record is None else scan.matching_in(record)
-        if not all(map(findings.take, found)):
+        matches = () if record is None else scan.matching_in(record)
+        if not all(map(findings.take, matches)):
             break
     findings.cover(scan.log_coverage)
     findings.indexed_to_ms = max(findings.indexed_to_ms, scan.last_timestamp_ms)

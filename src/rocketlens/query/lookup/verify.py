@@ -54,8 +54,8 @@ class MessageFilter:
 
     def __post_init__(self) -> None:
         """Find the light topics."""
-        asked = (self.topic or "", *(self.topics or ()))
-        light = frozenset(topic for topic in asked if topic.startswith(LMQ_PREFIX))
+        topics = (self.topic or "", *(self.topics or ()))
+        light = frozenset(topic for topic in topics if topic.startswith(LMQ_PREFIX))
         object.__setattr__(self, "light", light)
 
     @property
@@ -115,8 +115,8 @@ class MessageFilter:
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a batch that match; of any other record that matches, itself."""
-        found = [each for each in records_in(record) if self._matches_itself(each)]
-        return found or [record]
+        matches = [each for each in records_in(record) if self._matches_itself(each)]
+        return matches or [record]
 
     def may_match(self, record: Record | RecordView) -> bool:
         """Return whether a record matches as far as that does not depend on ``content``."""

@@ -48,11 +48,11 @@ class StoreStorySource:
         self.source: Final = source
         self._said_by: Final = said_by
 
-    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
         """Return what the files say: see `rocketlens.query.story.story_search.StorySource`."""
-        return await self.source.run(lambda: self._facts(message, groups, asked))
+        return await self.source.run(lambda: self._facts(message, groups, group))
 
-    def _facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+    def _facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
         store = self.source.local
         assert isinstance(store, StoreSource)  # noqa: S101 - see __init__
         files = StoreGroupFiles(store.reader)
@@ -68,7 +68,7 @@ class StoreStorySource:
         is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
         queue = (message.topic, message.queue_id)
         found = []
-        for name in sorted({asked} if asked is not None else names):
+        for name in sorted({only_group} if only_group is not None else names):
             own = offsets.get(name, {})
             retry: dict[tuple[str | None, int], int] = {
                 (None, queue_id): offset

@@ -217,10 +217,10 @@ def _group_story(
     deliveries: Sequence[Delivery],
 ) -> GroupStory:
     own = [each for each in copies if consumer_group_of(each) == facts.group]
-    seen = [each for each in deliveries if each.group == facts.group]
+    of_group = [each for each in deliveries if each.group == facts.group]
     last = own[-1] if own else None
     retries = max((_retry_number(each) for each in own), default=0)
-    verdict, source, since_ms = _proved(evidence, facts, last, seen)
+    verdict, source, since_ms = _proved(evidence, facts, last, of_group)
     return GroupStory(
         facts.group,
         verdict.state,
@@ -229,7 +229,7 @@ def _group_story(
         since_ms,
         retries,
         facts.retry_max_times,
-        tuple(_offset_repeats(originals, own, seen)),
+        tuple(_offset_repeats(originals, own, of_group)),
     )
 
 
@@ -243,7 +243,7 @@ def _proved(
     evidence: StoryEvidence,
     facts: GroupFacts,
     last: MessageExt | None,
-    seen: Sequence[Delivery],
+    deliveries: Sequence[Delivery],
 ) -> tuple[GroupVerdict, str, int | None]:
     """Return the verdict, who said what it rests on, and since when it holds."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
@@ -252,7 +252,7 @@ def _proved(
         verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
         return verdict, said_by, last.store_timestamp_ms
     needed = 0 if last is None else last.reconsume_times
-    for each in reversed(seen):
+    for each in reversed(deliveries):
         if each.is_success and each.retry_times >= needed:
             client, number = each.client_address, each.retry_times
             rests_on = Sentence("reported", client=client)
@@ -263,8 +263,8 @@ def _proved(
         verdict = _retried(evidence, facts, last)
         return verdict, said_by, last.store_timestamp_ms
     verdict = judge(facts, evidence.message)
-    if seen and not seen[-1].is_success:
-        outcome = seen[-1].outcome
+    if deliveries and not deliveries[-1].is_success:
+        outcome = deliveries[-1].outcome
         rests_on = Sentence("with_outcome", rests_on=verdict.rests_on, outcome=outcome)
         verdict = verdict._replace(rests_on=rests_on)
     offsets, clients = facts.offsets_source, facts.clients_source
@@ -291,7 +291,7 @@ def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> Gr
 
 
 def _offset_repeats(
-    originals: Sequence[MessageExt], own: Sequence[MessageExt], seen: Sequence[Delivery]
+    originals: Sequence[MessageExt], own: Sequence[MessageExt], deliveries: Sequence[Delivery]
 ) -> list[str]:
     """Return why the group saw one offset more than once; only traces can show that."""
     records: dict[int, int] = defaultdict(int)
@@ -300,7 +300,7 @@ def _offset_repeats(
         if copy.topic.startswith(RETRY_PREFIX):
             records[copy.reconsume_times] += 1
     attempts: dict[int, list[Delivery]] = defaultdict(list)
-    for each in seen:
+    for each in deliveries:
         attempts[each.retry_times].append(each)
     told: list[str] = []
     for retry, handed in sorted(attempts.items()):

@@ -110,17 +110,19 @@ def deliveries_of(traces: Sequence[TraceEntry]) -> list[Delivery]:
     The begin and the end of one call have one request id. O(n log n).
     """
     begun: dict[str | None, TraceEntry] = {}
-    ended: dict[str | None, TraceEntry] = {}
+    ends: dict[str | None, TraceEntry] = {}
     for each in traces:
         if each.record.trace_type is TraceType.SUB_BEFORE:
             begun.setdefault(each.record.request_id, each)
         elif each.record.trace_type is TraceType.SUB_AFTER:
-            ended.setdefault(each.record.request_id, each)
-    found = []
-    for request_id in dict.fromkeys((*begun, *ended)):
-        begin, end = begun.get(request_id), ended.get(request_id)
-        found.append(_delivery(begin, end))
-    return sorted(found, key=lambda each: (each.begin_ms or each.end_ms or 0, each.retry_times))
+            ends.setdefault(each.record.request_id, each)
+    deliveries = []
+    for request_id in dict.fromkeys((*begun, *ends)):
+        begin, end = begun.get(request_id), ends.get(request_id)
+        deliveries.append(_delivery(begin, end))
+    return sorted(
+        deliveries, key=lambda each: (each.begin_ms or each.end_ms or 0, each.retry_times)
+    )
 
 
 def _delivery(begin: TraceEntry | None, end: TraceEntry | None) -> Delivery:

@@ -68,10 +68,10 @@ class StorySource(Protocol):
         """The source of messages."""
         ...
 
-    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
         """Return what is known of the groups of the message's topic, and of ``groups``.
 
-        ``asked``: of this group alone.
+        ``group``: of this group alone.
         """
         ...
 
@@ -126,9 +126,9 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     is_of_all = not several and not request.topics and request.text == chosen.unique_key
     has_all = is_of_all and not answer.truncated
     for each in sources:
-        known = [chosen] if several else list(answer.messages)
-        more = [] if has_all else await _find_copies(each, chosen, known, gathered)
-        await _add_copies(each, chosen, [*known, *more], gathered)
+        messages = [chosen] if several else list(answer.messages)
+        more = [] if has_all else await _find_copies(each, chosen, messages, gathered)
+        await _add_copies(each, chosen, [*messages, *more], gathered)
     copies = list(gathered.copies.values())
     message = choose_message(copies) or chosen
     for each in sources:
@@ -156,11 +156,13 @@ def _too_many(name: str, **values: object) -> Unlearnt:
 
 
 async def _find_copies(
-    source: StorySource, chosen: MessageExt, known: Sequence[MessageExt], gathered: _Gathered
+    source: StorySource, chosen: MessageExt, messages: Sequence[MessageExt], gathered: _Gathered
 ) -> list[MessageExt]:
     """Return the records that have the unique key of a message, or without one its key."""
     try:
-        where = await source.copy_topics([each for each in known if is_same_message(each, chosen)])
+        where = await source.copy_topics(
+            [each for each in messages if is_same_message(each, chosen)]
+        )
     except RocketLensError as error:
         gathered.unlearnt.append(Unlearnt(Sentence("copies"), str(error), is_failure=True))
         return []
@@ -179,14 +181,14 @@ async def _find_copies(
     origin = chosen.properties.get(props.ORIGIN_MESSAGE_ID)
     if origin is not None and chosen.unique_key is None:
         requests.append(FindRequest(origin, kind="offset-id"))
-    found: list[MessageExt] = []
+    copies: list[MessageExt] = []
     for each in requests:
         limited = replace(each, max_num=limits.MAX_STORY_RECORDS)
         more = await _find(source, limited, Sentence("copies"), gathered)
-        found += () if more is None else more.messages
+        copies += () if more is None else more.messages
         if more is not None and more.truncated:
             gathered.unlearnt.append(_too_many("too_many_records"))
-    return found
+    return copies
 
 
 def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
@@ -197,9 +199,9 @@ def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
 
 
 async def _add_copies(
-    source: StorySource, chosen: MessageExt, found: Sequence[MessageExt], gathered: _Gathered
+    source: StorySource, chosen: MessageExt, copies: Sequence[MessageExt], gathered: _Gathered
 ) -> None:
-    for message in found:
+    for message in copies:
         if is_same_message(message, chosen):
             identity = (message.store_host, message.physical_offset, message.topic)
             gathered.copies.setdefault(identity, message)
@@ -253,7 +255,7 @@ def trace_entries(
 
 
 async def _ask_about_groups(
-    sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, asked: str | None
+    sources: Sequence[StorySource], message: MessageExt, gathered: _Gathered, group: str | None
 ) -> SourceFacts:
     if is_system_topic(message.topic):
         # It waits at its broker: no group of its topic can have it yet.
@@ -263,7 +265,7 @@ async def _ask_about_groups(
     broker_names: dict[str, str] | None = None
     for each in sources:
         try:
-            facts = await each.facts(message, names, asked)
+            facts = await each.facts(message, names, group)
         except (WrongUse, BadInput):
             raise
         except RocketLensError as error:
@@ -271,8 +273,8 @@ async def _ask_about_groups(
             continue
         gathered.unlearnt += facts.unlearnt
         gathered.coverage += facts.coverage
-        for known in facts.groups:
-            groups[known.group] = _better(groups.get(known.group), known)
+        for group_facts in facts.groups:
+            groups[group_facts.group] = _better(groups.get(group_facts.group), group_facts)
         if facts.broker_names is not None:
             broker_names = {**(broker_names or {}), **facts.broker_names}
     return SourceFacts(tuple(groups.values()), broker_names=broker_names)

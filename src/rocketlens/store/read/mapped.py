@@ -35,17 +35,17 @@ class MappedFiles:
         :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
             one was cut after it was mapped.
         """
-        found = self._files.get(path)
+        entry = self._files.get(path)
         if (
-            found is not None
-            and found.size == size
-            and (file_id is None or found.mapped.file_id == file_id)
+            entry is not None
+            and entry.size == size
+            and (file_id is None or entry.mapped.file_id == file_id)
         ):
-            if found.looked_at == self._round:
-                return found.mapped
-            found.looked_at = self._round
-            if not found.mapped.is_cut():
-                return found.mapped
+            if entry.looked_at == self._round:
+                return entry.mapped
+            entry.looked_at = self._round
+            if not entry.mapped.is_cut():
+                return entry.mapped
             del self._files[path]
             raise OSError(errno.ESTALE, "the file was cut short", str(path))
         mapped = self._mapped(path, size)

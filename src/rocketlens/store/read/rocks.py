@@ -243,15 +243,15 @@ class RocksQueue(ConsumeQueue):
         """
         first, run = 0, bytearray()
         for key, value in self._database.items(*self._bounds()):
-            found = decode_key(key)
-            if found is None or len(value) < ENTRY_BYTES:
+            queue = decode_key(key)
+            if queue is None or len(value) < ENTRY_BYTES:
                 continue
-            is_next = found.queue_offset == first + len(run) // ENTRY_BYTES
+            is_next = queue.queue_offset == first + len(run) // ENTRY_BYTES
             if run and (not is_next or len(run) >= DEFAULT_FILE_BYTES):
                 yield first, memoryview(run)
                 run = bytearray()
             if not run:
-                first = found.queue_offset
+                first = queue.queue_offset
             run += value[:ENTRY_BYTES]
         if run:
             yield first, memoryview(run)

@@ -160,11 +160,11 @@ def read_changes(table: Path) -> Changes:
 
 
 def _mark_in(line: bytes) -> TableMark | None:
-    words = line.removeprefix(_BEGIN).split(b" ")
-    if not line.startswith(_BEGIN) or len(words) != 2 or len(words[1]) != _CRC_DIGITS:
+    fields = line.removeprefix(_BEGIN).split(b" ")
+    if not line.startswith(_BEGIN) or len(fields) != 2 or len(fields[1]) != _CRC_DIGITS:
         return None
     try:
-        return TableMark(int(words[0]), int(words[1], 16))
+        return TableMark(int(fields[0]), int(fields[1], 16))
     except ValueError:
         return None
 

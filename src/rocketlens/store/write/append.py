@@ -81,9 +81,9 @@ def refused(error: OSError) -> StoreFull | StoreBusy:
     """Return the error for a client if nothing could be written now, with the reason; it may try
     again.
     """
-    words = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
+    text = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
     kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
-    return kind(f"{words} [{error.strerror}: {error.filename or 'write'}]")
+    return kind(f"{text} [{error.strerror}: {error.filename or 'write'}]")
 
 
 class Appended(NamedTuple):

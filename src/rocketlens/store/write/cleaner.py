@@ -250,8 +250,8 @@ class Cleaner:
         refusal = self._appender.refusal
         if is_full and refusal is None:
             self._appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
-            words = "the disk is %.0f %% full, above %d %%: messages are refused"
-            _log.error(words, used_ratio * 100, self._config.diskSpaceWarningLevelRatio)
+            text = "the disk is %.0f %% full, above %d %%: messages are refused"
+            _log.error(text, used_ratio * 100, self._config.diskSpaceWarningLevelRatio)
         elif not is_full and isinstance(refusal, StoreFull):
             self._appender.refusal = None
             _log.warning("the disk is %.0f %% full: messages are stored again", used_ratio * 100)

@@ -367,11 +367,11 @@ class Durability:
             logics_physical_offset=full_end_offset,
         )
 
-    def _warn_once(self, words: str, error: OSError) -> None:
+    def _warn_once(self, text: str, error: OSError) -> None:
         """Log a failure that may pass, once until the next success."""
-        if words not in self._warned:
-            _log.warning("%s, and is tried again: %s", words, error)
-        self._warned.add(words)
+        if text not in self._warned:
+            _log.warning("%s, and is tried again: %s", text, error)
+        self._warned.add(text)
 
     def _fail(self, error: OSError) -> None:
         """Refuse all further messages, and call all waiters with the failure."""

@@ -48,10 +48,10 @@ class LogView:
         :raises StoreBusy: when the segments cannot be listed now, and it may be in a new one.
         :raises SegmentLost: when its segment cannot be opened now.
         """
-        found = self.log_from(physical_offset)
-        if found is None:
+        tail = self.log_from(physical_offset)
+        if tail is None:
             return None
-        view, base_offset = found
+        view, base_offset = tail
         start = physical_offset - base_offset
         if not size and start + TOTAL_SIZE.size <= len(view):
             (size,) = TOTAL_SIZE.unpack_from(view, start)

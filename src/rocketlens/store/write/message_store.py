@@ -349,8 +349,8 @@ class MessageStore:
             _log.info("%s: closed cleanly; the log ends at %d", self.layout.root, self.end_offset)
         else:
             # Nothing is wrong: there was no time for the rest.
-            words = "%s: closed; the next start completes queues and index files"
-            _log.info(words, self.layout.root)
+            text = "%s: closed; the next start completes queues and index files"
+            _log.info(text, self.layout.root)
         self._parts.close()
 
     def close_abruptly(self) -> None:

@@ -216,28 +216,28 @@ class Opening:
 
     def _log_recovery(self, *, has_log: bool, was_closed: bool) -> None:
         """Log the findings that operators need to know."""
-        found, root = self._recovered, self._layout.root
+        recovered, root = self._recovered, self._layout.root
         if not has_log:
             _log.info("%s: a new store", root)
         elif was_closed:
-            _log.info("%s: it was closed cleanly; the log ends at %d", root, found.end_offset)
+            _log.info("%s: it was closed cleanly; the log ends at %d", root, recovered.end_offset)
         else:
             _log.warning(
                 "%s: it was not closed cleanly; %s read again from physical offset %d on, "
                 "%s written, the log ends at %d",
                 root,
-                counted(found.record_count, "message"),
-                found.read_from,
-                counted(found.entries_written, "queue entry", "queue entries"),
-                found.end_offset,
+                counted(recovered.record_count, "message"),
+                recovered.read_from,
+                counted(recovered.entries_written, "queue entry", "queue entries"),
+                recovered.end_offset,
             )
-        for note in found.notes:
+        for note in recovered.notes:
             _log.warning("%s: %s", root, note)
-        if found.damage:
-            count, first = len(found.damage), found.damage[0]
+        if recovered.damage:
+            count, first = len(recovered.damage), recovered.damage[0]
             _log.warning("%s: %d damaged ranges in the log stay, first %s", root, count, first)
-        if found.cut is not None:
-            _log.warning("%s: cut off the log's end: %s", root, found.cut)
+        if recovered.cut is not None:
+            _log.warning("%s: cut off the log's end: %s", root, recovered.cut)
 
 
 def _save(deleted: DeletedTopics) -> None:

@@ -330,8 +330,8 @@ class Recovery:
             raise
         except RecordError:
             return -1, 0
-        found = (record.topic, record.queue_id, record.queue_offset)
-        is_its_own = found == (queue.topic, queue.queue_id, queue_offset)
+        position = (record.topic, record.queue_id, record.queue_offset)
+        is_its_own = position == (queue.topic, queue.queue_id, queue_offset)
         return (record.physical_offset if is_its_own else -1), queue_offset
 
     def _was_deleted(self, row: Row) -> bool:

@@ -63,8 +63,8 @@ class RefusedWrites:
         if self._count == 1:
             self._log.warning("%s: %s", self._begins, error)
         else:
-            words = "%s: %s; writes refused so far: %d"
-            self._log.warning(words, self._begins, error, self._count)
+            text = "%s: %s; writes refused so far: %d"
+            self._log.warning(text, self._begins, error, self._count)
 
     def accept(self) -> None:
         """End a time of refused writes, if there is one; log it if a line said that it began."""
@@ -72,6 +72,6 @@ class RefusedWrites:
             return
         self._is_refusing = False
         if self._is_logged:
-            words = "%s; writes refused meanwhile: %d"
-            self._log.warning(words, self._over, self._count)
+            text = "%s; writes refused meanwhile: %d"
+            self._log.warning(text, self._over, self._count)
             self._count = 0

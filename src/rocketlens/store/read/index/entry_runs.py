@@ -78,9 +78,9 @@ class _Run(NamedTuple):
         import numpy as np
 
         shift = np.uint64(WINDOW_BITS)
-        found = self.packed[np.isin(self.packed >> shift, bounds[::2] >> shift)]
-        found.sort()
-        return found
+        packed = self.packed[np.isin(self.packed >> shift, bounds[::2] >> shift)]
+        packed.sort()
+        return packed
 
 
 class EntryRuns:

@@ -146,14 +146,14 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
                 yield PAUSE
                 hit = next(hits, None)
                 continue
-            found = hit.physical_offset
-            yield found, hit
+            newest = hit.physical_offset
+            yield newest, hit
         else:
-            found = offset
-            yield found, None
-        while hit is not None and hit.physical_offset == found and hit.number:
+            newest = offset
+            yield newest, None
+        while hit is not None and hit.physical_offset == newest and hit.number:
             hit = next(hits, None)
-        while offset == found:
+        while offset == newest:
             offset = next(offsets, -1)
 
 
@@ -237,9 +237,9 @@ class IndexFiles:
                 for key_hash in hashes
             ]
             # Numbers ascend with offsets, so one chain needs no merging.
-            found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+            entries = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
-                for number, physical_offset in found:
+                for number, physical_offset in entries:
                     yield Hit(physical_offset, file, number)
             except IndexFileError as error:
                 raise CorruptIndexFile(file, error) from error

@@ -281,13 +281,13 @@ class Tail:
 
         wanted = np.array(sorted(hashes), dtype=np.int32)
         for start, stop in sorted(self._read_again, reverse=True):
-            found = {start}
+            starts = {start}
             walk = LogWalk(self._log, start, stop, confirm=self._confirm)
             for chunk in walk.chunks():
                 key_hashes, offsets = _entries(chunk)
-                found.update(offsets[np.isin(key_hashes, wanted)].tolist())
+                starts.update(offsets[np.isin(key_hashes, wanted)].tolist())
             self._unread += [damage for damage in walk.damage if damage.is_unread]
-            yield from sorted(found, reverse=True)
+            yield from sorted(starts, reverse=True)
 
     def _has_grown(self, open_at: int) -> bool:
         """Return whether the log may have grown, or can be read farther than before.

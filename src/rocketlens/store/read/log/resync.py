@@ -73,8 +73,8 @@ def last_written(log: CommitLog, start: int, stop: int | None = None) -> int | N
     view = log.map(segment).view
     if stop is not None:
         view = view[: max(stop - segment.base_offset, 0)]
-    found = fs.last_written(segment.path, view, start - segment.base_offset)
-    return None if found is None else segment.base_offset + found
+    position = fs.last_written(segment.path, view, start - segment.base_offset)
+    return None if position is None else segment.base_offset + position
 
 
 class _Resync:
@@ -94,16 +94,16 @@ class _Resync:
                     return end
             if len(ends) > 1 and ends[0] == ends[-1] and self._is_unwritten(segment, ends[0]):
                 start = ends[0]
-        found = self._search(segment, start) if segment else None
-        if found is not None:
-            return found
+        record_start = self._search(segment, start) if segment else None
+        if record_start is not None:
+            return record_start
         for later in self._log.segments:
             if later.base_offset > self._position:
                 if self._begins(later.base_offset):
                     return later.base_offset
-                found = self._search(later, later.base_offset)
-                if found is not None:
-                    return found
+                record_start = self._search(later, later.base_offset)
+                if record_start is not None:
+                    return record_start
         return None
 
     def _candidate_ends(self, segment: Segment) -> list[int]:

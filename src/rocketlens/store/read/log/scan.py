@@ -338,13 +338,13 @@ class LogWalk:
             self.position = segment.end_offset
             return
         try:
-            found = next_record(self.log, self.position, reason, self._confirm)
+            record_start = next_record(self.log, self.position, reason, self._confirm)
         except SegmentLost as lost:
             # Whether the log continues there decides between torn and damaged.
             behind = self.log.segment_of(lost.physical_offset or 0)
             self._skip_missing_segment(segment if behind is None else behind, lost)
             return
-        if found is None:
+        if record_start is None:
             # A file that was cut can end in fewer bytes than a size and a magic need.
             head = self.log.bytes_at(self.position, SIZE_AND_MAGIC.size)
             if reason is not Reason.END or any(head):
@@ -354,7 +354,7 @@ class LogWalk:
         if self._has_changed(reason):
             # A broker was writing meanwhile: the bytes behind were not there at the first look.
             return
-        self._pass_damage(found, detail)
+        self._pass_damage(record_start, detail)
 
     def _pass_damage(self, until: int, detail: str) -> None:
         """Add what the walk skips to the damage, with the reason that the note of a copy has."""

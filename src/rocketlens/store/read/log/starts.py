@@ -34,8 +34,8 @@ class RecordStarts:
 
     def begins_at(self, physical_offset: int) -> bool:
         """Return whether a record really begins at an offset. Walks there once."""
-        found = self._walk_to(physical_offset, physical_offset)
-        return found == physical_offset and not self.is_known_damage(physical_offset)
+        position = self._walk_to(physical_offset, physical_offset)
+        return position == physical_offset and not self.is_known_damage(physical_offset)
 
     def approach(self, physical_offset: int) -> Iterator[None]:
         """Walk near to an offset in steps of some ms: then :meth:`begins_at` costs little."""

@@ -194,9 +194,9 @@ class CopyAppender(Appender):
 
     def _append_damage(self, content: "Bytes", segment_left: int) -> int:
         """Write bytes that are no record, up to the next one."""
-        found = kernels.find_record(content, self.position, 1, len(content))
-        if found > 0:
-            return self._append_raw(content[:found])
+        position = kernels.find_record(content, self.position, 1, len(content))
+        if position > 0:
+            return self._append_raw(content[:position])
         if len(content) == segment_left:
             return self._append_raw(content)
         if len(content) > limits.MAX_COPIED_RECORD_BYTES:

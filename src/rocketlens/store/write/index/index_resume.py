@@ -103,12 +103,12 @@ class _Resume:
 
     def run(self, *, with_tags: bool, log_end: int) -> Resumed:
         layout = self._layout
-        known = read_index_state(layout)
-        if known is not None and not self._is_believed(known, with_tags=with_tags):
-            known = None
-        if known is not None:
-            self._prove(known)
-        is_whole = known is not None and len(self._proven) == len(known.files)
+        state = read_index_state(layout)
+        if state is not None and not self._is_believed(state, with_tags=with_tags):
+            state = None
+        if state is not None:
+            self._prove(state)
+        is_whole = state is not None and len(self._proven) == len(state.files)
         others = self._others()
         if not others:
             is_whole &= self._take_into(layout.index)
@@ -124,20 +124,20 @@ class _Resume:
         names = [name for name, _, _ in self._proven]
         headers = [header for _, header, _ in self._proven]
         resume_point = (
-            known.resume_point if known is not None and is_whole else self._resume_point_behind()
+            state.resume_point if state is not None and is_whole else self._resume_point_behind()
         )
         return Resumed(directory, names, headers, resume_point, kept_until, kept_full)
 
-    def _is_believed(self, known: IndexState, *, with_tags: bool) -> bool:
+    def _is_believed(self, state: IndexState, *, with_tags: bool) -> bool:
         """Return whether a note is of this log, and of files of this geometry."""
-        if (known.with_tags, known.geometry) != (with_tags, self._geometry):
+        if (state.with_tags, state.geometry) != (with_tags, self._geometry):
             return False
-        if known.mark is None:
-            return not known.files and known.resume_point == (self._log.min_offset, 0)
-        safe_offset = known.resume_point.physical_offset
+        if state.mark is None:
+            return not state.files and state.resume_point == (self._log.min_offset, 0)
+        safe_offset = state.resume_point.physical_offset
         return (
-            known.mark.end_offset <= safe_offset
-            and known.mark.is_of(self._log)
+            state.mark.end_offset <= safe_offset
+            and state.mark.is_of(self._log)
             and self._is_boundary(safe_offset)
         )
 
@@ -151,12 +151,12 @@ class _Resume:
             return error.reason in ("end", "blank")
         return True
 
-    def _prove(self, known: IndexState) -> None:
+    def _prove(self, state: IndexState) -> None:
         """Collect the files that are unchanged since they were synced, up to the first changed
         one.
         """
-        for resume_point, (name, header) in enumerate(known.files):
-            is_last = resume_point == len(known.files) - 1
+        for resume_point, (name, header) in enumerate(state.files):
+            is_last = resume_point == len(state.files) - 1
             for directory in (self._layout.new_index, self._layout.index):
                 if self._is_good(directory / name, header, is_last=is_last):
                     self._proven.append((name, header, directory))
@@ -166,22 +166,22 @@ class _Resume:
         if self._proven:
             name, header, directory = self._proven[-1]
             self._is_last_proven = self._is_full(header) or (
-                known.slots_crc is not None
-                and slots_crc(directory / name, self._geometry) == known.slots_crc
+                state.slots_crc is not None
+                and slots_crc(directory / name, self._geometry) == state.slots_crc
             )
 
     def _is_good(self, path: Path, header: IndexHeader, *, is_last: bool) -> bool:
         """Return whether a file has at least the content that was synced."""
-        found = self._header_of(path)
-        if found is None or not self._points_to_log(header):
+        actual = self._header_of(path)
+        if actual is None or not self._points_to_log(header):
             return False
-        if found == header:
+        if actual == header:
             return True
         return (
             is_last
             and not self._is_full(header)
-            and found.next_entry >= header.next_entry
-            and (header.next_entry <= 1 or found.begin_offset == header.begin_offset)
+            and actual.next_entry >= header.next_entry
+            and (header.next_entry <= 1 or actual.begin_offset == header.begin_offset)
         )
 
     def _header_of(self, path: Path) -> IndexHeader | None:
@@ -336,9 +336,9 @@ def _fill(
     import numpy as np
 
     start, stop = geometry.entry_position(0), geometry.entry_position(header.next_entry)
-    content, found = file.array(), source.array()
-    content[start:stop] = found[start:stop]
-    hashes = found[start:stop].view(ENTRY_LAYOUT.dtype)["key_hash"][1:].astype(np.int64)
+    content, old_content = file.array(), source.array()
+    content[start:stop] = old_content[start:stop]
+    hashes = old_content[start:stop].view(ENTRY_LAYOUT.dtype)["key_hash"][1:].astype(np.int64)
     slots = np.zeros(geometry.slot_count, np.int32)
     # numpy keeps the last of several assignments to a slot: the newest entry.
     slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)

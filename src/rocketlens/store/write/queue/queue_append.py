@@ -51,9 +51,9 @@ class TagsCodes:
             return 0
         stop = properties.find(2, start)
         tags = properties[start + 5 : stop if stop >= 0 else None]
-        known = self._known.get(tags)
-        if known is not None and (start == 0 or properties[start - 1] == 2):
-            return known
+        cached_code = self._known.get(tags)
+        if cached_code is not None and (start == 0 or properties[start - 1] == 2):
+            return cached_code
         text = props.parse(decode_utf8(properties)).get(props.TAGS, "")
         code = string_hash(text)
         if text and text.encode() == tags:

@@ -74,13 +74,13 @@ def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None
         raise _other_size(listed[0].path.parents[2], known_bytes, file_bytes)
     for file in listed:
         if file.size > file_bytes or file.base % file_bytes:
-            found = _likely_size(files, sizes) or file.size
-            if found == file_bytes:
+            actual_bytes = _likely_size(files, sizes) or file.size
+            if actual_bytes == file_bytes:
                 raise BadInput(
                     f"{file.path} has {file.size} bytes, and all other consume queue files "
                     f"{file_bytes}: move it away, its entries are made again from the log"
                 )
-            raise _other_size(file.path, found, file_bytes)
+            raise _other_size(file.path, actual_bytes, file_bytes)
     likely = _likely_size(files, sizes)
     if known_bytes is None and likely not in (None, file_bytes) and file_bytes not in sizes:
         raise _other_size(listed[0].path.parents[2], likely or 0, file_bytes)
@@ -99,10 +99,10 @@ def _likely_size(files: QueueFiles, sizes: Counter[int]) -> int | None:
     return smallest if smallest in sizes else next(iter(whole), None)
 
 
-def _other_size(path: Path, found: int, expected: int) -> BadInput:
+def _other_size(path: Path, file_bytes: int, expected: int) -> BadInput:
     return BadInput(
-        f"{path}: consume queue files of this store have {found} bytes: "
-        f"mappedFileSizeConsumeQueue must be {found}, not {expected}"
+        f"{path}: consume queue files of this store have {file_bytes} bytes: "
+        f"mappedFileSizeConsumeQueue must be {file_bytes}, not {expected}"
     )
 
 

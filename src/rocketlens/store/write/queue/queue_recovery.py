@@ -108,18 +108,18 @@ class QueueRecovery:
         :raises OSError: when something cannot be read or written now.
         """
         start = self._log.min_offset if state is None else state.queues_offset
-        found = PreparedQueues(start)
-        found.topics = {topic for (topic, _), files in self._files.items() if files}
+        prepared = PreparedQueues(start)
+        prepared.topics = {topic for (topic, _), files in self._files.items() if files}
         table = self._expected(state) if state else {}
         if not ending.is_ours:
-            self._find_deleted(state, table, found, ending)
+            self._find_deleted(state, table, prepared, ending)
         named = {(topic, queue_id) for topic, queues in table.items() for queue_id in queues}
         for topic, queue_id in sorted(named | set(self._files)):
             if is_topic_name(topic):
                 queue = self._appender.queue(topic, queue_id)
                 first, expected = table.get(topic, {}).get(queue_id, (0, 0))
-                self._open(queue, first, expected, state, found)
-        return found
+                self._open(queue, first, expected, state, prepared)
+        return prepared
 
     def _expected(self, state: StoreState) -> dict[str, dict[int, tuple[int, int]]]:
         """Return the lengths of queues at the last save, without deleted ones."""
@@ -133,7 +133,7 @@ class QueueRecovery:
         self,
         state: StoreState | None,
         table: dict[str, dict[int, tuple[int, int]]],
-        found: PreparedQueues,
+        prepared: PreparedQueues,
         ending: QueueEnding,
     ) -> None:
         """Find the topics that a RocketMQ broker deleted, and drop their expected queues."""
@@ -142,11 +142,11 @@ class QueueRecovery:
         if not (first_offsets or (state is not None and is_there)):
             return
         if ending.was_closed:
-            found.deleted_before_ms = _ALL
+            prepared.deleted_before_ms = _ALL
         else:
             noted = read_checkpoint(self._layout)
             least = min(noted.physic_msg_timestamp_ms, noted.logics_msg_timestamp_ms)
-            found.deleted_before_ms = least - _DURABLE_FOR_MS
+            prepared.deleted_before_ms = least - _DURABLE_FOR_MS
         if state is None or state.mark is None:
             return
         last = Appended(
@@ -156,8 +156,8 @@ class QueueRecovery:
             had_messages = any(end > first for first, end in table[topic].values())
             if had_messages and first_offsets.get(topic, _ALL) >= state.queues_offset:
                 del table[topic]
-                found.deleted[topic] = last
-                found.notes.append(f"topic {topic} was deleted by another broker")
+                prepared.deleted[topic] = last
+                prepared.notes.append(f"topic {topic} was deleted by another broker")
 
     def _first_offsets(self) -> dict[str, int]:
         """Return for each topic with an entry the lowest physical offset that its queues have."""
@@ -174,7 +174,7 @@ class QueueRecovery:
         first: int,
         expected: int,
         state: StoreState | None,
-        found: PreparedQueues,
+        prepared: PreparedQueues,
     ) -> None:
         """Open one queue, which is known to begin at ``first`` and to end at ``expected``."""
         name = (queue.topic, queue.queue_id)
@@ -199,17 +199,17 @@ class QueueRecovery:
                 # It had no file, because the log has none of its records.
                 queue.next_offset = expected
             if state is None and queue.entry(queue.next_offset - 1) is None:
-                found.unseen.add(name)
+                prepared.unseen.add(name)
         else:
             queue.next_offset = first
             if _begins_behind(files, first):
                 # It begins with the first record that the log has of it: what is before may have
                 # been deleted with its messages since the state was saved.
-                found.unseen.add(name)
+                prepared.unseen.add(name)
         if queue.next_offset < expected:
-            found.at_least[name] = expected
-            found.start = min(found.start, self._offset_of_last(queue))
-            found.notes.append(
+            prepared.at_least[name] = expected
+            prepared.start = min(prepared.start, self._offset_of_last(queue))
+            prepared.notes.append(
                 f"queue {queue.topic}/{queue.queue_id} has no entries from {queue.next_offset} on: "
                 "reading the log for them"
             )
