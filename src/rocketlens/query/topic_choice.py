@@ -72,12 +72,12 @@ def suggestion(
 
     A name that resembles one of ``synonyms`` means what that stands for.
     """
-    meant = resembling(name, known, synonyms)
+    meant = resembling(name, candidates, synonyms)
     return f"; did you mean {' or '.join(meant)}?" if meant else ""
 
 
 def resembling(
-    name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+    name: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
     """Return the known names that a name resembles, the nearest first."""
     from difflib import get_close_matches
