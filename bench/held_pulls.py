@@ -13,7 +13,6 @@ from rocketlens.client.blocking.sync import SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.client.send.message import Message
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.pull import (
@@ -22,6 +21,7 @@ from rocketlens.wire.commands.pull import (
     SUSPEND_FLAG,
     PullMessageRequest,
 )
+from rocketlens.wire.connection import decode_command, encode_command
 from rocketlens.wire.frame import FrameSplitter
 
 CONNECTIONS, PULLS_OF_EACH, ROUNDS = 1_000, 10, 4
@@ -74,10 +74,10 @@ def _pull(peers: list[socket.socket], offset: int) -> None:
         )
     )
     pulls = b"".join(
-        codec.encode(RemotingCommand(RequestCode.PULL_MESSAGE, number, ext_fields=header))
+        encode_command(RemotingCommand(RequestCode.PULL_MESSAGE, number, ext_fields=header))
         for number in range(PULLS_OF_EACH)
     )
-    last = codec.encode(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, PULLS_OF_EACH))
+    last = encode_command(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO, PULLS_OF_EACH))
     for each in peers:
         each.sendall(pulls + last)
     _read(peers, [1] * len(peers))
@@ -94,7 +94,7 @@ def _read(peers: list[socket.socket], wanted: list[int]) -> None:
             for key, _ in selector.select():
                 peer: socket.socket = key.fileobj  # type: ignore[assignment]  # as registered
                 for frame in splitters[peer].feed(peer.recv(1 << 20)):
-                    code = codec.decode(frame).code
+                    code = decode_command(frame).code
                     if code != ResponseCode.SUCCESS:
                         raise ValueError(f"the broker answered {code}")
                     left[peer] -= 1

@@ -18,10 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.connection import Connection
+from rocketlens.wire.connection import Connection, encode_command
 
 READY = re.compile(r"ready: name server (\S+), broker (\S+) ")
 TOPIC = "HostileBench"
@@ -101,7 +100,7 @@ def one_way_flood(_: str, broker: str) -> None:
     """One-way sends, as fast as they go."""
     peer = Peer(broker)
     peer.socket.settimeout(None)
-    frame = codec.encode(RemotingCommand(310, 1, ONE_WAY_FLAG, None, send_fields(), b"x" * 100))
+    frame = encode_command(RemotingCommand(310, 1, ONE_WAY_FLAG, None, send_fields(), b"x" * 100))
     while True:
         peer.socket.sendall(frame * 1000)
 
@@ -133,7 +132,7 @@ def in_flight(_: str, broker: str, count: int = 10_000) -> None:
 
 def unread_questions(_: str, broker: str, connections: int = 1) -> None:
     """Code 28, pipelined 1,000 at once, and no answer is read."""
-    frame = codec.encode(RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1))
+    frame = encode_command(RemotingCommand(int(RequestCode.GET_BROKER_RUNTIME_INFO), 1))
     while True:
         peers = [Peer(broker) for _ in range(connections)]
         ends = time.monotonic() + 1.0

@@ -33,8 +33,6 @@ from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 NOT_FORMATS = {
     *("__init__", "columns", "index_keys", "json_lines", "layout", "pulled_records"),
     *("record_columns", "trace_body"),
-    # The offsets of its fields depend on the topic's length.
-    "rocksdb_key",
 }
 MODULES = sorted(
     path.stem

@@ -257,13 +257,13 @@ class Acl:
         )
 
 
-def acl_of(info: AclInfo, subject: str) -> Acl:
+def acl_of(acl: AclInfo, subject: str) -> Acl:
     """Return the policies of a subject, checked.
 
     :raises BadInput: in RocketMQ's words, when an entry cannot be read.
     """
     policies: dict[PolicyType, tuple[Entry, ...]] = {}
-    for policy in info.policies or ():
+    for policy in acl.policies or ():
         if policy.entries:
             policy_type = named(PolicyType, policy.policy_type) or PolicyType.CUSTOM
             entries = (*policies.get(policy_type, ()), *map(_entry_of, policy.entries))
@@ -274,20 +274,20 @@ def acl_of(info: AclInfo, subject: str) -> Acl:
     return Acl(subject, policies)
 
 
-def _entry_of(info: PolicyEntryInfo) -> Entry:
-    resource = Resource.parse(info.resource)
+def _entry_of(policy_entry: PolicyEntryInfo) -> Entry:
+    resource = Resource.parse(policy_entry.resource)
     if resource is None:
         raise BadInput("The resource is null.")
-    actions = tuple(filter(None, (named(Action, each) for each in info.actions or ())))
+    actions = tuple(filter(None, (named(Action, each) for each in policy_entry.actions or ())))
     if not actions:
         raise BadInput("The actions is empty.")
     if Action.ANY in actions:
         raise BadInput("The actions can not be Any.")
-    sources = tuple(info.source_ips or ())
+    sources = tuple(policy_entry.source_ips or ())
     if not all(each.strip() for each in sources):
         raise BadInput("The source ip is empty.")
     patterns = tuple(map(parse_source, sources))
-    decision = named(Decision, info.decision)
+    decision = named(Decision, policy_entry.decision)
     if decision is None:
         raise BadInput("The decision is null or illegal.")
     kept = PolicyEntryInfo(

@@ -272,41 +272,41 @@ class Users:
 
     # Changes. Each is answered when it is on the disk.
 
-    async def create_user(self, username: str, info: UserInfo) -> None:
+    async def create_user(self, username: str, user: UserInfo) -> None:
         """Make a user.
 
         :raises Refused: when there is one of that name, or the password is missing.
         """
         if not username.strip():
             raise Refused("username can not be blank")
-        if not (info.password or "").strip():
+        if not (user.password or "").strip():
             raise Refused("password can not be blank")
         if username in self.users.entries:
             raise Refused("The user is existed")
         _check_room(self.users.entries)
         made = User(
             username,
-            info.password or "",
-            named(UserType, info.user_type) or UserType.NORMAL,
-            named(UserStatus, info.user_status) or UserStatus.ENABLE,
+            user.password or "",
+            named(UserType, user.user_type) or UserType.NORMAL,
+            named(UserStatus, user.user_status) or UserStatus.ENABLE,
         )
         self.users.put_all({username: made})
         await self._saved(self.users)
 
-    async def update_user(self, username: str, info: UserInfo) -> None:
-        """Change those members of a user that ``info`` has.
+    async def update_user(self, username: str, user: UserInfo) -> None:
+        """Change those members of a user that ``user`` has.
 
         :raises Refused: when there is none.
         """
         old = self.users.entries.get(username)
         if old is None:
             raise Refused("The user is not exist")
-        password = info.password or ""
+        password = user.password or ""
         changed = replace(
             old,
             password=password if password.strip() else old.password,
-            user_type=named(UserType, info.user_type) or old.user_type,
-            status=named(UserStatus, info.user_status) or old.status,
+            user_type=named(UserType, user.user_type) or old.user_type,
+            status=named(UserStatus, user.user_status) or old.status,
         )
         self.users.put_all({username: changed})
         await self._saved(self.users)
@@ -322,13 +322,13 @@ class Users:
         self.acls.take_out(USER + username)
         await self._saved(self.users, self.acls)
 
-    async def put_acl(self, subject: str, info: AclInfo) -> None:
+    async def put_acl(self, subject: str, policies: AclInfo) -> None:
         """Add policies to a subject, or replace those of the same resources.
 
         :raises Refused: when the subject is not there, or an entry cannot be read.
         """
         try:
-            made = acl_of(info, subject)
+            made = acl_of(policies, subject)
         except BadInput as error:
             raise Refused(str(error)) from None
         if subject.removeprefix(USER) not in self.users.entries:

@@ -452,9 +452,9 @@ def _is_listed(name: str) -> bool:
     return not is_pattern(name) and not name.startswith(LMQ_PREFIX)
 
 
-def _holes(place: str) -> str:
+def _holes(missing: str) -> str:
     return (
-        f"its index lacks messages that its queues have, such as {place}: a broker that was killed "
+        f"its index lacks messages that its queues have, such as {missing}: a broker that was killed "
         "can lose keys of messages stored before. An exhaustive search reads whole queues"
     )
 

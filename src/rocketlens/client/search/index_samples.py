@@ -57,13 +57,13 @@ class IndexSamples:
         """
         if not queues or not count:
             return SampledIndex(None)
-        place = (queues[0].topic, address, count)
-        known = self._sampled.get(place)
+        sampled_by = (queues[0].topic, address, count)
+        known = self._sampled.get(sampled_by)
         if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
             if len(self._sampled) > limits.MAX_SURVEYED_ROUTES:
                 self._sampled.clear()
             known = self._clock(), await self._take(address, queues, count)
-            self._sampled[place] = known
+            self._sampled[sampled_by] = known
         return known[1]
 
     async def _take(self, address: str, queues: Sequence[MessageQueue], count: int) -> SampledIndex:
@@ -79,7 +79,7 @@ class IndexSamples:
                 *(self._is_indexed(address, queue, offset) for offset in offsets)
             )
         except (BrokerError, RemotingError):
-            # Whoever may search by key may not be allowed to pull.
+            # A user who may search by key is not always allowed to pull.
             return SampledIndex(None)
         if False in indexed:
             missing = f"{queue.topic}/{queue.queue_id}/{offsets[indexed.index(False)]}"

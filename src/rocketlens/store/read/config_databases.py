@@ -11,7 +11,7 @@ directory                        of brokers with                     family: key
                                  ``useSingleRocksDBForAllConfigs``   ``subscriptionGroup``,
                                                                      ``consumerOffset``: the same
 ``config/rdb``                   ``configManagerVersion=v2``         ``default``: all three, see
-                                                                     `rocketlens.formats.config_key`
+                                                                     `rocketlens.formats.rocksdb.config_key`
 ===============================  ==================================  ===============================
 
 A broker whose settings were changed leaves the files and databases that it does not use any more:
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from rocketlens.errors import ConfigError
-from rocketlens.formats import config_key
+from rocketlens.formats.rocksdb import config_key
 from rocketlens.model.text import json_dialect
 from rocketlens.store import fs
 from rocketlens.store.read import rocks

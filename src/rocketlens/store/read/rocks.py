@@ -7,7 +7,7 @@ directory                             family        key, and value
 ``config/...``                                      see `rocketlens.store.read.config_databases`
 ====================================  ============  ==========================================
 
-The keys of entries are in `rocketlens.formats.rocksdb_key`.
+The keys of entries are in `rocketlens.formats.rocksdb.queue_key`.
 
 A database is opened through links in a directory of its own: nothing in the store changes, and a
 broker may go on to write. What it wrote since is seen when the database is opened again.
@@ -28,8 +28,8 @@ from rocketlens.formats.consumequeue_entry import (
     QueueEntry,
     decode,
 )
-from rocketlens.formats.rocksdb_key import QueueKey
-from rocketlens.formats.rocksdb_key import decode as decode_key
+from rocketlens.formats.rocksdb.queue_key import QueueKey
+from rocketlens.formats.rocksdb.queue_key import decode as decode_key
 from rocketlens.store import fs
 from rocketlens.store.layout import BATCH_QUEUES
 from rocketlens.store.read.batchqueue import FileQueues

@@ -6,7 +6,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from rocketlens.errors import ConfigError
-from rocketlens.formats.config_key import GROUPS, OFFSETS, PULL_OFFSETS, TOPICS, ConfigKey
+from rocketlens.formats.rocksdb.config_key import GROUPS, OFFSETS, PULL_OFFSETS, TOPICS, ConfigKey
 from rocketlens.store.read import config_databases
 from rocketlens.store.read.config_databases import database_of, entries_of
 from rocketlens.store.read.config_tables import (

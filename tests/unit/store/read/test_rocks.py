@@ -4,7 +4,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from rocketlens.formats.consumequeue_entry import QueueEntry
-from rocketlens.formats.rocksdb_key import QueueKey
+from rocketlens.formats.rocksdb.queue_key import QueueKey
 from rocketlens.limits import MAX_QUEUE_OFFSET
 from rocketlens.store.read.batchqueue import FileQueues
 from rocketlens.store.read.consumequeue import QueueName

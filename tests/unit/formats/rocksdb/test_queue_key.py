@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.formats.rocksdb_key import QueueKey, decode
+from rocketlens.formats.rocksdb.queue_key import QueueKey, decode
 from rocketlens.limits import MAX_QUEUE_OFFSET
 
 # From the database of a broker of RocketMQ 5.5.0.

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.formats.config_key import GROUPS, OFFSETS, PULL_OFFSETS, TOPICS, ConfigKey, decode
+from rocketlens.formats.rocksdb.config_key import (
+    GROUPS,
+    OFFSETS,
+    PULL_OFFSETS,
+    TOPICS,
+    ConfigKey,
+    decode,
+)
 
 # From the database of a broker of RocketMQ 5.5.0.
 GOLDEN = {
