@@ -454,8 +454,8 @@ def _is_listed(name: str) -> bool:
 
 def _holes(missing: str) -> str:
     return (
-        f"its index lacks messages that its queues have, such as {missing}: a broker that was killed "
-        "can lose keys of messages stored before. An exhaustive search reads whole queues"
+        f"its index lacks messages that its queues have, such as {missing}: a broker that was "
+        "killed can lose keys of messages stored before. An exhaustive search reads whole queues"
     )
 
 
