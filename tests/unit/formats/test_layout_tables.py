@@ -31,8 +31,8 @@ from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 
 # A trace body is text, whose fields have neither offsets nor types: its docstring lists them.
 NOT_FORMATS = {
-    *("__init__", "columns", "index_keys", "json_lines", "layout", "pulled_records"),
-    *("record_columns", "trace_body"),
+    *("__init__", "batch_rows", "columns", "index_keys", "json_lines", "layout"),
+    *("pulled_records", "record_columns", "trace_body"),
 }
 MODULES = sorted(
     path.stem
