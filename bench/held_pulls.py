@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.broker import anonymous_mib, our_broker
 from bench.report import goal, table
-from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.client.send.message import Message
 from rocketlens.model.message_id import OffsetMessageId

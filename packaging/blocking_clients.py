@@ -3,7 +3,7 @@
     make blocking
 
 Signatures, docstrings and imports are those of the async classes. What is not a call that waits
-(iteration, futures, ``with``) is written by hand, in ``base.py`` and ``iterators.py`` of
+(iteration, futures, ``with``) is written by hand, in ``blocking_client.py`` and ``iterators.py`` of
 ``client/blocking``.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 SOURCE: Final = Path(__file__).parents[1] / "src"
 HOME: Final = SOURCE / "rocketlens" / "client" / "blocking"
 CLIENT: Final = "rocketlens.client"
-BASE: Final = f"{CLIENT}.blocking.base"
+BASE: Final = f"{CLIENT}.blocking.blocking_client"
 
 
 class Client(NamedTuple):
@@ -36,14 +36,14 @@ CLUSTER: Final = Client(
     "SyncClusterClient(SyncClient[C])",
     "",
     "",
-    ("mq_admin:ClusterClient",),
-    "What blocking admins and producers have in common.",
+    ("cluster_client:ClusterClient",),
+    "The common part of blocking clients: questions to a cluster.",
 )
 ADMIN: Final = Client(
     "SyncMQAdmin",
     "SyncClusterClient[MQAdmin]",
-    f"{CLIENT}.connect.settings:AdminSettings",
-    ("admin.group_admin:GroupAdmin", "search.scan:ScanAdmin", "mq_admin:MQAdmin"),
+    f"{CLIENT}.connect.connection_settings:AdminSettings",
+    ("admin.group_admin:GroupAdmin", "search.topic_scan:ScanAdmin", "mq_admin:MQAdmin"),
     "`rocketlens.MQAdmin` with blocking calls; the same arguments, results and errors.",
 )
 PRODUCER: Final = Client(
@@ -56,16 +56,16 @@ PRODUCER: Final = Client(
 TRANSACTIONS: Final = Client(
     "SyncTransactionProducer",
     "SyncProducer",
-    f"{CLIENT}.send.transaction:TransactionSettings",
-    ("send.transaction:TransactionProducer",),
+    f"{CLIENT}.send.transaction_producer:TransactionSettings",
+    ("send.transaction_producer:TransactionProducer",),
     "`rocketlens.TransactionProducer` with blocking calls; the same arguments.\n\n"
     "Plain functions run in threads, async ones in the event loop of this producer's own thread.",
 )
 PUSH: Final = Client(
     "SyncPushConsumer",
     "SyncClusterClient[PushConsumer], IteratesOverMessages[PushConsumer]",
-    f"{CLIENT}.consume.settings:PushSettings",
-    ("consume.base:ConsumerClient", "consume.push:PushConsumer"),
+    f"{CLIENT}.consume.consumer_settings:PushSettings",
+    ("consume.consumer_client:ConsumerClient", "consume.push:PushConsumer"),
     """`rocketlens.PushConsumer`, for programs without an event loop; the same arguments.
 
 The listener is a plain function, which runs in threads, or an async one, which runs in the
@@ -80,13 +80,13 @@ event loop of this consumer's own thread. `start` begins; or use it in a ``with`
 LITE_PULL: Final = Client(
     "SyncLitePullConsumer",
     "SyncClusterClient[LitePullConsumer], LeavesUnconsumed[LitePullConsumer]",
-    f"{CLIENT}.consume.settings:LitePullSettings",
-    ("consume.base:ConsumerClient", "consume.lite_pull:LitePullConsumer"),
+    f"{CLIENT}.consume.consumer_settings:LitePullSettings",
+    ("consume.consumer_client:ConsumerClient", "consume.lite_pull:LitePullConsumer"),
     "`rocketlens.LitePullConsumer` with blocking calls; the same arguments.",
 )
 FILES: Final = {
-    "cluster.py": ("What blocking clients ask a cluster", [CLUSTER]),
-    "sync.py": ("``MQAdmin`` for programs without an event loop", [ADMIN]),
+    "sync_cluster_client.py": ("What blocking clients ask a cluster", [CLUSTER]),
+    "sync_admin.py": ("``MQAdmin`` for programs without an event loop", [ADMIN]),
     "sync_producer.py": ("Producers for programs without an event loop", [PRODUCER, TRANSACTIONS]),
     "sync_consumer.py": ("Consumers for programs without an event loop", [PUSH, LITE_PULL]),
 }
@@ -110,8 +110,8 @@ HOMES: Final = {
         ["SyncClient", "C", "SendsInBackground", "IteratesOverMessages", "LeavesUnconsumed"], BASE
     ),
     **dict.fromkeys(WRAPPERS.values(), f"{CLIENT}.blocking.iterators"),
-    **dict.fromkeys(["takes_settings", "arguments_of"], f"{CLIENT}.connect.settings"),
-    "SyncClusterClient": f"{CLIENT}.blocking.cluster",
+    **dict.fromkeys(["takes_settings", "arguments_of"], f"{CLIENT}.connect.connection_settings"),
+    "SyncClusterClient": f"{CLIENT}.blocking.sync_cluster_client",
 }
 
 

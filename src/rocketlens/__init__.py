@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin.consume_directly import ConsumedDirectly
     from rocketlens.client.admin.track import MessageTrack, TrackType
-    from rocketlens.client.blocking.sync import SyncMQAdmin
+    from rocketlens.client.all_sources import find, find_async, story, story_async
+    from rocketlens.client.blocking.sync_admin import SyncMQAdmin
     from rocketlens.client.blocking.sync_consumer import SyncLitePullConsumer, SyncPushConsumer
     from rocketlens.client.blocking.sync_producer import SyncProducer, SyncTransactionProducer
     from rocketlens.client.connect.route import MessageQueue
@@ -29,13 +30,11 @@ if TYPE_CHECKING:
     from rocketlens.client.consume.push import PushConsumer
     from rocketlens.client.consume.subscription import MessageSelector
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.client.search.find import find, find_async
-    from rocketlens.client.search.story import story, story_async
     from rocketlens.client.send.message import Message
     from rocketlens.client.send.producer import Producer
     from rocketlens.client.send.request_reply import ReplyMessage, reply_to
     from rocketlens.client.send.send_result import SendResult, SendStatus
-    from rocketlens.client.send.transaction import (
+    from rocketlens.client.send.transaction_producer import (
         LocalTransactionState,
         TransactionProducer,
         TransactionSendResult,
@@ -195,8 +194,8 @@ _HOMES = {
     "ConsumedDirectly": "rocketlens.client.admin.consume_directly",
     "MessageTrack": "rocketlens.client.admin.track",
     "TrackType": "rocketlens.client.admin.track",
-    "find": "rocketlens.client.search.find",
-    "find_async": "rocketlens.client.search.find",
+    "find": "rocketlens.client.all_sources",
+    "find_async": "rocketlens.client.all_sources",
     "Message": "rocketlens.client.send.message",
     "MessageQueue": "rocketlens.client.connect.route",
     "Producer": "rocketlens.client.send.producer",
@@ -204,12 +203,12 @@ _HOMES = {
     "reply_to": "rocketlens.client.send.request_reply",
     "SendResult": "rocketlens.client.send.send_result",
     "SendStatus": "rocketlens.client.send.send_result",
-    "SyncMQAdmin": "rocketlens.client.blocking.sync",
+    "SyncMQAdmin": "rocketlens.client.blocking.sync_admin",
     "SyncProducer": "rocketlens.client.blocking.sync_producer",
     "SyncTransactionProducer": "rocketlens.client.blocking.sync_producer",
-    "LocalTransactionState": "rocketlens.client.send.transaction",
-    "TransactionProducer": "rocketlens.client.send.transaction",
-    "TransactionSendResult": "rocketlens.client.send.transaction",
+    "LocalTransactionState": "rocketlens.client.send.transaction_producer",
+    "TransactionProducer": "rocketlens.client.send.transaction_producer",
+    "TransactionSendResult": "rocketlens.client.send.transaction_producer",
     "AddressNotAllowed": "rocketlens.errors",
     "AnswerIncomplete": "rocketlens.errors",
     "BadAnswer": "rocketlens.errors",
@@ -262,8 +261,8 @@ _HOMES = {
     "Story": "rocketlens.query.story.story",
     "StoryEvent": "rocketlens.query.story.story_events",
     "Unlearnt": "rocketlens.query.story.story",
-    "story": "rocketlens.client.search.story",
-    "story_async": "rocketlens.client.search.story",
+    "story": "rocketlens.client.all_sources",
+    "story_async": "rocketlens.client.all_sources",
     "Store": "rocketlens.query.offline",
     "open_store": "rocketlens.query.offline",
 }

@@ -127,7 +127,7 @@ class ConfigError(FormatError):
 
 
 class ProtocolError(RocketLensError, ValueError):
-    """What the other end of a connection sent is not RocketMQ's remoting protocol.
+    """The other end of a connection sent something else than RocketMQ's remoting protocol.
 
     ``closes`` says whether the connection is lost with it: after a bad frame or header the
     begin of the next frame is unknown, and RocketMQ closes, too. Otherwise the request is answered
@@ -246,7 +246,7 @@ class CallTimeout(RemotingError, TimeoutError):
 
 
 class BadAnswer(RemotingError):
-    """What came as an answer cannot be read: the other end is perhaps no RocketMQ server.
+    """An answer cannot be read: the other end is perhaps not a RocketMQ server.
 
     ``request`` says what it was asked, ``reason`` what is wrong with the answer.
     """

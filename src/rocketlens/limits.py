@@ -529,7 +529,7 @@ MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
 DISPATCH_WAIT_S: Final = 2.0
 """Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
 
-MAX_SURVEYED_ROUTES: Final = 10_000
+MAX_TOPOLOGY_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
 
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
@@ -592,7 +592,7 @@ MAX_QUEUE_LOCKS: Final = 200_000
 """Locks of queues, groups times queues, that a broker keeps: 80 MiB. RocketMQ: no limit."""
 
 RELAY_TIMEOUT_S: Final = 10.0
-"""Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for how far it came."""
+"""Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for its progress."""
 
 MAX_RELAYS: Final = 1_000
 """Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""

@@ -180,7 +180,7 @@ def _parse(argv: Sequence[str]) -> Namespace:
     if not is_whole and len(argv) > len(words) and argv[-1] not in _ENDING_OPTIONS:
         parser.error(f"{argv[len(words)]} stands behind a command: rocketlens COMMAND ...")
     if not is_whole and len(argv) == len(words):
-        # Asking for nothing is no mistake.
+        # Asking for nothing is not a mistake.
         argv = [*argv, "--help"]
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -230,7 +230,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
 
 
 def _is_named(name: str, words: Sequence[str] | None) -> bool:
-    """Return whether a command line begins with the words of a command that is no group."""
+    """Return whether a command line begins with the words of a command that is not a group."""
     return (
         words is not None
         and bool(_COMMANDS[name][0])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from rocketlens.client.connect.pull import tools_puller
+from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.records import take_page

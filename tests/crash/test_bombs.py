@@ -58,7 +58,7 @@ def bombs():
 ASKER = """
 import json, resource, sys
 import rocketlens
-from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 
 def most_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rocketlens
-from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from tests.oracle.judge import Expected, Judge, Verdict
 from tests.oracle.ledger import LedgerView
 from tests.oracle.questions import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.offsets import decode_local_offsets, encode_local_offsets
+from rocketlens.client.consume.group_offsets import decode_local_offsets, encode_local_offsets
 from tests.peer.rocketmq_peer import RocketMQPeer
 from tests.unit.client.consume import consumer_vectors
 

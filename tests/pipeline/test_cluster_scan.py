@@ -11,7 +11,7 @@ from rocketlens import limits
 from rocketlens.bulk.options import OPTIONS, known_options
 from rocketlens.client.connect.cluster import Credentials
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.survey import Survey
+from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_stretch import QueueStretch
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.formats import batch_body
@@ -195,7 +195,7 @@ def test_patterns_choose_among_the_topics_that_there_are():
 
 def test_a_topic_that_is_deleted_meanwhile_is_not_missed_by_a_pattern(monkeypatch):
     async def scenario(cluster):
-        monkeypatch.setattr(Survey, "topics", listing(Survey.topics, "Gone"))
+        monkeypatch.setattr(Topology, "topics", listing(Topology.topics, "Gone"))
         assert await bodies_of(scan_of(cluster.given, subscribe="*")) == list(range(100))
         with pytest.raises(TopicNotFound, match="this cluster has no topic 'Gone'"):
             await rows_of(scan_of(cluster.given, subscribe="*,Gone"))

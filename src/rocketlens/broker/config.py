@@ -314,7 +314,7 @@ def parse_settings(text: str, **changes: Any) -> BrokerSettings:
 def check_advertised(config: BrokerConfig) -> None:
     """Check that the address that clients get is one at which they reach the broker.
 
-    :raises BadInput: if it is no address of a machine, or the loopback interface's although the
+    :raises BadInput: if it is not an address of a machine, or the loopback interface's although the
         broker listens on others.
     """
     listens, advertises = ip_address(config.listen_address), ip_address(config.brokerIP1)

@@ -209,7 +209,7 @@ def check_range(queue: object, starts: Positions, start: int, ends: Positions, e
 
 
 class StoreQueues:
-    """What the files of a store say of its queues; its log is not read."""
+    """The queues of a store, by its files; its log is not read."""
 
     def __init__(self, store: str) -> None:
         self._layout: Final = StoreLayout.of(Path(store))

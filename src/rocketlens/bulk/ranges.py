@@ -223,7 +223,7 @@ class RangeReader:
     def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
         """Return the next record of this segment, None if there is none.
 
-        :raises OSError: when the segment cannot be opened again, which is no reason to believe
+        :raises OSError: when the segment cannot be opened again, which is not a reason to believe
             that no record follows.
         """
         if position >= len(self._content):

@@ -70,7 +70,7 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.words:
         line = [word for word in (arguments.shell, *arguments.line) if word is not None]
         with suppress(Exception):
-            # Whatever is wrong: a Tab is no time for complaints.
+            # Whatever is wrong: a Tab prints no complaints.
             for word in _words(arguments.words, line):
                 print(word)
         return ExitCode.OK

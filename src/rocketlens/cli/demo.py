@@ -165,13 +165,13 @@ class _Demo:
         _say("Do log, consume queues and index agree?")
         self._run("index verify")
 
-    def _run(self, name: str, *words: str, expected: ExitCode = ExitCode.OK) -> None:
+    def _run(self, name: str, *options: str, expected: ExitCode = ExitCode.OK) -> None:
         """Run a command in this process, after showing it as a user would type it."""
-        line = shlex.join(("rocketlens", *name.split(), *words))
+        line = shlex.join(("rocketlens", *name.split(), *options))
         _print(coloured(f"$ {line}", BOLD, sys.stdout))
         parser = ArgumentParser()
         _COMMANDS[name].add_arguments(parser)
-        code = _COMMANDS[name].run(parser.parse_args(words))
+        code = _COMMANDS[name].run(parser.parse_args(options))
         if code != expected:
             self.failures.append(f"exit code {code} of {line}")
 

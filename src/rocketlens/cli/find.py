@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 EXAMPLES: Final = (
@@ -159,7 +159,7 @@ def run(arguments: Namespace) -> ExitCode:
     is_object = arguments.output == "json"
     if request.text is None and not is_object and arguments.max is None:
         return _stream(arguments, request, output, source)
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
     progress = SearchProgress()
     if source is None and request.text is None:
@@ -269,7 +269,7 @@ def _stream(
     from rocketlens.model.answer import Answer
     from rocketlens.terminal.notes import print_notes
     from rocketlens.terminal.pager import paged
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
     with SearchProgress() as progress, scan_in(source, arguments, request, progress) as scan:
         counted = _Counted(scan, progress)

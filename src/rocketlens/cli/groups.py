@@ -1,4 +1,4 @@
-"""``rocketlens groups``: consumer groups, their members, and how far they came."""
+"""``rocketlens groups``: consumer groups, their members, and their progress."""
 
 import sys
 import time
@@ -133,23 +133,23 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     from rocketlens.model.answer import Answer
     from rocketlens.terminal.notes import print_notes
 
-    found = _find(arguments)
+    listing = _find(arguments)
     if rates is not None:
-        rates.add(found.groups)
-    titles, rows = _table(found.groups, rates)
+        rates.add(listing.groups)
+    titles, rows = _table(listing.groups, rates)
     if arguments.output == "json":
-        _print_json(found, rates)
+        _print_json(listing, rates)
     elif arguments.output == "csv":
         print_csv(titles, rows)
     elif arguments.group is None:
-        if found.groups:
+        if listing.groups:
             print_rows(titles, rows)
     else:
-        for group in found.groups:
+        for group in listing.groups:
             _print_group(group, rates)
     sys.stdout.flush()
-    count = len(found.groups)
-    answer = Answer(arguments.group or "", (), found.coverage)
+    count = len(listing.groups)
+    answer = Answer(arguments.group or "", (), listing.coverage)
     if not answer.complete:
         print_notes(answer, count)
     elif not count:
@@ -194,7 +194,7 @@ def _row(group: "FoundGroup") -> tuple[object, ...]:
 
 
 def _behind(group: "FoundGroup") -> str | None:
-    """Return how far a group is behind in time; empty if it is not."""
+    """Return the lag of a group in time; empty if it is not."""
     behind_ms = group.behind_ms(time.time_ns() // 1_000_000)
     return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 
@@ -253,12 +253,12 @@ def group_fields(group: "FoundGroup") -> dict[str, Any]:
     }
 
 
-def _print_json(found: "GroupsAnswer", rates: _Rates | None) -> None:
+def _print_json(answer: "GroupsAnswer", rates: _Rates | None) -> None:
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
     groups = [
         group_fields(each) | ({} if rates is None else {"consumed_per_second": rates.of(each)})
-        for each in found.groups
+        for each in answer.groups
     ]
-    coverage = [coverage_fields(each) for each in found.coverage]
-    print(json_line({"complete": found.complete, "groups": groups, "coverage": coverage}))
+    coverage = [coverage_fields(each) for each in answer.coverage]
+    print(json_line({"complete": answer.complete, "groups": groups, "coverage": coverage}))

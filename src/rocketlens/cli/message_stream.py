@@ -51,7 +51,7 @@ class MessageSelection(NamedTuple):
 
 
 class MessageSink(Protocol):
-    """What takes messages as they are read."""
+    """A receiver of messages as they are read."""
 
     def add(self, message: "MessageExt") -> None:
         """Take one message."""
@@ -136,7 +136,7 @@ def _find(
 def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace) -> "Answer":
     from rocketlens.model.answer import Answer
     from rocketlens.query.offline import open_store
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
     with (
         SearchProgress() as progress,
@@ -150,14 +150,14 @@ def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace)
         return Answer(request.query, (), scan.coverage)
 
 
-def check_topics(store: "Store", topics: "Collection[str]", found: int) -> None:
+def check_topics(store: "Store", topics: "Collection[str]", count: int) -> None:
     """Check that a store has the topics in which nothing was found.
 
     Not before: messages of a deleted topic may still be in the log.
 
     :raises TopicNotFound: naming one that it does not have, and what was probably meant.
     """
-    if topics and not found:
+    if topics and not count:
         store.topics(topics)
 
 
@@ -166,7 +166,7 @@ def _read_cluster(
 ) -> "Answer":
     from rocketlens.cli.source import scan_in
     from rocketlens.model.answer import Answer
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
     with (
         SearchProgress() as progress,

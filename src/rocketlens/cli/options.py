@@ -109,12 +109,12 @@ def resolved_address(text: str) -> str:
     if is_ip_address(text):
         return text
     try:
-        found = socket.getaddrinfo(text, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(text, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ArgumentTypeError(f"{printable(text[:_MAX_SHOWN])}: {reason}") from None
-    found.sort(key=lambda each: each[0] != socket.AF_INET)
-    return str(found[0][4][0])
+    addresses.sort(key=lambda each: each[0] != socket.AF_INET)
+    return str(addresses[0][4][0])
 
 
 def listen_address(text: str) -> tuple[str, int]:

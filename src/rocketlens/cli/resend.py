@@ -213,8 +213,8 @@ async def _resume(
 
     with ResendJournal.resume(Path(arguments.job)) as journal:
         header = journal.header
-        asked = (selection or header.selection, str(target) if selection else header.target)
-        if asked != (header.selection, header.target):
+        question = (selection or header.selection, str(target) if selection else header.target)
+        if question != (header.selection, header.target):
             raise BadInput(
                 f"{journal.path} is the job of another request ({header.selection[:200]}, to "
                 f"{header.target[:200]}): give another --job"
@@ -240,7 +240,7 @@ async def _resume(
 async def _run(
     arguments: Namespace, journal: "ResendJournal", admin: "MQAdmin", access: "ClusterAccess"
 ) -> ExitCode:
-    """Run a job, and print what becomes of each message."""
+    """Run a job, and print the outcome of each message."""
     from rocketlens.client.resend.resend_job import ResendJob, producer_options
     from rocketlens.client.send.producer import Producer
 

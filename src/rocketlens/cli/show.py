@@ -81,7 +81,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Show one message in full, and name the others that match."""
     from rocketlens.cli.source import choose_source, find_in
-    from rocketlens.model.due import due_text
+    from rocketlens.model.due_time import due_text
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.notes import body_note, print_notes
 
@@ -228,14 +228,14 @@ def _when(epoch_ms: int, host: str) -> str:
 
 
 def _flags(message: "MessageExt") -> str:
-    words = [f"sys_flag {message.sys_flag:#x}"]
+    flags = [f"sys_flag {message.sys_flag:#x}"]
     if message.sys_flag & 0x1:
-        words.append(f"stored compressed ({_COMPRESSION.get(message.sys_flag & 0x700, '?')})")
+        flags.append(f"stored compressed ({_COMPRESSION.get(message.sys_flag & 0x700, '?')})")
     transaction = _TRANSACTION.get(message.sys_flag & 0xC)
     if transaction:
-        words.append(f"transaction {transaction}")
-    words.append(f"flag {message.flag}")
-    return ", ".join(words)
+        flags.append(f"transaction {transaction}")
+    flags.append(f"flag {message.flag}")
+    return ", ".join(flags)
 
 
 def body_pieces(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest
     from rocketlens.query.store_reader import OnProgress
     from rocketlens.query.story.story import Story
-    from rocketlens.terminal.progress import SearchProgress
+    from rocketlens.terminal.search_progress import SearchProgress
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -170,7 +170,7 @@ def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
     """Forget a broker that is gone for good; False if it is not remembered."""
     from rocketlens.client.connect.broker_history import SeenBrokers
-    from rocketlens.client.connect.name_servers import name_server_addresses
+    from rocketlens.client.connect.name_server_addresses import name_server_addresses
 
     addresses = name_server_addresses(access.name_servers)
     return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)

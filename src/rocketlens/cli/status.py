@@ -59,17 +59,17 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.model.status import StoreStatus
     from rocketlens.terminal.notes import print_notes
 
-    found = ask_source(arguments, lambda store: store.status(), lambda admin: admin.status())
+    status = ask_source(arguments, lambda store: store.status(), lambda admin: admin.status())
     if arguments.output == "json":
-        _print_json(found)
+        _print_json(status)
     elif arguments.output == "csv":
-        _print_csv(found)
-    elif isinstance(found, StoreStatus):
-        _print_store(found)
+        _print_csv(status)
+    elif isinstance(status, StoreStatus):
+        _print_store(status)
     else:
-        _print_cluster(found)
+        _print_cluster(status)
     sys.stdout.flush()
-    answer = Answer("status", (), found.coverage)
+    answer = Answer("status", (), status.coverage)
     if not answer.complete:
         print_notes(answer, 1)
     return exit_code(answer, 1)
@@ -248,28 +248,28 @@ def _print_line(label: str, text: str) -> None:
         label = ""
 
 
-def _print_csv(found: "StoreStatus | ClusterStatus") -> None:
+def _print_csv(status: "StoreStatus | ClusterStatus") -> None:
     """Print the brokers of a cluster, or one row of what is known of a store."""
     from rocketlens.cli.table import print_csv
     from rocketlens.model.status import StoreStatus
 
-    if not isinstance(found, StoreStatus):
-        print_csv(_BROKER_TITLES, map(_broker_row, found.brokers))
+    if not isinstance(status, StoreStatus):
+        print_csv(_BROKER_TITLES, map(_broker_row, status.brokers))
         return
-    values = dict(store_lines(found))
+    values = dict(store_lines(status))
     print_csv(list(values), [list(values.values())])
 
 
-def _print_json(found: "StoreStatus | ClusterStatus") -> None:
+def _print_json(status: "StoreStatus | ClusterStatus") -> None:
     from dataclasses import asdict
 
     from rocketlens.cli.groups import group_fields
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
     fields: dict[str, Any] = {
-        **asdict(found),
-        "complete": found.complete,
-        "groups": [group_fields(each) for each in found.groups],
-        "coverage": [coverage_fields(each) for each in found.coverage],
+        **asdict(status),
+        "complete": status.complete,
+        "groups": [group_fields(each) for each in status.groups],
+        "coverage": [coverage_fields(each) for each in status.coverage],
     }
     print(json_line(fields))

@@ -52,13 +52,13 @@ def print_rows(
     that nothing is cut. ``has_titles``: the first line names the columns.
     """
     is_terminal = sys.stdout.isatty()
-    found = [tuple(row) for row in rows]
+    values = [tuple(row) for row in rows]
     if not is_terminal:
         lines = [tuple(titles)] if has_titles else []
-        for line in [*lines, *(tuple(map(_piped_cell, row)) for row in found)]:
+        for line in [*lines, *(tuple(map(_piped_cell, row)) for row in values)]:
             print("\t".join(line))
         return
-    columns = list(zip(*found, strict=True)) if found else [()] * len(titles)
+    columns = list(zip(*values, strict=True)) if values else [()] * len(titles)
     shown = [_column(title.upper(), column) for title, column in zip(titles, columns, strict=True)]
     is_number = [
         any(isinstance(cell, int) for cell in column)

@@ -60,14 +60,14 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.terminal.notes import print_notes
     from rocketlens.terminal.output import note
 
-    found, waiting = _find(arguments)
+    listing, waiting = _find(arguments)
     shown = [
         topic
-        for topic in found.topics
+        for topic in listing.topics
         if arguments.all or arguments.topic or topic.kind is TopicKind.NORMAL
     ]
     if arguments.output == "json":
-        _print_json(found, shown, waiting)
+        _print_json(listing, shown, waiting)
     elif arguments.output == "csv":
         print_csv(_TITLES, (_row(topic, waiting) for topic in shown))
     elif shown:
@@ -76,14 +76,15 @@ def run(arguments: Namespace) -> ExitCode:
             print()
             print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
     sys.stdout.flush()
-    answer = Answer("topics", (), found.coverage)
+    answer = Answer("topics", (), listing.coverage)
     if not answer.complete:
         print_notes(answer, len(shown))
     elif not shown:
         note(
-            "there are no topics" + (" but those of RocketMQ and of groups" if found.topics else "")
+            "there are no topics"
+            + (" but those of RocketMQ and of groups" if listing.topics else "")
         )
-    hidden = Counter(topic.kind for topic in found.topics if topic not in shown)
+    hidden = Counter(topic.kind for topic in listing.topics if topic not in shown)
     if hidden:
         kinds = ", ".join(
             f"{count} {kind.replace('_', ' ')}" for kind in TopicKind if (count := hidden[kind])
@@ -95,16 +96,16 @@ def run(arguments: Namespace) -> ExitCode:
 def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
     """Return the topics, and how many messages wait for each; None if that is not known."""
     from rocketlens.cli.source import ask_source
-    from rocketlens.terminal.waiting import waiting_in_cluster, waiting_in_store
+    from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 
-    asked = arguments.topic or None
+    names = arguments.topic or None
 
     async def in_cluster(admin: "MQAdmin") -> "tuple[TopicsAnswer, WaitingMessages | None]":
-        return await admin.topics(asked), await waiting_in_cluster(admin)
+        return await admin.topics(names), await waiting_in_cluster(admin)
 
     def in_store(store: "Store") -> "tuple[TopicsAnswer, WaitingMessages | None]":
-        found = store.topics(asked)
-        return found, waiting_in_store(store, found)
+        answer = store.topics(names)
+        return answer, waiting_in_store(store, answer)
 
     return ask_source(arguments, in_store, in_cluster)
 
@@ -157,7 +158,7 @@ def _time(epoch_ms: int | None, messages: int | None) -> "Moment | str | None":
 
 
 def _print_json(
-    found: "TopicsAnswer", shown: Sequence["FoundTopic"], waiting: "WaitingMessages | None"
+    answer: "TopicsAnswer", shown: Sequence["FoundTopic"], waiting: "WaitingMessages | None"
 ) -> None:
     from dataclasses import asdict
 
@@ -175,7 +176,7 @@ def _print_json(
         }
         for topic in shown
     ]
-    coverage = [coverage_fields(each) for each in found.coverage]
+    coverage = [coverage_fields(each) for each in answer.coverage]
     is_exact = waiting is not None and waiting.is_exact
-    fields = {"complete": found.complete, "waiting_is_exact": is_exact}
+    fields = {"complete": answer.complete, "waiting_is_exact": is_exact}
     print(json_line({**fields, "topics": topics, "coverage": coverage}))

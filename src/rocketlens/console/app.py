@@ -225,7 +225,7 @@ class _Api(FastAPI):
 
 def _answer_to(pages: Pages, request: Request, error: Exception) -> Response:
     """Return an error as an answer, of the API or as a page; one of the program as a bug."""
-    # The server logs the traceback of what is no failure of ours; an answer may not quote it.
+    # The server logs the traceback of what is not a failure of ours; an answer may not quote it.
     bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
     return _answer(pages, request, failure_of(error) or bug)
 

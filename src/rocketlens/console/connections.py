@@ -47,7 +47,7 @@ _TOO_SLOW: Final = "the request did not arrive in time"
 def client_of(address: str) -> str:
     """Return what addresses of one client have in common: of IPv6 the first 64 bits.
 
-    A text that is no address is returned as it is.
+    A text that is not an address is returned as it is.
     """
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -83,7 +83,7 @@ def is_proxy(address: str, proxies: Sequence[ProxyNetwork]) -> bool:
 
 
 class _Awaited(Enum):
-    """What the peer of a connection has to send next."""
+    """The part of a request that the peer of a connection has to send next."""
 
     HEAD = "head"
     BODY = "body"

@@ -66,7 +66,7 @@ _SEARCHES: Final = frozenset({"/", "/search"})
 
 
 def capitalized(text: str) -> str:
-    """Return a sentence with a capital letter, unless it begins with something that is no word of
+    """Return a sentence with a capital letter, unless it begins with a part that is not a word of
     ours: a name in quotation marks, a position, an address.
     """
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
@@ -127,7 +127,7 @@ def environment() -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What templates know of the one who reads: words, and times in a zone."""
+    """The values of templates for one reader: words, and times in a zone."""
 
     preferences: Preferences
     t: Texts

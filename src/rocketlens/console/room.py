@@ -46,7 +46,7 @@ class ConsoleBusy(RocketLensError):
 
 
 class Work(Enum):
-    """What a request makes the console do; requests of one kind have their number at once."""
+    """The kind of work of a request; as many of one kind run at once as its number says."""
 
     SEARCH = "search"
     FILE = "file"

@@ -164,11 +164,11 @@ def read_container(body: bytes) -> list[Tree]:
         raise BodyError(f"its blocks are compressed by {codec}, which is not read")
     sync = reader.take(_SYNC_BYTES)
     records: list[Tree] = []
-    left = limits.MAX_BODY_BYTES
+    budget = limits.MAX_BODY_BYTES
     while reader.left:
         count, length = reader.long(), reader.long()
-        data = unpack(reader.take(length), left)
-        left -= len(data)
+        data = unpack(reader.take(length), budget)
+        budget -= len(data)
         block = _Avro(data, counted_by=reader)
         records += [block.value(schema) for _ in range(count)]
         block.end()

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.decode import avro, canal, cbor, json_text, messagepack, protobuf, thrift, xml_text
+from rocketlens.decode import avro, canal, cbor, json_body, messagepack, protobuf, thrift, xml_body
 from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
@@ -178,8 +178,8 @@ class _Markup(NamedTuple):
 
 
 _MARKUP: Final = (
-    _Markup(JSON, json_text.may_be_json, json_text.read_json, Sentence("json_document")),
-    _Markup(XML, xml_text.may_be_xml, xml_text.read_xml, Sentence("xml_document")),
+    _Markup(JSON, json_body.may_be_json, json_body.read_json, Sentence("json_document")),
+    _Markup(XML, xml_body.may_be_xml, xml_body.read_xml, Sentence("xml_document")),
 )
 
 
@@ -200,9 +200,9 @@ def decode_body(body: bytes) -> DecodedBody:
                 failed = f"{each.name}: {error}"
             else:
                 return DecodedBody(format=each.name, value=value, layers=layers, why=each.why)
-    found = find_text(inner)
-    if found is not None:
-        return read_text(*found, layers)
+    text_and_charset = find_text(inner)
+    if text_and_charset is not None:
+        return read_text(*text_and_charset, layers)
     for each in _UNMARKED:
         if each.may_be(inner):
             try:
@@ -224,8 +224,10 @@ def text_of_body(body: bytes) -> str | None:
         inner, _ = unwrap(body)
     except BodyTooLarge:
         return None
-    found = None if any(each.may_be(inner) for each in _MARKED) else find_text(inner)
-    return None if found is None else found[0]
+    if any(each.may_be(inner) for each in _MARKED):
+        return None
+    text_and_charset = find_text(inner)
+    return None if text_and_charset is None else text_and_charset[0]
 
 
 def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedBody:
@@ -271,10 +273,10 @@ def _of_charset(charset: str, what: Sentence | None = None) -> Sentence:
 def _large(inner: bytes, layers: tuple[str, ...]) -> DecodedBody:
     """Return a body that is too large to take apart: as text, or binary."""
     error = f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
-    found = find_text(inner)
-    if found is None:
+    text_and_charset = find_text(inner)
+    if text_and_charset is None:
         return DecodedBody(format=BINARY, layers=layers, why=Sentence("body_not_text"), error=error)
-    text, charset = found
+    text, charset = text_and_charset
     why = _of_charset(charset)
     return DecodedBody(
         format=TEXT, value=text, text=text, charset=charset, layers=layers, why=why, error=error

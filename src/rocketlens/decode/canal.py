@@ -134,7 +134,7 @@ _OF_MESSAGES: Final[Schema] = {
 def read_canal(body: bytes) -> Tree:
     """Return a packet with its entries and their rows.
 
-    :raises BodyError: when it is no packet of messages.
+    :raises BodyError: when it is not a packet of messages.
     """
     packet = read_protobuf(body, _PACKET)
     inner = packet.get("body")

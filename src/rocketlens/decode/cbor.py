@@ -37,8 +37,8 @@ def read_cbor(body: bytes) -> Tree:
         value = cbor2.CBORDecoder(stream, max_depth=limits.MAX_DECODED_LEVELS).decode()
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
         raise BodyError(f"it is not CBOR: {error}") from error
-    if left := len(body) - stream.tell():
-        raise BodyError(f"{left} bytes are left behind its end")
+    if rest := len(body) - stream.tell():
+        raise BodyError(f"{rest} bytes are left behind its end")
     return tree_of(value, other)
 
 

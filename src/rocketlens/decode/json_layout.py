@@ -12,7 +12,7 @@ _INDENT: Final = "  "
 
 
 class JsonPart(StrEnum):
-    """What a piece of JSON is."""
+    """The kind of a piece of JSON."""
 
     NAME = "name"
     STRING = "string"

@@ -30,7 +30,7 @@ from rocketlens.errors import BodyError
 
 _LAST_FIELD: Final = 2**29 - 1
 _LAST_LIKELY_FIELD: Final = 5_000
-"""ProtobufField numbers above it are no sign of protobuf: people count fields from 1."""
+"""ProtobufField numbers above it are not a sign of protobuf: people count fields from 1."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 _DOUBLE: Final = struct.Struct("<d")
@@ -56,7 +56,7 @@ Schema = Mapping[int, ProtobufField]
 def read_protobuf(body: bytes, schema: Schema | None = None) -> dict[str, Tree]:
     """Return the fields of a message.
 
-    :raises BodyError: when it is no message, or is larger than the bounds.
+    :raises BodyError: when it is not a message, or is larger than the bounds.
     """
     return _Message(body).message(len(body), schema or {})
 
@@ -87,66 +87,66 @@ class _Message(ByteReader):
                 if number != group:
                     raise self.error(f"the end of group {number}, which was not begun")
                 return fields
-            known = schema.get(number)
-            self._add(fields, number, known, self._field(number, kind, known, end))
+            field = schema.get(number)
+            self._add(fields, number, field, self._field(number, kind, field, end))
         if self.position != end or group is not None:
             raise self.error("a field ends behind its message")
         return fields
 
     def _add(
-        self, fields: dict[str, Tree], number: int, known: ProtobufField | None, value: Tree
+        self, fields: dict[str, Tree], number: int, field: ProtobufField | None, value: Tree
     ) -> None:
         """Add a value, which may be one of several of its field."""
-        name = str(number) if known is None else known.name
-        if known is not None and known.is_map:
+        name = str(number) if field is None else field.name
+        if field is not None and field.is_map:
             entry = value if isinstance(value, dict) else {}
             fields.setdefault(name, {})[name_text(entry.get("key", ""))] = entry.get("value")
-        elif known is not None and known.is_list:
+        elif field is not None and field.is_list:
             fields.setdefault(name, []).extend(value if type(value) is _Packed else [value])
-        elif known is not None or name not in fields:
+        elif field is not None or name not in fields:
             fields[name] = value
         elif type(fields[name]) is _Several:
             fields[name].append(value)
         else:
             fields[name] = _Several([fields[name], value])
 
-    def _field(self, number: int, kind: int, known: ProtobufField | None, end: int) -> Tree:
+    def _field(self, number: int, kind: int, field: ProtobufField | None, end: int) -> Tree:
         if kind in _SIZES:
-            return self._scalar(kind, known)
+            return self._scalar(kind, field)
         with self.level():
             if kind == _GROUP:
-                held = known.kind if known is not None and not isinstance(known.kind, str) else {}
+                held = field.kind if field is not None and not isinstance(field.kind, str) else {}
                 return self.message(end, held, number)
             if kind == _BYTES:
                 length = self.varint()
                 if length > end - self.position:
                     raise self.error(f"field {number} of {length} bytes ends behind its message")
-                return self._held(length, known)
+                return self._held(length, field)
         raise self.error(f"field {number} has type {kind}, which there is not")
 
-    def _scalar(self, kind: int, known: ProtobufField | None) -> Tree:
+    def _scalar(self, kind: int, field: ProtobufField | None) -> Tree:
         """Return a number of a wire type, as its field has it."""
         stored = self.varint() if kind == _VARINT else self.take(_SIZES[kind])
-        if known is None or not isinstance(known.kind, str) or known.kind not in _NUMBERS:
+        if field is None or not isinstance(field.kind, str) or field.kind not in _NUMBERS:
             return _signed(stored) if isinstance(stored, int) else _likely(stored)
-        wire_type, read = _NUMBERS[known.kind]
+        wire_type, read = _NUMBERS[field.kind]
         if wire_type != kind:
-            raise self.error(f"field {known.name} is stored as another type")
+            raise self.error(f"field {field.name} is stored as another type")
         value = read(stored)
-        return value if known.values is None else known.values.get(value, value)
+        return value if field.values is None else field.values.get(value, value)
 
-    def _held(self, length: int, known: ProtobufField | None) -> Tree:
+    def _held(self, length: int, field: ProtobufField | None) -> Tree:
         """Return what a field of so many bytes holds."""
         start, end = self.position, self.position + length
-        if known is not None and not isinstance(known.kind, str):
-            return self.message(end, known.kind)
-        if known is not None and known.kind in _NUMBERS:
-            return self._packed(end, known)
+        if field is not None and not isinstance(field.kind, str):
+            return self.message(end, field.kind)
+        if field is not None and field.kind in _NUMBERS:
+            return self._packed(end, field)
         data = self.take(length)
-        if known is not None and known.kind == "bytes":
+        if field is not None and field.kind == "bytes":
             return data
         text = _text(data)
-        if known is not None:
+        if field is not None:
             return data if text is None else text
         if text is not None and not _CONTROLS.search(text):
             return text
@@ -158,15 +158,15 @@ class _Message(ByteReader):
             self.position = end
         return data if text is None else text
 
-    def _packed(self, end: int, known: ProtobufField) -> Tree:
+    def _packed(self, end: int, field: ProtobufField) -> Tree:
         """Return numbers that stand one after another."""
-        wire_type, _ = _NUMBERS[str(known.kind)]
+        wire_type, _ = _NUMBERS[str(field.kind)]
         values = _Packed()
         while self.position < end:
             self.count()
-            values.append(self._scalar(wire_type, known))
+            values.append(self._scalar(wire_type, field))
         if self.position != end:
-            raise self.error(f"field {known.name} ends in the middle of a number")
+            raise self.error(f"field {field.name} ends in the middle of a number")
         return values
 
 
@@ -291,8 +291,8 @@ def _message_schema(descriptor_set: bytes, name: str) -> Schema:
         _collect(file, f".{file['package']}" if file.get("package") else "", messages, enums)
     wanted = f".{name.lstrip('.')}"
     if wanted not in messages:
-        known = ", ".join(sorted(each[1:] for each in messages)[:10])
-        raise BodyError(f"the descriptor set has no message {name}; it has {known or 'none'}")
+        names = ", ".join(sorted(each[1:] for each in messages)[:10])
+        raise BodyError(f"the descriptor set has no message {name}; it has {names or 'none'}")
     schemas: dict[str, dict[int, ProtobufField]] = {each: {} for each in messages}
     for each, declared in messages.items():
         for field in declared.get("field", []):

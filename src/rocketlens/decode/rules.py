@@ -44,7 +44,7 @@ from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
-    from rocketlens.decode.registry import SchemaRegistry
+    from rocketlens.decode.schema_registry import SchemaRegistry
 
 _Reader = Callable[[bytes], Tree]
 
@@ -117,7 +117,7 @@ class BodyRules:
             raise BadInput(f"{path}: unknown {', '.join(sorted(unknown))}: give registry or body")
         registry = None
         if "registry" in declared:
-            from rocketlens.decode.registry import SchemaRegistry
+            from rocketlens.decode.schema_registry import SchemaRegistry
 
             registry = SchemaRegistry(str(declared["registry"]))
         reader = _RuleReader(path, registry)

@@ -60,7 +60,7 @@ def _read(reader: "_Thrift") -> Tree:
 
 
 class _Thrift(ByteReader, ABC):
-    """What both protocols have in common."""
+    """The common part of both protocols."""
 
     @abstractmethod
     def body_value(self) -> Tree: ...

@@ -64,14 +64,14 @@ def untangled(value: Tree) -> Tree:
     """Return a tree of a graph: lists and dicts stay where they come first, and where they come
     again there is a note instead that names the place, as ``{"@same": "$.items[0]"}``.
     """
-    seen: dict[int, str] = {}
+    paths: dict[int, str] = {}
 
     def copy(each: Tree, path: str) -> Tree:
         if not isinstance(each, dict | list):
             return each
-        if (first := seen.get(id(each))) is not None:
+        if (first := paths.get(id(each))) is not None:
             return {SAME: first}
-        seen[id(each)] = path
+        paths[id(each)] = path
         if isinstance(each, list):
             return [copy(item, f"{path}[{index}]") for index, item in enumerate(each)]
         return {name: copy(item, f"{path}.{name}") for name, item in each.items()}
@@ -105,12 +105,12 @@ def tree_of(value: Any, other: Callable[[Any], Tree]) -> Tree:
     :raises BodyTooLarge: when it has more values or levels than are decoded; one that holds itself
         has levels without end.
     """
-    left = limits.MAX_DECODED_VALUES
+    budget = limits.MAX_DECODED_VALUES
 
     def copy(each: Any, levels: int) -> Tree:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal budget
+        budget -= 1
+        if budget < 0:
             raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
         if each is None or isinstance(each, bool | int | float | str | bytes | Decimal | date):
             return each

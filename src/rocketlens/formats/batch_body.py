@@ -98,7 +98,7 @@ def message_at(record: Record, queue_offset: int) -> Record | None:
 
 
 def message_count(record: Record) -> int:
-    """Return how many messages a record has: 1, if it is no batch."""
+    """Return how many messages a record has: 1, if it is not a batch."""
     return len(records_in(record)) or 1
 
 

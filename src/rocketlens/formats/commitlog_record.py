@@ -501,7 +501,7 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
     ``magic`` chooses the version. With ``append_crc`` the properties get RocketMQ 5's CRC tail, in
     place of one that they end with.
 
-    :raises RecordError: when a part does not fit its field, the topic is no text that UTF-8 can
+    :raises RecordError: when a part does not fit its field, the topic is not a text that UTF-8 can
         write, a port is outside 0..65535, or the magic is not a record's.
     :raises BadInput: when a host's address is none.
     """
@@ -564,7 +564,7 @@ def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> Me
     """Return the message in a record: body decompressed, properties and keys taken apart.
 
     A body that cannot be decompressed within ``body_limit`` bytes is as it is stored, and
-    ``body_error`` says why. That is no damage: the record is as its producer sent it.
+    ``body_error`` says why. That is not damage: the record is as its producer sent it.
     """
     body, body_error = record.body, None
     try:

@@ -208,7 +208,7 @@ def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Ge
     ``likely`` counts are tried first, then RocketMQ's defaults; the rest costs one search of the
     file.
 
-    :raises IndexFileError: when no counts fit: the file is damaged, or is no index file.
+    :raises IndexFileError: when no counts fit: the file is damaged, or is not an index file.
     """
     header = decode_header(content[:HEADER_BYTES])
     size = len(content)

@@ -36,7 +36,7 @@ class PulledRows(NamedTuple):
 def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:
     """Return the records of pulls in their order, ``most`` of them at most.
 
-    A body is read up to the first bytes that are no record. Checksums are not looked at. Takes the
+    A body is read up to the first bytes that are not a record. Checksums are not read. Takes the
     memory of the bodies once more, and 150 bytes for each of ``most``. O(records), and quick where
     they follow one another in the log, too.
     """

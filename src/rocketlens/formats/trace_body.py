@@ -44,7 +44,7 @@ MESSAGE_TYPES: Final = (
 
 
 class TraceType(Enum):
-    """What a record is about."""
+    """The event that a record is about."""
 
     PUB = "Pub"
     SUB_BEFORE = "SubBefore"

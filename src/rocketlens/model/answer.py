@@ -54,7 +54,7 @@ class SourceState(StrEnum):
 
 
 class SourceKind(StrEnum):
-    """What a source of an answer is."""
+    """The kind of a source of an answer."""
 
     BROKER = "broker"
     COMMIT_LOG = "commit_log"
@@ -124,12 +124,12 @@ class ListAnswer(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def _parts(self) -> tuple[T_co, ...]:
-        """What is listed."""
+        """The values, in the order of the list."""
 
     @property
     @abstractmethod
     def _noun(self) -> str:
-        """What one of them is called."""
+        """The word for one of them."""
 
     @property
     def complete(self) -> bool:
@@ -231,13 +231,13 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
         head = "".join(f"<th>{title}</th>" for title in titles)
         table = "".join(f"<tr>{row}</tr>" for row in rows)
         more = len(self.messages) - len(rows)
-        left = f"<p>and {more} more</p>" if more else ""
+        note = f"<p>and {more} more</p>" if more else ""
         notes = "".join(
             f"<li>{escape(printable(f'{each.source}: {each.error}'))}</li>"
             for each in self.failures[:_SHOWN_MESSAGES]
         )
         return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>{left}"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>{note}"
             f"<p>{escape(printable(repr(self)))}</p>" + (f"<ul>{notes}</ul>" if notes else "")
         )
 
@@ -250,5 +250,5 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
 
     @property
     def relies_on(self) -> tuple[str, ...]:
-        """What must hold for the answer to be right, and could be looked at only in part."""
+        """Assumptions of the answer that could be checked only in part."""
         return tuple(dict.fromkeys(each.relies_on for each in self.coverage if each.relies_on))

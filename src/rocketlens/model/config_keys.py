@@ -11,7 +11,7 @@
 
 Each field is a key under its own name, unless ``name`` differs; a value outside ``allowed`` is
 refused wherever the configuration is made. ``broker.conf`` is read by the tables of the broker, the
-store and TLS, ``namesrv.conf`` by those of the name server and TLS; what becomes of a key that is
+store and TLS, ``namesrv.conf`` by those of the name server and TLS; the treatment of a key that is
 in neither is in :mod:`rocketlens.model.rocketmq_config_keys`.
 """
 

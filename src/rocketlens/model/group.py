@@ -40,7 +40,7 @@ class GroupQueue:
 
 @dataclass(frozen=True, slots=True)
 class FoundGroup:
-    """What is known of one group. None is what could not be learnt, or what no file says."""
+    """A consumer group. None stands for values that could not be read, or that no file has."""
 
     name: str
     members: tuple[GroupClient, ...] | None

@@ -133,7 +133,7 @@ def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str
     Names of one bucket keep their order, as in Java as long as they are fewer than nine.
     O(n log n). Source: ``java.util.HashMap``.
 
-    :raises BadInput: when ``table_size`` is no power of two.
+    :raises BadInput: when ``table_size`` is not a power of two.
     """
     if table_size < 1 or table_size & (table_size - 1):
         message = f"{table_size} is no size of a hash table: it is a power of two"

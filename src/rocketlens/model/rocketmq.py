@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, MessageIllegal
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -157,6 +157,17 @@ def topic_problem(topic: str) -> str | None:
         longest = limits.MAX_NEW_TOPIC_CHARACTERS
         return f"The specified topic: {shown}, is longer than topic max length: {longest}"
     return None
+
+
+def check_topic(topic: str) -> None:
+    """Check a topic as RocketMQ does.
+
+    :raises MessageIllegal: if it is empty, too long, or has characters that are not allowed; the
+        text is RocketMQ's own.
+    """
+    problem = topic_problem(topic)
+    if problem is not None:
+        raise MessageIllegal(problem)
 
 
 def group_problem(group: str, longest: int = limits.MAX_GROUP_CHARACTERS) -> str | None:

@@ -1,4 +1,4 @@
-"""RocketMQ's configuration keys by name, and what becomes of those without a meaning here.
+"""RocketMQ's configuration keys by name, and how those without a meaning here are treated.
 
 One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, the arguments of
 :func:`rocketlens.testing.cluster`):
@@ -204,15 +204,15 @@ ROCKETMQ_KEYS: Final = frozenset(_NAMES.split())
 
 
 def check_unknown_keys(
-    unknown: Mapping[str, str], known: Iterable[str], where: str
+    unknown: Mapping[str, str], known_keys: Iterable[str], where: str
 ) -> tuple[str, ...]:
     """Return the keys that are to be named in a warning, sorted.
 
-    ``unknown`` has the entries whose keys are not ``known``; errors name ``where`` they stand.
+    ``unknown`` has the entries whose keys are not ``known_keys``; errors name ``where`` they stand.
 
     :raises BadInput: when a key must not be passed over.
     """
-    names = {*ROCKETMQ_KEYS, *known}
+    names = {*ROCKETMQ_KEYS, *known_keys}
     passed_over = []
     for name in sorted(unknown):
         reason = _refusal(name, unknown[name].strip())
@@ -239,6 +239,6 @@ def _probably_meant(name: str, names: Iterable[str]) -> str | None:
 
     by_lower_case = {each.lower(): each for each in names}
     lower = name.lower()[:_MAX_SHOWN]
-    for found in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
-        return by_lower_case[found]
+    for key in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
+        return by_lower_case[key]
     return None

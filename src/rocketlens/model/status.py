@@ -70,7 +70,7 @@ class TapStatus:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """What is known of one store directory. Times are epoch milliseconds."""
+    """The state of one store directory. Times are epoch milliseconds."""
 
     path: str
     closing: StoreClosing
@@ -113,7 +113,7 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """What one broker, a master or a slave, says of itself; None where it does not say it."""
+    """The state of one broker, a master or a slave, by its own report; None where that lacks it."""
 
     cluster_name: str
     name: str
@@ -169,12 +169,12 @@ class BrokerStatus:
 
         None if it tells neither.
         """
-        known = [
+        lags = [
             each
             for each in (self.dispatch_behind_bytes, self.index_behind_bytes)
             if each is not None
         ]
-        return max(known, default=None)
+        return max(lags, default=None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -195,7 +195,7 @@ class BrokersAnswer(ListAnswer[BrokerStatus]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """What is known of a cluster."""
+    """The state of a cluster."""
 
     name_servers: tuple[str, ...]
     """All that were asked; ``coverage`` names those that did not answer."""

@@ -9,7 +9,7 @@ from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_syste
 
 
 class TopicKind(StrEnum):
-    """What a topic is for, by its name."""
+    """The purpose of a topic, by its name."""
 
     NORMAL = "normal"
     RETRY = "retry"
@@ -54,7 +54,7 @@ class TopicQueue:
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """What is known of one topic."""
+    """A topic, as a store or a cluster has it."""
 
     name: str
     queues: tuple[TopicQueue, ...] | None
@@ -67,7 +67,7 @@ class FoundTopic:
 
     @property
     def kind(self) -> TopicKind:
-        """What the topic is for."""
+        """The purpose of the topic."""
         return TopicKind.of(self.name)
 
     @property
@@ -79,8 +79,10 @@ class FoundTopic:
     def size_bytes(self) -> int | None:
         """Bytes of its messages in the log."""
         sizes = [queue.size_bytes for queue in self.queues or ()]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if self.queues is not None and len(known) == len(sizes) else None
+        known_sizes = [size for size in sizes if size is not None]
+        return (
+            sum(known_sizes) if self.queues is not None and len(known_sizes) == len(sizes) else None
+        )
 
     @property
     def oldest_ms(self) -> int | None:

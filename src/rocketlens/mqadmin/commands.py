@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from rocketlens.mqadmin.group_commands import GROUP_COMMANDS
-from rocketlens.mqadmin.options import (
+from rocketlens.mqadmin.command_line import (
     BEGIN_TIMESTAMP,
     CLUSTER_OR_PARENT,
     END_TIMESTAMP,
     Option,
     SubCommand,
 )
+from rocketlens.mqadmin.group_options import GROUP_COMMANDS
 
 _GROUP: Final = Option("g", "consumerGroup", "consumer group name")
 _CLIENT: Final = Option("d", "clientId", "The consumer's client id")
@@ -19,7 +19,7 @@ _TOPIC_LIKE_A_NAME: Final = Option("t", "topic", "Topic name", required=True)
 _BODY_FORMAT: Final = Option(
     "f", "bodyFormat", "print message body by the specified format", only_5=True
 )
-_MESSAGES: Final = "rocketlens.mqadmin.messages"
+_MESSAGES: Final = "rocketlens.mqadmin.message_commands"
 _BY_ID: Final = (
     _MESSAGE_ID,
     # Before RocketMQ 5.3 an offset message id was enough; here it still is.
@@ -139,12 +139,12 @@ _ROUTE: Final = (
 )
 _DECODE: Final = (Option("i", "messageId", "unique message ID", required=True),)
 
-_TOPICS: Final = "rocketlens.mqadmin.topic"
-_CLUSTER: Final = "rocketlens.mqadmin.cluster"
-_SENDING: Final = "rocketlens.mqadmin.send"
+_TOPICS: Final = "rocketlens.mqadmin.topic_commands"
+_CLUSTER: Final = "rocketlens.mqadmin.cluster_commands"
+_SENDING: Final = "rocketlens.mqadmin.send_commands"
 
-_AUTH: Final = "rocketlens.mqadmin.auth"
-_ACCOUNTS: Final = "rocketlens.mqadmin.accounts"
+_AUTH: Final = "rocketlens.mqadmin.auth_commands"
+_ACCOUNTS: Final = "rocketlens.mqadmin.account_commands"
 
 
 def _where(broker: str, cluster: str, *, is_5: bool = True) -> tuple[Option, ...]:
@@ -154,8 +154,8 @@ def _where(broker: str, cluster: str, *, is_5: bool = True) -> tuple[Option, ...
     )
 
 
-def _where_4(words: str) -> tuple[Option, ...]:
-    return _where(f"{words} which broker", f"{words} which cluster", is_5=False)
+def _where_4(purpose: str) -> tuple[Option, ...]:
+    return _where(f"{purpose} which broker", f"{purpose} which cluster", is_5=False)
 
 
 _QUERY_VERSION: Final = _where(

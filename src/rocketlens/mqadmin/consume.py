@@ -108,19 +108,19 @@ async def consume_message(call: Call) -> None:
             last = first + count - 1
         await _print_queue(call, route, queue, first, last)
         return
-    left = count
+    remaining = count
     for queue in set_order(list(route.read_queues)):
-        if left == 0:
+        if remaining == 0:
             return
         first, last = await _bounds(call, queue, begin_ms, end_ms)
-        if last - first > left:
+        if last - first > remaining:
             number = queue.queue_id
-            call.print(f"The older {left} message of the {number} queue will be provided\n")
-            last = first + left - 1
-            left = 0
+            call.print(f"The older {remaining} message of the {number} queue will be provided\n")
+            last = first + remaining - 1
+            remaining = 0
         else:
             # As the real tool counts: an empty queue costs one, and beyond 0 it goes on.
-            left -= last - first + 1
+            remaining -= last - first + 1
         await _print_queue(call, route, queue, first, last)
 
 

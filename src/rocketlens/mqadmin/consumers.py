@@ -4,11 +4,11 @@ import os
 import time
 from pathlib import Path
 
-from rocketlens.client.admin.group_calls import as_it_is
+from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.text.java import concurrent_map_order
-from rocketlens.mqadmin.printing.bodies import safe_name
+from rocketlens.mqadmin.printing.body_files import safe_name
 from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.printing.running_info import (
     is_subscribed_alike,
@@ -25,19 +25,21 @@ from rocketlens.wire.commands.command_table import NoFields
 async def consumer_connection(call: Call) -> None:
     """Print the clients of a group, and what they subscribe to."""
     group, shown = call.given.required("g"), call.form.shown
-    found = await call.tool.admin.examine_consumer_connection_info(group, call.given.text("b"))
+    connections = await call.tool.admin.examine_consumer_connection_info(
+        group, call.given.text("b")
+    )
     call.print(f"{'#ClientId':<36} {'#ClientAddr':<22} {'#Language':<10} #Version\n")
-    for each in found.connections:
+    for each in connections.connections:
         call.print(_connection_row(call, each, (36, 22, 10)))
     call.print(f"\nBelow is subscription:\n{'#Topic':<20} #SubExpression\n")
-    for name in concurrent_map_order(found.subscription_table):
-        each_topic = found.subscription_table[name]
+    for name in concurrent_map_order(connections.subscription_table):
+        each_topic = connections.subscription_table[name]
         expression = NULL if each_topic.sub_string is None else each_topic.sub_string
         call.print(f"{padded(shown(each_topic.topic), 20)} {shown(expression)}\n")
     kinds = (
-        ("ConsumeType", found.consume_type),
-        ("MessageModel", found.message_model),
-        ("ConsumeFromWhere", found.consume_from_where),
+        ("ConsumeType", connections.consume_type),
+        ("MessageModel", connections.message_model),
+        ("ConsumeFromWhere", connections.consume_from_where),
     )
     call.print("\n" + "".join(f"{name}: {each.name if each else NULL}\n" for name, each in kinds))
 
@@ -54,8 +56,8 @@ def _connection_row(call: Call, each: ClientConnection, widths: tuple[int, int, 
 async def producer_connection(call: Call) -> None:
     """Print the producers of a group."""
     group, topic = call.given.required("g"), call.given.required("t")
-    found = await call.tool.admin.examine_producer_connection_info(group, topic)
-    for number, each in enumerate(found.connections, 1):
+    connections = await call.tool.admin.examine_producer_connection_info(group, topic)
+    for number, each in enumerate(connections.connections, 1):
         call.print(f"{number:04d}  {_connection_row(call, each, (32, 22, 8))}")
 
 
@@ -85,7 +87,7 @@ async def consumer_status(call: Call) -> None:
     """
     given, admin = call.given, call.tool.admin
     group, jstack = given.required("g"), "s" in given
-    found = await admin.examine_consumer_connection_info(group, given.text("b"))
+    connections = await admin.examine_consumer_connection_info(group, given.text("b"))
     client_id = given.text("i")
     if client_id is not None:
         info = await admin.get_consumer_running_info(group, client_id, jstack=jstack)
@@ -97,7 +99,7 @@ async def consumer_status(call: Call) -> None:
     call.print(f"{'#Index':<10} {'#ClientId':<40} {'#Version':<20} #ConsumerRunningInfoFile\n")
     # A client that is connected twice is listed twice.
     index = 0
-    for each in found.connections:
+    for each in connections.connections:
         try:
             info = await admin.get_consumer_running_info(group, each.client_id, jstack=jstack)
         except RocketLensError as error:

@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.commands import COMMANDS
-from rocketlens.mqadmin.options import (
+from rocketlens.mqadmin.command_line import (
     COMMON,
     Given,
     Option,
@@ -16,6 +15,7 @@ from rocketlens.mqadmin.options import (
     parse,
     usage,
 )
+from rocketlens.mqadmin.commands import COMMANDS
 from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
 
@@ -72,11 +72,11 @@ def run(arguments: Namespace) -> ExitCode:
 
     :raises RocketLensError: whatever the command could not do.
     """
-    words = list(arguments.words)
-    if not words:
+    command_line = list(arguments.words)
+    if not command_line:
         sys.stdout.write(command_list(_layout(arguments.layout)))
         return ExitCode.OK
-    name, *rest = words
+    name, *rest = command_line
     if name.lower() == "help":
         layout = _layout(arguments.layout)
         text = usage_of(command_named(rest[0]), layout) if rest else command_list(layout)

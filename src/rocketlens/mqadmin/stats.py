@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketlens.client.admin.group_calls import as_it_is, groups_of_topic
+from rocketlens.client.admin.group_calls import groups_of_topic
+from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.admin.group_calls import as_it_is
-from rocketlens.client.connect.cluster import broker_error, failures
-from rocketlens.client.connect.pull import QueuePuller, records_in, tools_puller
+from rocketlens.client.connect.cluster import as_it_is, broker_error, failures
+from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
@@ -18,9 +17,9 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import UNIQUE_KEY, parse
 from rocketlens.model.rocketmq import TAG_TYPE
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.command_line import Given
+from rocketlens.mqadmin.printing.blocks import KeyRow
 from rocketlens.mqadmin.printing.form import Form
-from rocketlens.mqadmin.printing.layout import KeyRow
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import check_key
@@ -61,7 +60,7 @@ class PulledMessages:
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """What queryMsgByKey asks. ``index_type``: K keys, T tags."""
+    """The question of queryMsgByKey. ``index_type``: K keys, T tags."""
 
     topic: str
     key: str
@@ -91,13 +90,13 @@ class Tool:
             as_it_is, TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
         )
 
-    async def surveyed_route(self, topic: str) -> tuple[Route, str]:
+    async def route_and_failures(self, topic: str) -> tuple[Route, str]:
         """Return a route, and in one line which brokers may have had the topic and are gone.
 
         :raises TopicNotFound: when no name server knows the topic.
         """
-        route, surveyed = await self.admin.source.survey.route(topic)
-        return route, failures(surveyed)
+        route, doubts = await self.admin.source.topology.route(topic)
+        return route, failures(doubts)
 
     async def cluster_info(self) -> ClusterInfo:
         """Return which brokers there are; they may be asked from now on."""
@@ -134,7 +133,7 @@ class Tool:
 
         :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
-        route, surveyed = await self.admin.source.survey.route(request.topic)
+        route, doubts = await self.admin.source.topology.route(request.topic)
         is_tag = request.index_type == "T"
         message_filter = MessageFilter(
             topic=request.topic,
@@ -160,9 +159,9 @@ class Tool:
                     raise broker_error(address, answer)
                 return list(map(_row_of, filter(message_filter.matches, _records(answer.body))))
 
-        found, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
-        failed = "; ".join(filter(None, [failed, failures(surveyed)]))
-        return [row for part in found for row in part], failed
+        pages, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
+        failed = "; ".join(filter(None, [failed, failures(doubts)]))
+        return [row for part in pages for row in part], failed
 
     async def pull(
         self,

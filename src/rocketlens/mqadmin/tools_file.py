@@ -24,7 +24,7 @@ _HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 def tools_file_context() -> Context:
     """Return the keys of the file; empty if the file or the keys are missing.
 
-    :raises BadInput: when it is no YAML, or a key is no text.
+    :raises BadInput: when it is not YAML, or a key is not a text.
     :raises OSError: when it cannot be read.
     """
     home = os.environ.get(_HOME_VARIABLE)

@@ -39,7 +39,7 @@ from typing import Final
 
 
 class State(IntEnum):
-    """What a connection does now; see the table above."""
+    """The state of a connection; see the table above."""
 
     CONNECTING = 0
     NEW = 1
@@ -56,7 +56,7 @@ class State(IntEnum):
 
 
 class Step(IntEnum):
-    """What changes the state of a connection; see the table above."""
+    """An event that changes the state of a connection; see the table above."""
 
     OPENED = 0
     BEGIN = 1

@@ -71,7 +71,7 @@ class WorkThreads:
         self._working_for: Final[set[object]] = set()
 
     def submit(self, work: Callable[[], T], owner: object = None) -> Future[T]:
-        """Run a function in a thread; work without an owner does not wait for one another."""
+        """Run a function in a thread; works without an owner do not wait for each other."""
         future: Future[T] = Future()
         with self._changed:
             self._waiting.setdefault(owner, deque()).append((future, work))

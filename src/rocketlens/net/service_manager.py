@@ -15,7 +15,7 @@ STOPPING: Final = "STOPPING=1"
 
 
 def notify(state: str) -> bool:
-    """Send a state; return whether it was sent. A service manager that is gone is no error."""
+    """Send a state; return whether it was sent. A service manager that is gone is not an error."""
     path = os.environ.get(SOCKET_VARIABLE, "")
     if not path.startswith(("/", "@")):
         return False

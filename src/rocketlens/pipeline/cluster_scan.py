@@ -35,9 +35,9 @@ from rocketlens.bulk.positions import (
     positions_option,
 )
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials
-from rocketlens.client.connect.name_servers import name_server_addresses
+from rocketlens.client.connect.name_server_addresses import name_server_addresses
 from rocketlens.client.connect.route import MessageQueue, Route
-from rocketlens.client.connect.survey import Survey
+from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
@@ -226,9 +226,11 @@ class ClusterScan:
     ) -> list[tuple[QueueStretch, str | None]]:
         import asyncio
 
-        survey = Survey(cluster, None, time.monotonic)
+        topology = Topology(cluster, None, time.monotonic)
         reader = StretchReader(cluster)
-        routes = [await self._route(survey, topic) for topic in await self._chosen_topics(survey)]
+        routes = [
+            await self._route(topology, topic) for topic in await self._chosen_topics(topology)
+        ]
         for route in routes:
             if route is not None:
                 await self._check_unreadable(cluster, route)
@@ -254,12 +256,12 @@ class ClusterScan:
             for problem in answer.value or ():
                 self._warn(f"{broker.name}: {problem}")
 
-    async def _chosen_topics(self, survey: Survey) -> list[str]:
+    async def _chosen_topics(self, topology: Topology) -> list[str]:
         """Return the topics of the options that pushed filters do not exclude."""
         names, patterns = self.topics
         listed_topics: list[str] = []
         if patterns:
-            listed = await survey.topics()
+            listed = await topology.topics()
             listed_topics = listed.value
             self._check(listed.coverage)
         topics, unknown = matching_topics((*names, *patterns), listed_topics)
@@ -268,14 +270,14 @@ class ClusterScan:
         pushed = self.row_filter.topics
         return [topic for topic in topics if pushed is None or topic in pushed]
 
-    async def _route(self, survey: Survey, topic: str) -> Route | None:
+    async def _route(self, topology: Topology, topic: str) -> Route | None:
         """Return a topic's route; None if only a pattern asks for it, and it was just deleted."""
         try:
-            answer = await survey.route(topic)
+            answer = await topology.route(topic)
         except TopicNotFound:
             if topic not in self.topics.names:
                 return None
-            listed_topics = (await survey.topics()).value
+            listed_topics = (await topology.topics()).value
             raise unknown_topic(topic, set(listed_topics) - {topic}, "this cluster") from None
         self._check(answer.coverage)
         return answer.value
@@ -306,7 +308,7 @@ class ClusterScan:
         :raises StoreError: when messages are missing, if ``failOnDataLoss`` is set.
         """
         with self._clients() as (thread, cluster):
-            pull = partial(_pull, Survey(cluster, None, time.monotonic), StretchReader(cluster))
+            pull = partial(_pull, Topology(cluster, None, time.monotonic), StretchReader(cluster))
             pending = thread.submit(pull(share))
             rest = share
             warned = False
@@ -406,9 +408,9 @@ class _Clients:
             self._thread.close()
 
 
-async def _pull(survey: Survey, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:
+async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:
     """Return the next chunk of a stretch; the route tells where its broker is now."""
-    route = await survey.route(stretch.queue.topic)
+    route = await topology.route(stretch.queue.topic)
     name = stretch.queue.broker_name
     broker = route.value.brokers.get(name)
     if broker is None:
@@ -437,7 +439,7 @@ def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:
 
 
 def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
-    """Return the offsets of a part that no row has, as ranges: first one, and the one behind."""
+    """Return the offsets of a part without a row, as (first, end) ranges."""
     import numpy as np
 
     offsets = pulled.rows["queue_offset"]
@@ -457,5 +459,5 @@ def _batch_size(pulled: "PulledRows", number: int) -> int:
     start = int(pulled.rows["physical_offset"][number])
     record = decode(pulled.content.data, start, check_crc=False)
     count = properties.parse(decode_utf8(record.properties)).get(properties.INNER_NUM, "")
-    # What is no number of messages is one.
+    # What is not a number of messages is one.
     return int(count) if count.isascii() and count.isdigit() and 0 < len(count) < 6 else 1

@@ -79,7 +79,7 @@ def open_store(
     messages that were read and the bytes to read: ``(read_bytes, total_bytes, messages)``. If it
     returns False, reading ends there, and the answer is incomplete.
 
-    :raises NotAStore: when it is no directory, or holds no commit log.
+    :raises NotAStore: when it is not a directory, or holds no commit log.
     :raises BadInput: unless one of both is given, or when that is empty.
     """
     named = broker_conf if path is None else path

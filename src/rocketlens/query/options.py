@@ -82,7 +82,7 @@ class RangeOptions(ContentOptions, total=False):
 
 
 class FindOptions(RangeOptions, total=False):
-    """What ``find`` takes beside a text and topics.
+    """The keywords of ``find`` beside a text and topics.
 
     ``kind``: what the text is: ``key``, ``unique-key``, ``offset-id``, ``queue-offset``, or
     ``auto``, which tries all that it can be.
@@ -97,7 +97,7 @@ class FindOptions(RangeOptions, total=False):
 
 
 class ScanOptions(RangeOptions, total=False):
-    """What ``scan`` takes beside topics.
+    """The keywords of ``scan`` beside topics.
 
     ``tag``: a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
     """
@@ -106,7 +106,7 @@ class ScanOptions(RangeOptions, total=False):
 
 
 class TailOptions(ContentOptions, total=False):
-    """What ``tail`` takes beside a topic and a number; all conditions given must hold.
+    """The keywords of ``tail`` beside a topic and a number; all conditions given must hold.
 
     ``begin``: a store time as `RangeOptions` has it; older messages are left out.
     ``tags``: one tag or several, such as ``"TagA || TagB"``, ``"*"`` for all.
@@ -121,7 +121,7 @@ class TailOptions(ContentOptions, total=False):
 
 
 class StoryOptions(TypedDict, total=False):
-    """What ``story`` takes beside a text and topics.
+    """The keywords of ``story`` beside a text and topics.
 
     ``kind``: what the text is, as `FindOptions` has it.
     ``trace_topic``: where clients write their traces, if it is not RocketMQ's own topic.

@@ -191,7 +191,7 @@ class FindRequest:
 
     @property
     def filter_coverage(self) -> "tuple[Coverage, ...]":
-        """What the filter could not decide on or left out, in all searches for this request."""
+        """Messages that the filter left out or could not decide on, in all searches for this."""
         undecided = () if self.content is None else self.content.tally.coverage()
         return (*undecided, *self.left_out.coverage())
 
@@ -365,7 +365,7 @@ def _some_tags(text: str) -> frozenset[str] | None:
 def time_range(
     begin: "int | datetime | str | None", end: "int | datetime | str | None"
 ) -> tuple[int | None, int]:
-    """Return both ends in epoch milliseconds. A ``begin`` of None or 0 is no lower bound.
+    """Return both ends in epoch milliseconds. A ``begin`` of None or 0 is not a lower bound.
 
     :raises WrongType: if one is neither an int, nor a datetime, nor a text.
     :raises BadInput: if one is negative, or a text that is not a time.

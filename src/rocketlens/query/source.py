@@ -16,7 +16,7 @@ from rocketlens.query.request import FindRequest
 
 
 class _NamedSource(Protocol):
-    """What is known of a source without asking it."""
+    """The properties of a source that cost no question."""
 
     @property
     def name(self) -> str:

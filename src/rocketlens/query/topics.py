@@ -223,7 +223,7 @@ class Topics:
     def coverage(self, *, is_found: bool) -> Iterator[Coverage]:
         """Return the coverage of topics: how they were found, and which log may have others.
 
-        What could not be read is no failure of an answer that ``is_found``: then it is only said.
+        What could not be read does not fail an answer that ``is_found``: then it is only said.
         """
         count = len(self.known())
         unread_bytes = self._unread_bytes()

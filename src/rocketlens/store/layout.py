@@ -142,7 +142,7 @@ class StoreLayout:
 
     @property
     def tiers(self) -> Path:
-        """What RocketMQ 5 wrote to tiered storage."""
+        """The directory that RocketMQ 5 wrote as tiered storage."""
         return self.config / "tieredStoreMetadata.json"
 
     @property

@@ -60,7 +60,7 @@ class StoreLock:
             raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from error
         status = os.fstat(self._descriptor)
         if not status.st_size:
-            # Who locks it needs no text in it, so a full disk is no reason to stop.
+            # Who locks it needs no text in it, so a full disk is not a reason to stop.
             with suppress(OSError):
                 os.write(self._descriptor, LOCK_TEXT)
         self._identity = (status.st_dev, status.st_ino)

@@ -24,7 +24,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.survey import Survey
+from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import (
     BadInput,
     CallTimeout,
@@ -62,7 +62,7 @@ class Follower:
     def __init__(
         self,
         cluster: ClusterCalls,
-        survey: Survey,
+        topology: Topology,
         copy: LogCopy,
         *,
         acknowledges: bool = True,
@@ -70,7 +70,7 @@ class Follower:
     ) -> None:
         """Nothing is connected or opened yet."""
         self._cluster: Final = cluster
-        self._survey: Final = survey
+        self._topology: Final = topology
         self._acknowledges: Final = acknowledges
         self._tables: Final = Tables(cluster, copy.layout, disk or Disk())
         self.copy: Final = copy
@@ -118,7 +118,7 @@ class Follower:
                     self._note(str(error))
                     self.has_started.set()
                 # The master may have another address by now.
-                self._survey.forget(self.copy.broker_name)
+                self._topology.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
                 await asyncio.sleep(min(pause_s, limits.MAX_TAP_PAUSE_S))
         finally:
@@ -144,7 +144,7 @@ class Follower:
     async def _follow(self) -> None:
         """Follow over one connection; returns when a new one is needed at once."""
         copy = self.copy
-        self.master = master = await find_master(self._cluster, self._survey, copy.broker_name)
+        self.master = master = await find_master(self._cluster, self._topology, copy.broker_name)
         store = copy.open(master)
         if store.config.mappedFileSizeCommitLog != master.segment_bytes:
             raise CopyFailed("the size of the broker's log files has changed")
@@ -193,7 +193,9 @@ class Follower:
         assert store is not None  # noqa: S101 - it is open while there is a connection
         # The copy may get longer than the end that the master answers before that answer is here.
         end_offset = store.end_offset
-        self.master = master = await find_master(self._cluster, self._survey, self.copy.broker_name)
+        self.master = master = await find_master(
+            self._cluster, self._topology, self.copy.broker_name
+        )
         if master.end_offset < end_offset:
             raise LogReplaced(
                 f"the log of broker {master.name} ends at physical offset {master.end_offset}, "

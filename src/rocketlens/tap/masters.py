@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.admin.status import runtime_number, runtime_table
+from rocketlens.client.admin.cluster_status import runtime_number, runtime_table
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.survey import Survey
+from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadAnswer, CopyFailed
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
@@ -56,14 +56,14 @@ class Master(NamedTuple):
         return replace(StoreConfig.from_properties(self.config)[0], **own)
 
 
-async def find_master(cluster: ClusterCalls, survey: Survey, name: str) -> Master:
+async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> Master:
     """Ask name servers and the broker.
 
     :raises CopyFailed: if there is no such broker, or nothing that can be followed.
     :raises BrokerError: if the broker refuses.
     :raises RemotingError: if it, or no name server, answers.
     """
-    brokers = (await survey.brokers()).value
+    brokers = (await topology.brokers()).value
     if name not in brokers:
         known = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
         raise CopyFailed(f"no name server knows broker {name}; they know {known}")

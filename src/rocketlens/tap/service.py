@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.survey import Survey
+from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadInput, CopyFailed
 from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.status_port import StatusPort, StatusSource
@@ -102,7 +102,7 @@ class Tap:
         self._options: Final = options
         self._disk: Final = disk
         self._cluster: Final = ClusterCalls(name_servers, **(client_options or {}))
-        self._survey: Final = Survey(self._cluster, None, monotonic)
+        self._topology: Final = Topology(self._cluster, None, monotonic)
         self.followers: Final[list[Follower]] = []
         self._tasks: Final[list[asyncio.Task[None]]] = []
 
@@ -112,7 +112,7 @@ class Tap:
         :raises CopyFailed: if there is no broker, or one cannot be followed.
         :raises StoreLocked, BadInput, OSError, RemotingError: if one cannot be begun.
         """
-        names = self._options.brokers or tuple(sorted((await self._survey.brokers()).value))
+        names = self._options.brokers or tuple(sorted((await self._topology.brokers()).value))
         if not names:
             raise CopyFailed("no broker is registered at the name servers")
         if len(set(names)) != len(names):
@@ -128,7 +128,7 @@ class Tap:
             )
             follower = Follower(
                 self._cluster,
-                self._survey,
+                self._topology,
                 copy,
                 acknowledges=options.acknowledges,
                 disk=self._disk,

@@ -129,8 +129,8 @@ def _json_of(body: bytes) -> str | None:
     """Return a body that is JSON as JSON on one line; None if it is not."""
     from rocketlens.terminal.json_text import compact, json_of
 
-    found = json_of(body)
-    return None if found is None else safe_json(compact(found, is_ascii=not _is_unicode()))
+    value = json_of(body)
+    return None if value is None else safe_json(compact(value, is_ascii=not _is_unicode()))
 
 
 def _utf8(body: bytes) -> str | None:

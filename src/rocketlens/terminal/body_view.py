@@ -94,9 +94,9 @@ def body_text(body: bytes, form: str | None) -> str:
     if form == "json":
         from rocketlens.terminal.json_text import compact, json_of
 
-        found = json_of(body)
-        if found is not None:
-            return compact(found)
+        value = json_of(body)
+        if value is not None:
+            return compact(value)
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from rocketlens.client.blocking.sync import SyncMQAdmin
+    from rocketlens.client.blocking.sync_admin import SyncMQAdmin
     from rocketlens.client.connect.cluster import Credentials
     from rocketlens.client.mq_admin import MQAdmin
 
@@ -142,7 +142,7 @@ def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
 
     Its event loop has a thread of its own: while output waits, no answer of a broker is late.
     """
-    from rocketlens.client.blocking.sync import SyncMQAdmin
+    from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 
     return SyncMQAdmin(
         access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options

@@ -55,10 +55,10 @@ class CommandParser(ArgumentParser):
         self._folded: list[Action] = []
         self._folded_as = ""
 
-    def fold(self, actions: Iterable[Action], words: str) -> None:
-        """Show some options in the usage line as ``words``: each is explained below it."""
+    def fold(self, actions: Iterable[Action], text: str) -> None:
+        """Show some options in the usage line as ``text``: each is explained below it."""
         self._folded += actions
-        self._folded_as = words
+        self._folded_as = text
 
     def add_examples(self, examples: Iterable[tuple[str, str]]) -> None:
         """Add command lines, and what each is for, to the help, behind the options."""
@@ -104,19 +104,19 @@ class CommandParser(ArgumentParser):
         self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands, synonyms)}")
 
 
-def _meant_option(option: str, known: Collection[str]) -> str:
+def _meant_option(option: str, options: Collection[str]) -> str:
     """Return "; did you mean A?" with the known option that one stands for, or resembles."""
     for meant in _SYNONYMS.get(option.removeprefix("--"), ()):
-        if f"--{meant}" in known:
+        if f"--{meant}" in options:
             return f"; did you mean --{meant}?"
-    return did_you_mean(option, known)
+    return did_you_mean(option, options)
 
 
 def did_you_mean(
-    word: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+    word: str, candidates: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Return "; did you mean A or B?" with the known words that one resembles, or nothing."""
     # Late: only a mistake needs it.
     from rocketlens.query.topic_choice import suggestion
 
-    return suggestion(word, known, synonyms)
+    return suggestion(word, candidates, synonyms)

@@ -180,12 +180,12 @@ def check_owner(file: BinaryIO, path: Path) -> None:
 
     :raises BadInput: when another user owns it, or it is world-writable.
     """
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
         return
-    if found.st_uid not in {0, os.geteuid()}:
-        raise BadInput(f"{path} belongs to another user (id {found.st_uid}) and is not used")
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_uid not in {0, os.geteuid()}:
+        raise BadInput(f"{path} belongs to another user (id {status.st_uid}) and is not used")
+    if status.st_mode & stat.S_IWOTH:
         raise BadInput(f"{path} is world-writable and is not used: chmod o-w {path}")
 
 

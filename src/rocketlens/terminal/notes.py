@@ -38,8 +38,8 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
         if answer.complete
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
-    found = counted(count, what) if count else "nothing found"
-    yield f"{found}, {verdict}: searched {_summary(searched)}{up_to}"
+    result = counted(count, what) if count else "nothing found"
+    yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}"
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _as_stored(answer.messages)
@@ -89,12 +89,12 @@ def _summary(searched: Iterable[Coverage]) -> str:
             others.append(printable(coverage.source))
     if not (index_files or tails):
         others += logs
-    words = list(dict.fromkeys(others))
+    parts = list(dict.fromkeys(others))
     if tails:
-        words.insert(0, "the rest of the log" if index_files or words else "the log itself")
+        parts.insert(0, "the rest of the log" if index_files or parts else "the log itself")
     if index_files:
-        words.insert(0, counted(index_files, "index file"))
-    return " and ".join(words) or "nothing"
+        parts.insert(0, counted(index_files, "index file"))
+    return " and ".join(parts) or "nothing"
 
 
 def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:

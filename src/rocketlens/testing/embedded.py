@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.life.service import BrokerService
-from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
@@ -70,7 +70,7 @@ def cluster(
 
 @dataclass(slots=True)
 class _Running:
-    """What there is while a cluster runs."""
+    """The parts of a cluster that runs."""
 
     thread: LoopThread
     directory: Path

@@ -59,7 +59,7 @@ def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
 def encode(command: RemotingCommand) -> bytes:
     """Write the header of ``command``.
 
-    :raises BadInput: when a number or length does not fit its field, or a text is no Unicode.
+    :raises BadInput: when a number or length does not fit its field, or a text is not Unicode.
     """
     try:
         remark = (command.remark or "").encode()

@@ -16,8 +16,8 @@ from rocketlens.client.search import cluster_source
 from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.client.send.message import Message
 from rocketlens.main import main
-from rocketlens.terminal import progress
-from rocketlens.terminal.progress import SearchProgress
+from rocketlens.terminal import search_progress
+from rocketlens.terminal.search_progress import SearchProgress
 from rocketlens.testing import cluster
 from tests.support.patience import PATIENCE_S
 
@@ -289,7 +289,8 @@ class LateClock:
 @pytest.mark.parametrize("options", [("-t", "Orders"), ("--since", "1h"), ("--where", "tag = 'A'")])
 def test_a_search_by_time_shows_how_much_it_has_read(run, rocketmq, sent, monkeypatch, options):
     terminal = Terminal()
-    monkeypatch.setattr(progress, "SearchProgress", lambda: SearchProgress(terminal, LateClock()))
+    late = SearchProgress(terminal, LateClock())
+    monkeypatch.setattr(search_progress, "SearchProgress", lambda: late)
     done = run("find", *options, "-n", rocketmq.name_server, "-o", "jsonl")
     assert done.code == 0
     shown = terminal.getvalue().split("\r")

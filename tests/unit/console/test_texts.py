@@ -17,7 +17,7 @@ from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
 from rocketlens.formats import trace_body
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import SourceKind
-from rocketlens.model.due import due_text
+from rocketlens.model.due_time import due_text
 from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.story.story_events import EventKind

@@ -7,7 +7,7 @@ import pytest
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from tests.support.written_bodies import DIRECTORY, body, message
-from tests.unit.decode.test_registry import registry as _registry
+from tests.unit.decode.test_schema_registry import registry as _registry
 
 registry = _registry
 DESCRIPTORS = DIRECTORY / "file.descriptor-set"

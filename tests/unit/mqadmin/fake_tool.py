@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import CallTimeout
-from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.command_line import Given
 from rocketlens.mqadmin.printing.form import Form
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.cluster_access import ClusterAccess

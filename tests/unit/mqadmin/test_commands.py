@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketlens.mqadmin.command_line import check_required, parse
 from rocketlens.mqadmin.commands import COMMANDS
-from rocketlens.mqadmin.options import check_required, parse
 from rocketlens.mqadmin.run import command_named, usage_of
 
 

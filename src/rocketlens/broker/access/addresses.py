@@ -11,7 +11,7 @@ nothing                                  no address
 ``10.0.0.1,10.0.0.2``                    each of them
 ``10.0.0.{1,2}``, ``2001:db8::{1,2}``    each of them
 ``192.168.*.*``, ``192.168.1-5.*``       addresses whose numbers are in these ranges; the first
-                                         number is no range
+                                         number is not a range
 ``2001:db8:*``, ``2001:db8:1-20:*``      the same of IPv6, where ``*`` is the end: it stands for all
                                          groups that follow; ``::*`` is ``:0:*``
 =======================================  ==========================================================

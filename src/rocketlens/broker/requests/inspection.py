@@ -96,7 +96,7 @@ class InspectionProcessor:
     async def clean(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Delete expired files now, not at the next round, and queue files without messages.
 
-        Any client that can connect can request this, so a full disk alone is no reason to delete.
+        Any client that can connect can request this: a full disk alone is not a reason to delete.
         """
         if self.core.store.clean(may_force=False):
             self.core.search.segments_changed()

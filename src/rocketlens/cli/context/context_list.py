@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _shown(context: "Context") -> dict[str, object]:
-    """Return what is no secret."""
+    """Return what is not a secret."""
     return {
         "store": context.store,
         "namesrv": context.namesrv,
@@ -72,5 +72,5 @@ def _words(shown: dict[str, object]) -> tuple[str, str]:
     source = f"store {shown['store']}" if shown["store"] else f"cluster {shown['namesrv'] or ''}"
     notes = [f"namespace {shown['namespace']}"] if shown["namespace"] else []
     switches = {"access_control": "signs requests", "tls": "TLS", "read_only": "read-only"}
-    notes += [words for name, words in switches.items() if shown[name]]
+    notes += [switch for name, switch in switches.items() if shown[name]]
     return source.strip(), ", ".join(notes)

@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> ExitCode:
 async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     from rocketlens.client.connect.namespace import is_in_namespace
 
-    listed, failed = await admin.source.survey.topics()
+    listed, failed = await admin.source.topology.topics()
     only = None
     if arguments.group:
         only = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
@@ -57,16 +57,16 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     for each in failed:
         note(f"INCOMPLETE: {each.source}: {each.error}")
     is_complete = not any(each.is_failure for each in failed)
-    found: list[dict[str, Any]] = []
+    groups: list[dict[str, Any]] = []
     for topic in topics:
         fields = await _fields(admin, topic)
         is_complete &= fields["error"] is None
         if fields["messages"] or fields["error"]:
-            found.append(fields)
-    _print(arguments, found)
+            groups.append(fields)
+    _print(arguments, groups)
     if not is_complete:
         return ExitCode.INCOMPLETE
-    return ExitCode.OK if found else ExitCode.NO
+    return ExitCode.OK if groups else ExitCode.NO
 
 
 async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
@@ -114,18 +114,18 @@ def _sent_again(admin: "MQAdmin", group: str) -> int | None:
     return len(jobs.sent)
 
 
-def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
+def _print(arguments: Namespace, groups: "Sequence[dict[str, Any]]") -> None:
     if arguments.output == "json":
         from rocketlens.terminal.as_json import json_line
 
-        for fields in found:
+        for fields in groups:
             print(json_line(fields))
         return
     from rocketlens.cli.table import Moment, print_csv, print_rows
 
     # Most lists have no error.
     titles = ["group", "messages", "sent_again", "newest"]
-    titles += ["error"] if any(fields["error"] for fields in found) else []
+    titles += ["error"] if any(fields["error"] for fields in groups) else []
     rows = [
         (
             fields["group"],
@@ -134,7 +134,7 @@ def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
             "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
             fields["error"] or "",
         )[: len(titles)]
-        for fields in found
+        for fields in groups
     ]
     if arguments.output == "csv":
         print_csv(titles, rows)

@@ -83,18 +83,17 @@ async def _plan(
         directory = Path(arguments.job).parent if arguments.job else jobs_directory()
         earlier, unfinished = earlier_jobs(directory, selection, admin.source.name)
         for path in unfinished:
-            said = f"{path} is a job of this group with messages left: resume it with --job"
+            problem = f"{path} is a job of this group with messages left: resume it with --job"
             if arguments.send:
-                raise BadInput(f"{said}, or send all dead letters with --again")
-            note(said)
-    found = await plan_dead_letters(
+                raise BadInput(f"{problem}, or send all dead letters with --again")
+            note(problem)
+    plan = await plan_dead_letters(
         admin, arguments.group, target, earlier=earlier, max_num=arguments.max
     )
-    if found.skipped:
+    if plan.skipped:
         note(
-            f"{found.skipped} were sent by earlier jobs, or may have been (--again sends those, "
-            "too)"
+            f"{plan.skipped} were sent by earlier jobs, or may have been (--again sends those, too)"
         )
-    if found.is_cut:
+    if plan.is_cut:
         note(f"only the first {arguments.max} are taken: there are more")
-    return found.messages
+    return plan.messages

@@ -38,7 +38,7 @@ def ok(name: str, detail: str) -> Check:
 
 
 def about(name: str, detail: str) -> Check:
-    """Return what is no fault and should be known."""
+    """Return what is not a fault and should be known."""
     return Check("note", name, detail)
 
 

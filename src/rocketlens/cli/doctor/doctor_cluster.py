@@ -64,9 +64,9 @@ def checks_of(status: "ClusterStatus", topics: "TopicsAnswer", now_ms: int) -> I
 
 
 def _unreachable(status: "ClusterStatus") -> Iterator[Check]:
-    known = {f"{each.name} ({each.address})" for each in status.brokers}
+    sources = {f"{each.name} ({each.address})" for each in status.brokers}
     for each in status.coverage:
-        if each.error is not None and each.source not in known:
+        if each.error is not None and each.source not in sources:
             mend = "start it, or take it out of the list of name servers"
             yield warn("name servers", f"{each.source}: {each.error}", mend)
 

@@ -48,9 +48,9 @@ def _kernels() -> Iterator[Check]:
 
     from rocketlens.formats.compiled import kernels
 
-    found = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
+    record = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
     versions = f"numpy {np.__version__}, numba {metadata.version('numba')}"
-    if found == -1:
+    if record == -1:
         yield ok("kernels", f"{versions}: compiled code works")
     else:
         mend = "pip install --force-reinstall numba llvmlite"

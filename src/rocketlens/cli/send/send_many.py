@@ -137,7 +137,7 @@ class ManySender:
 
     @property
     def summary(self) -> SendSummary:
-        """What came of it so far."""
+        """The outcome so far."""
         return SendSummary(self._sent, self._failed, self._stopped_at)
 
     async def send(self, pieces: AsyncIterator[bytes]) -> None:

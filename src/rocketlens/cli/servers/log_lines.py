@@ -81,8 +81,8 @@ class JsonFormatter(logging.Formatter):
 
 def area_of(record: logging.LogRecord) -> str:
     """Return the part of the program that a record is from: ``broker``, ``store``, ``net``."""
-    words = record.name.split(".")
-    return words[1] if words[0] == "rocketlens" and len(words) > 1 else record.name
+    parts = record.name.split(".")
+    return parts[1] if parts[0] == "rocketlens" and len(parts) > 1 else record.name
 
 
 def time_of(record: logging.LogRecord) -> str:
@@ -112,12 +112,12 @@ class LineBudget(logging.Filter):
         if now_s - self._since_s >= _SPAN_S:
             self._since_s = now_s
             self._written.clear()
-        words = record.name, str(record.msg)
-        count = self._written[words] = self._written.get(words, 0) + 1
+        kind = record.name, str(record.msg)
+        count = self._written[kind] = self._written.get(kind, 0) + 1
         if count > limits.MAX_LIKE_LOG_LINES:
-            self._left_out[words] = self._left_out.get(words, 0) + 1
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return False
-        left_out = self._left_out.pop(words, 0)
+        left_out = self._left_out.pop(kind, 0)
         if left_out:
             record.msg = f"{record.getMessage()} ({left_out} like it before it are not shown)"
             record.args = ()
@@ -186,10 +186,10 @@ def log_to_stderr(arguments: Namespace) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-def _settings(words: str) -> tuple[str, str]:
+def _settings(text: str) -> tuple[str, str]:
     """Return level and format: the words of the variable, such as ``debug`` or ``info,json``."""
     level, form = "info", "text"
-    for word in filter(None, (each.strip().lower() for each in words.split(","))):
+    for word in filter(None, (each.strip().lower() for each in text.split(","))):
         if word in LOG_LEVELS:
             level = word
         elif word in LOG_FORMATS:

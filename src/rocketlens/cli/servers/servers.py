@@ -98,14 +98,14 @@ def broker_settings(arguments: Namespace, **changes: Any) -> "BrokerSettings":
     from rocketlens.broker.config import parse_settings, properties_of
 
     text = configuration_text(arguments.config)
-    known = properties_of(text)
-    if not known.get("storePathRootDir"):
+    values = properties_of(text)
+    if not values.get("storePathRootDir"):
         changes["storePathRootDir"] = str(home_directory(arguments) / _STORE)
     if arguments.bind is not None:
         changes["bindAddress"] = arguments.bind
     if arguments.advertise is not None:
         changes["brokerIP1"] = arguments.advertise
-    elif arguments.bind is not None and "brokerIP1" not in known:
+    elif arguments.bind is not None and "brokerIP1" not in values:
         # All addresses are none that clients could use: parse_settings refuses that.
         changes["brokerIP1"] = arguments.bind
     return parse_settings(text, **changes)

@@ -133,22 +133,22 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
     return exit_code(answer, count)
 
 
-def _reason(said: str) -> str:
+def _reason(text: str) -> str:
     """Return DuckDB's error in one line, without the tables of its own that it suggests."""
     from rocketlens.cli.sql.sql_plan import TABLE
     from rocketlens.query.topic_choice import suggestion
 
-    unknown = _NO_TABLE.match(said)
+    unknown = _NO_TABLE.match(text)
     if unknown is None:
-        return said.partition("\n\n")[0].replace("\n", " ")
+        return text.partition("\n\n")[0].replace("\n", " ")
     meant = suggestion(unknown["name"], [TABLE])
     return f"there is no table {unknown['name']!r}{meant or f': the table is {TABLE}'}"
 
 
 def _milliseconds(connection: Any, text: str) -> int | None:
     """Return what DuckDB understands by a text where a timestamp is compared."""
-    found = _value(connection, "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ))", text)
-    return None if found is None else int(found)
+    timestamp_ms = _value(connection, "SELECT epoch_ms(TRY_CAST(? AS TIMESTAMPTZ))", text)
+    return None if timestamp_ms is None else int(timestamp_ms)
 
 
 def _value(connection: Any, query: str, argument: str) -> Any:
@@ -278,10 +278,10 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     if arguments.output == "table":
         from rocketlens.cli.table import print_rows
 
-        found = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
-        if found:
-            print_rows(names, found)
-        return len(found)
+        cells = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
+        if cells:
+            print_rows(names, cells)
+        return len(cells)
     if arguments.output == "csv":
         from rocketlens.terminal.message_values import csv_row, defused
 

@@ -32,7 +32,7 @@ ToMilliseconds = Callable[[str], int | None]
 
 
 class SqlPlan(NamedTuple):
-    """What must be read for a query."""
+    """The messages that a query must read, and their columns."""
 
     topics: frozenset[str] | None = None
     """Only messages of these can count; None is all."""
@@ -55,8 +55,8 @@ def plan_of(serialized: str, to_milliseconds: ToMilliseconds) -> SqlPlan:
     """
     parsed = json.loads(serialized)
     if parsed["error"]:
-        said = parsed.get("error_message", "").splitlines()[:1]
-        raise BadInput(f"one SELECT is needed: {''.join(said)[:300]}")
+        problem = parsed.get("error_message", "").splitlines()[:1]
+        raise BadInput(f"one SELECT is needed: {''.join(problem)[:300]}")
     if len(parsed["statements"]) != 1:
         raise BadInput(f"one SELECT is needed, and these are {len(parsed['statements'])}")
     node = parsed["statements"][0]["node"]
@@ -173,10 +173,14 @@ def literal(node: Any, kind: str) -> str | None:
         name = node.get("type_expr", {}).get("type_name", "")
         is_time = name.upper().startswith(("TIMESTAMP", "DATE"))
         return literal(node["child"], kind) if is_time else None
-    found = node.get("literal")
-    if node.get("type") != "VALUE_CONSTANT" or not isinstance(found, dict):
+    node_literal = node.get("literal")
+    if node.get("type") != "VALUE_CONSTANT" or not isinstance(node_literal, dict):
         return None
-    return str(found["text"]) if found.get("kind") == kind and "text" in found else None
+    return (
+        str(node_literal["text"])
+        if node_literal.get("kind") == kind and "text" in node_literal
+        else None
+    )
 
 
 def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan:
@@ -233,10 +237,10 @@ def _text(node: Any) -> str | None:
 
 
 def _of_topics(plan: SqlPlan, topics: list[str | None]) -> SqlPlan:
-    known = {each for each in topics if each and not _PATTERN & set(each)}
-    if len(known) < len(topics):
+    names = {each for each in topics if each and not _PATTERN & set(each)}
+    if len(names) < len(topics):
         return plan
-    return plan._replace(topics=frozenset(known if plan.topics is None else plan.topics & known))
+    return plan._replace(topics=frozenset(names if plan.topics is None else plan.topics & names))
 
 
 def _within(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:

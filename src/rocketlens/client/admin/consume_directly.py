@@ -18,13 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.admin.group_calls import (
-    as_it_is,
-    connections_of,
-    is_not_connected,
-    passed_on_to,
-)
-from rocketlens.client.connect.cluster import ClusterCalls, failures
+from rocketlens.client.admin.group_calls import connections_of, is_not_connected, passed_on_to
+from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, failures
 from rocketlens.client.connect.route import Broker, is_address_of
 from rocketlens.client.search.view import offset_id_of, view_on
 from rocketlens.errors import (
@@ -87,15 +82,15 @@ async def consume_directly(
     address = await address_of(cluster, message)
     if client_id is not None:
         return await hand_over(cluster, address, group, client_id, message)
-    left: BrokerError | None = None
+    not_connected: BrokerError | None = None
     for each in await online_clients(cluster, address, group):
         try:
             return await hand_over(cluster, address, group, each, message)
         except BrokerError as error:
             if not is_not_connected(error):
                 raise
-            left = left or error
-    raise left or AssertionError("a group that is online has a client")
+            not_connected = not_connected or error
+    raise not_connected or AssertionError("a group that is online has a client")
 
 
 async def consume_directly_by_all(
@@ -158,18 +153,18 @@ async def online_clients(cluster: ClusterCalls, address: str, group: str) -> lis
     :raises BrokerError: 206 if it has none.
     :raises BadInput: if they consume by pulling.
     """
-    found = await connections_of(cluster, group, address)
-    check_push(found, group)
-    return sorted(each.client_id for each in found.connections)
+    connections = await connections_of(cluster, group, address)
+    check_push(connections, group)
+    return sorted(each.client_id for each in connections.connections)
 
 
-def check_push(found: ConsumerConnection, group: str) -> None:
+def check_push(connections: ConsumerConnection, group: str) -> None:
     """Check that a group's clients have a listener to hand a message to.
 
     :raises BadInput: if they do not.
     """
-    if found.consume_type is not ConsumeType.CONSUME_PASSIVELY:
-        kind = found.consume_type.name if found.consume_type else "nothing known"
+    if connections.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+        kind = connections.consume_type.name if connections.consume_type else "nothing known"
         raise BadInput(
             f"group {group} has no push consumers ({kind}): a message cannot be handed to it"
         )
@@ -189,23 +184,23 @@ async def address_of(cluster: ClusterCalls, message: MessageExt) -> str:
         for address in broker.in_order:
             if is_address_of(address, message.store_host):
                 return _first(broker)
-    asked = offset_id_of(message.offset_msg_id)
-    if asked is None:
+    offset_id = offset_id_of(message.offset_msg_id)
+    if offset_id is None:
         raise BadInput(f"{message.offset_msg_id[:80]!r} is not an offset message id")
-    return await _address_of_moved(cluster, list(brokers.values()), asked, message)
+    return await _address_of_moved(cluster, list(brokers.values()), offset_id, message)
 
 
 async def _address_of_moved(
-    cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, message: MessageExt
+    cluster: ClusterCalls, brokers: list[Broker], offset_id: OffsetMessageId, message: MessageExt
 ) -> str:
-    answers = await view_on(cluster, brokers, asked, message.topic)
+    answers = await view_on(cluster, brokers, offset_id, message.topic)
     for answer in answers:
         if answer.value:
             return _first(answer.broker)
     failed = failures([answer.coverage for answer in answers])
     if failed:
-        said = f"which broker has {message.offset_msg_id} now cannot be learnt: {failed}"
-        raise AnswerIncomplete(said, Answer("", (), ()))
+        problem = f"which broker has {message.offset_msg_id} now cannot be learnt: {failed}"
+        raise AnswerIncomplete(problem, Answer("", (), ()))
     raise MessageNotFound(f"no broker has {message.offset_msg_id} any more")
 
 

@@ -1,4 +1,4 @@
-"""What `rocketlens.MQAdmin` does with consumer groups: who is online, how far each came, and acts.
+"""Consumer groups for `rocketlens.MQAdmin`: members online, progress, and acts on a group.
 
 Names of groups and topics are those of the namespace, if there is one. Messages and results have
 full names.
@@ -100,7 +100,7 @@ class GroupAdmin(ABC):
         )
 
     async def examine_consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Return how far a group came in each queue, or in each queue of one topic.
+        """Return the progress of a group in each queue, or in each queue of one topic.
 
         The table is empty if the group never committed an offset.
 
@@ -242,7 +242,7 @@ class GroupAdmin(ABC):
         cluster_name: str | None = None,
         broker_addr: str | None = None,
     ) -> tuple[str, ...]:
-        """Delete a group, and with ``clean_offset`` how far it came.
+        """Delete a group, and with ``clean_offset`` its progress.
 
         Errors and result as `create_and_update_subscription_group`. Its retry topic and dead
         letters stay.
@@ -288,13 +288,13 @@ class GroupAdmin(ABC):
         return masters
 
 
-async def _at_all(addresses: Sequence[str], asked: Sequence[Awaitable[object]]) -> None:
+async def _at_all(addresses: Sequence[str], calls: Sequence[Awaitable[object]]) -> None:
     """Wait for all brokers; raise the first error, with notes of what became of the rest."""
-    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     if not errors:
         return
     for address, outcome in zip(addresses, outcomes, strict=True):
-        said = str(outcome) if isinstance(outcome, BaseException) else "done"
-        errors[0].add_note(f"{address}: {said}")
+        text = str(outcome) if isinstance(outcome, BaseException) else "done"
+        errors[0].add_note(f"{address}: {text}")
     raise errors[0]

@@ -1,4 +1,4 @@
-"""What is asked about one consumer group: its clients, how far they came, what they are doing.
+"""Questions about one consumer group: its clients, their progress, what they are doing.
 
 A group's brokers are those of its retry topic, which the first heartbeat of a consumer makes on
 each broker. Source: ``DefaultMQAdminExtImpl``.
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import (
     BadAnswer,
@@ -50,11 +50,6 @@ NO_CONNECTION: Final = "Not found the consumer group connection"
 _SEE_CLIENT: Final = "look at its log, and make sure that it is a RocketMQ client, 4.x or 5.x"
 
 
-def as_it_is(read: B) -> B:
-    """Make nothing else of the body of an answer."""
-    return read
-
-
 async def group_brokers(cluster: ClusterCalls, group: str) -> list[Broker]:
     """Return the brokers that know a group, in the order of their names.
 
@@ -88,7 +83,7 @@ async def connections_of(
     failed: RocketLensError | None = None
     for address in addresses:
         try:
-            found = await cluster.ask_for(
+            connection = await cluster.ask_for(
                 as_it_is, ConsumerConnection, address, GET_CONSUMER_CONNECTION_LIST, header
             )
         except BrokerError as error:
@@ -96,8 +91,8 @@ async def connections_of(
         except RocketLensError as error:
             failed = failed or error
         else:
-            if found.connections:
-                return found
+            if connection.connections:
+                return connection
             code = ResponseCode.CONSUMER_NOT_ONLINE
             refused = refused or BrokerError(address, code, NO_CONNECTION, retriable=False)
     # A broker that does not answer may have known a client: it is not offline then.
@@ -146,8 +141,10 @@ def passed_on_to(client_id: str, doubt: str) -> Iterator[None]:
     try:
         yield
     except BadAnswer as error:
-        said = f"the answer of client {client_id} to {error.request}, which this broker passed on,"
-        error.args = (f"{error.address}: {said} cannot be read ({error.reason}): {doubt}",)
+        subject = (
+            f"the answer of client {client_id} to {error.request}, which this broker passed on,"
+        )
+        error.args = (f"{error.address}: {subject} cannot be read ({error.reason}): {doubt}",)
         raise
     except (CallTimeout, ConnectionLost) as error:
         error.args = (f"{error}: client {client_id} did not answer through it: {doubt}",)
@@ -164,14 +161,14 @@ def passed_on_to(client_id: str, doubt: str) -> Iterator[None]:
 
 def is_not_connected(error: BrokerError) -> bool:
     """Return whether a broker passed a request on to no client: it has no connection to it."""
-    said = error.remark or ""
-    return error.code == ResponseCode.SYSTEM_ERROR and said.endswith(" not online")
+    remark = error.remark or ""
+    return error.code == ResponseCode.SYSTEM_ERROR and remark.endswith(" not online")
 
 
 async def consume_stats(
     cluster: ClusterCalls, group: str, topic: str | None = None
 ) -> ConsumeStats:
-    """Return how far a group came in each queue, of all its brokers together.
+    """Return the progress of a group in each queue, of all its brokers together.
 
     The table is empty if the group never committed an offset.
 
@@ -180,7 +177,7 @@ async def consume_stats(
     :raises RemotingError: if a broker does not answer: part of the queues would look like all.
     """
     header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
-    asked = [
+    calls = [
         cluster.ask_for(
             as_it_is,
             ConsumeStats,
@@ -193,7 +190,7 @@ async def consume_stats(
     ]
     offsets: dict[MessageQueueBody, OffsetWrapper] = {}
     tps = 0.0
-    for each in await asyncio.gather(*asked):
+    for each in await asyncio.gather(*calls):
         offsets.update(each.offset_table)
         tps += each.consume_tps
     return ConsumeStats(offset_table=offsets, consume_tps=tps)

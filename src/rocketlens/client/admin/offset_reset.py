@@ -6,8 +6,7 @@ Source: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp`` and ``resetOffsetByTime
 from dataclasses import dataclass
 from typing import Final
 
-from rocketlens.client.admin.group_calls import as_it_is
-from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
 from rocketlens.client.search.queue_offsets import max_offset, offset_at_time
 from rocketlens.wire.bodies.stats import (
@@ -32,7 +31,7 @@ TO_THE_END: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class RollbackStats:
-    """What a reset in the broker's table did to one queue."""
+    """The offsets of one queue before and after a reset in the broker's table."""
 
     broker_name: str
     queue_id: int
@@ -98,20 +97,20 @@ async def reset_table(
 async def _offsets(
     cluster: ClusterCalls, address: str, group: str, queues: list[MessageQueue]
 ) -> dict[MessageQueueBody, OffsetWrapper]:
-    """Return how far a group came in a broker's queues of one topic, from the first if nowhere."""
+    """Return a group's offsets in a broker's queues of one topic; the first where it has none."""
     if not queues:
         return {}
     topic = queues[0].topic
-    asked = GetConsumeStatsRequest(consumer_group=group)
-    stats = await cluster.ask_for(as_it_is, ConsumeStats, address, GET_CONSUME_STATS, asked)
+    header = GetConsumeStatsRequest(consumer_group=group)
+    stats = await cluster.ask_for(as_it_is, ConsumeStats, address, GET_CONSUME_STATS, header)
     table = {
         MessageQueue(queue.topic, queue.broker_name, queue.queue_id): (queue, offset)
         for queue, offset in stats.offset_table.items()
     }
     # The order in which RocketMQ's tool does and prints them.
-    found = dict(table[each] for each in set_order(list(table)) if each.topic == topic)
-    if found:
-        return found
+    committed = dict(table[each] for each in set_order(list(table)) if each.topic == topic)
+    if committed:
+        return committed
     status = await cluster.ask_for(
         as_it_is,
         TopicStatsTable,
@@ -122,10 +121,10 @@ async def _offsets(
     offsets: dict[MessageQueueBody, OffsetWrapper] = {}
     for each in queues:
         queue = MessageQueueBody(topic=topic, broker_name=each.broker_name, queue_id=each.queue_id)
-        known = status.offset_table.get(queue)
-        if known is not None:
+        bounds = status.offset_table.get(queue)
+        if bounds is not None:
             offsets[queue] = OffsetWrapper(
-                broker_offset=known.max_offset, consumer_offset=known.min_offset
+                broker_offset=bounds.max_offset, consumer_offset=bounds.min_offset
             )
     return offsets
 

@@ -52,7 +52,7 @@ NO_STATS: Final = (
 
 
 class TrackType(Enum):
-    """What RocketMQ's tool infers for a group; the table above says from what."""
+    """The state that RocketMQ's tool infers for a group; the table above says from what."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -65,7 +65,7 @@ class TrackType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """What is known of one consumer group and one message."""
+    """One message in one consumer group."""
 
     consumer_group: str
     track_type: TrackType
@@ -126,8 +126,8 @@ class MessageTrack:
             TrackType.CONSUME_BROADCASTING,
         }
         if is_inferred and self.has_offsets is False:
-            said = f"CODE:{int(ResponseCode.CONSUMER_NOT_ONLINE)} DESC:{NO_STATS}"
-            return replace(self, track_type=TrackType.NOT_ONLINE, exception_desc=said)
+            remark = f"CODE:{int(ResponseCode.CONSUMER_NOT_ONLINE)} DESC:{NO_STATS}"
+            return replace(self, track_type=TrackType.NOT_ONLINE, exception_desc=remark)
         return self
 
 
@@ -176,8 +176,8 @@ async def _track(cluster: ClusterCalls, message: MessageExt, group: str) -> Mess
         connections = await connections_of(cluster, group)
     except BrokerError as error:
         kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
-        said = None if kind is TrackType.CONSUME_BROADCASTING else remark_of(error)
-        track = MessageTrack(group, kind, said, error=error)
+        remark = None if kind is TrackType.CONSUME_BROADCASTING else remark_of(error)
+        track = MessageTrack(group, kind, remark, error=error)
         return await _of_offline(cluster, message, track)
     except RocketLensError as error:
         return MessageTrack(group, TrackType.UNKNOWN, str(error), error=error)
@@ -196,7 +196,7 @@ async def _track(cluster: ClusterCalls, message: MessageExt, group: str) -> Mess
 async def _of_offline(
     cluster: ClusterCalls, message: MessageExt, track: MessageTrack
 ) -> MessageTrack:
-    """Add how far a group without clients came; RocketMQ's tool does not ask."""
+    """Add the progress of a group without clients; RocketMQ's tool does not ask."""
     if track.track_type is not TrackType.NOT_ONLINE:
         return track
     try:
@@ -216,21 +216,21 @@ def _failed(track: MessageTrack, error: RocketLensError) -> MessageTrack:
     if not isinstance(error, BrokerError):
         return replace(track, exception_desc=str(error), error=error)
     kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
-    said = remark_of(error) if kind is TrackType.NOT_ONLINE else None
-    return replace(track, track_type=kind, exception_desc=said, error=error)
+    remark = remark_of(error) if kind is TrackType.NOT_ONLINE else None
+    return replace(track, track_type=kind, exception_desc=remark, error=error)
 
 
 async def _with_offsets(
     cluster: ClusterCalls, message: MessageExt, track: MessageTrack
 ) -> MessageTrack:
-    """Add how far the group came in the message's queue.
+    """Add the group's progress in the message's queue.
 
     That is the queue of the broker whose master stored the message: the same queue of another
     broker says nothing of it.
     """
     stats = await consume_stats(cluster, track.consumer_group)
     masters = await cluster.all_brokers()
-    found: OffsetWrapper | None = None
+    queue_offsets: OffsetWrapper | None = None
     retry_topic = RETRY_PREFIX + track.consumer_group
     retry_offsets: dict[tuple[str | None, int], int] = {}
     for queue, offset in stats.offset_table.items():
@@ -241,12 +241,12 @@ async def _with_offsets(
         if not is_same_queue or broker is None or broker.master is None:
             continue
         if is_address_of(broker.master, message.store_host):
-            found = offset
+            queue_offsets = offset
     return replace(
         track,
         has_offsets=bool(stats.offset_table),
         has_topic_offsets=any(each.topic == message.topic for each in stats.offset_table),
-        consumer_offset=None if found is None else found.consumer_offset,
+        consumer_offset=None if queue_offsets is None else queue_offsets.consumer_offset,
         retry_offsets=retry_offsets,
     )
 

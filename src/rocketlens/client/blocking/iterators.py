@@ -6,8 +6,8 @@ Written by hand, so it stands beside `sync`, which is generated.
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Final, Self
 
-from rocketlens.client.search.scan import ClusterMessages
-from rocketlens.client.search.tail import TopicTail
+from rocketlens.client.search.topic_scan import ClusterMessages
+from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.model.answer import Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
@@ -23,7 +23,7 @@ _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 
 
 class SyncTopicTail:
-    """`rocketlens.client.search.tail.TopicTail` with blocking calls; a context manager."""
+    """`rocketlens.client.search.topic_tail.TopicTail` with blocking calls; a context manager."""
 
     def __init__(self, thread: LoopThread, tailed: TopicTail) -> None:
         self._thread: Final = thread
@@ -31,7 +31,7 @@ class SyncTopicTail:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read."""
+        """The coverage."""
         return self._tailed.coverage
 
     @property
@@ -68,7 +68,7 @@ class SyncTopicTail:
 
 
 class SyncClusterMessages(ArrowMessages):
-    """`rocketlens.client.search.scan.ClusterMessages` with blocking calls; also a table of Arrow.
+    """`ClusterMessages` of `client.search.topic_scan` with blocking calls; also a table of Arrow.
 
     Polars, DuckDB and pyarrow take it as it is, pandas by `to_pandas`. It is read once.
     """
@@ -79,7 +79,7 @@ class SyncClusterMessages(ArrowMessages):
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read, and left out."""
+        """The coverage: what was read, and left out."""
         return self._scan.coverage
 
     @property
@@ -89,7 +89,7 @@ class SyncClusterMessages(ArrowMessages):
 
     @property
     def failures(self) -> tuple[Coverage, ...]:
-        """What could not be read."""
+        """The coverage that failed."""
         return self._scan.failures
 
     @property
@@ -105,8 +105,8 @@ class SyncClusterMessages(ArrowMessages):
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages; errors as `ClusterMessages`."""
         messages = aiter(self._scan)
-        while found := self._thread.run(_some(messages)):
-            yield from found
+        while chunk := self._thread.run(_some(messages)):
+            yield from chunk
 
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size, as they come."""
@@ -115,11 +115,11 @@ class SyncClusterMessages(ArrowMessages):
 
 async def _some(messages: AsyncIterator[MessageExt]) -> list[MessageExt]:
     """Return the next messages; none at the end."""
-    found: list[MessageExt] = []
+    chunk: list[MessageExt] = []
     size = 0
     async for message in messages:
-        found.append(message)
+        chunk.append(message)
         size += len(message.body)
-        if len(found) == _AT_ONCE or size >= _BYTES_AT_ONCE:
+        if len(chunk) == _AT_ONCE or size >= _BYTES_AT_ONCE:
             break
-    return found
+    return chunk

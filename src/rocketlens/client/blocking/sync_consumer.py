@@ -6,14 +6,17 @@ Generated from the async clients by ``make blocking``: change those instead.
 from collections.abc import Iterable
 
 from rocketlens import limits
-from rocketlens.client.blocking.base import IteratesOverMessages, LeavesUnconsumed
-from rocketlens.client.blocking.cluster import SyncClusterClient
+from rocketlens.client.blocking.blocking_client import (
+    IteratesOverMessages,
+    LeavesUnconsumed,
+)
+from rocketlens.client.blocking.sync_cluster_client import SyncClusterClient
+from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.settings import arguments_of, takes_settings
+from rocketlens.client.consume.consumer_settings import LitePullSettings, PushSettings
 from rocketlens.client.consume.listener import Listener
 from rocketlens.client.consume.lite_pull import LitePullConsumer
 from rocketlens.client.consume.push import PushConsumer
-from rocketlens.client.consume.settings import LitePullSettings, PushSettings
 from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.model.message import MessageExt
 
@@ -55,7 +58,7 @@ class SyncPushConsumer(SyncClusterClient[PushConsumer], IteratesOverMessages[Pus
         self._call(lambda client: client.unsubscribe(topic))
 
     def commit(self) -> None:
-        """Store how far each queue is consumed; this happens every 5 s and when closing anyway.
+        """Store the consumed offset of each queue; this happens every 5 s and when closing anyway.
 
         What cannot be stored is logged, and stored the next time.
         """

@@ -5,15 +5,15 @@ Generated from the async clients by ``make blocking``: change those instead.
 
 from collections.abc import Iterable
 
-from rocketlens.client.blocking.base import SendsInBackground, SyncClient
-from rocketlens.client.blocking.cluster import SyncClusterClient
+from rocketlens.client.blocking.blocking_client import SendsInBackground, SyncClient
+from rocketlens.client.blocking.sync_cluster_client import SyncClusterClient
+from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.settings import arguments_of, takes_settings
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer, ProducerSettings
 from rocketlens.client.send.request_reply import ReplyMessage
 from rocketlens.client.send.send_result import SendResult
-from rocketlens.client.send.transaction import (
+from rocketlens.client.send.transaction_producer import (
     Execute,
     TransactionProducer,
     TransactionSendResult,
@@ -104,7 +104,7 @@ class SyncProducer(SyncClusterClient[Producer], SendsInBackground[Producer]):
         ``recall_handle`` is what its `SendResult` has. No consumer gets the message then. Brokers
         do not check that it is there: what was taken back already can be taken back again.
 
-        :raises BadInput: if it is no handle, or the topic is a group's: no broker was asked.
+        :raises BadInput: if it is not a handle, or the topic is a group's: no broker was asked.
         :raises TopicNotFound: if no broker has the topic, or the message's broker has no master.
         :raises BrokerError: 16 if the broker allows no recalls (``recallMessageEnable``), 604 if
             the message is due, or of another topic, 3 if it is older than RocketMQ 5.5.

@@ -105,30 +105,32 @@ class SeenBrokers:
         Without those last seen more than 30 days ago, and those that were forgotten.
         """
         now_ms = self._clock_ms()
-        known = self._known()
+        history = self._history()
         self._append(
-            seen.encode()
-            for seen in self._as_seen(registered, now_ms)
-            if _says_more(seen, known.get(seen.name))
+            broker.encode()
+            for broker in self._as_seen(registered, now_ms)
+            if _says_more(broker, history.get(broker.name))
         )
         oldest_ms = now_ms - limits.SEEN_BROKER_DAYS * _MS_OF_DAY
         return [
-            seen
-            for seen in sorted(known.values(), key=lambda each: each.name)
-            if seen.name not in registered and not seen.is_forgotten and seen.seen_ms >= oldest_ms
+            broker
+            for broker in sorted(history.values(), key=lambda each: each.name)
+            if broker.name not in registered
+            and not broker.is_forgotten
+            and broker.seen_ms >= oldest_ms
         ]
 
     def forget(self, name: str) -> bool:
         """Forget a broker until it is seen again; return False if it is not remembered."""
-        seen = self._known().get(name)
-        if seen is None or seen.is_forgotten:
+        broker = self._history().get(name)
+        if broker is None or broker.is_forgotten:
             return False
         gone = SeenBroker(
             self._name_servers,
-            seen.cluster_name,
+            broker.cluster_name,
             name,
-            seen.addresses,
-            max(self._clock_ms(), seen.seen_ms),
+            broker.addresses,
+            max(self._clock_ms(), broker.seen_ms),
             is_forgotten=True,
         )
         return self._append([gone.encode()])
@@ -139,17 +141,17 @@ class SeenBrokers:
             for each in registered.values()
         ]
 
-    def _known(self) -> dict[str, SeenBroker]:
+    def _history(self) -> dict[str, SeenBroker]:
         """Return the last line of each broker that one of these name servers had, by its name."""
         ours = set(self._name_servers)
-        known: dict[str, SeenBroker] = {}
-        for seen in self._lines():
-            before = known.get(seen.name)
-            if ours.intersection(seen.name_servers) and (
-                before is None or seen.seen_ms >= before.seen_ms
+        history: dict[str, SeenBroker] = {}
+        for broker in self._lines():
+            before = history.get(broker.name)
+            if ours.intersection(broker.name_servers) and (
+                before is None or broker.seen_ms >= before.seen_ms
             ):
-                known[seen.name] = seen
-        return known
+                history[broker.name] = broker
+        return history
 
     def _lines(self) -> list[SeenBroker]:
         try:
@@ -163,7 +165,7 @@ class SeenBrokers:
             self._complain(error)
             return []
         lines = content.decode("utf-8", "replace").splitlines()
-        return [seen for line in lines if (seen := SeenBroker.decode(line)) is not None]
+        return [broker for line in lines if (broker := SeenBroker.decode(line)) is not None]
 
     def _append(self, lines: Iterable[str]) -> bool:
         content = "".join(lines).encode()

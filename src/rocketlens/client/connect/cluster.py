@@ -29,7 +29,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.name_servers import name_server_addresses
+from rocketlens.client.connect.name_server_addresses import name_server_addresses
 from rocketlens.client.connect.route import Broker, Route, brokers_of
 from rocketlens.errors import (
     BadAnswer,
@@ -127,14 +127,14 @@ class ClusterCalls:
         self.timeout_s: Final = timeout_s
         self._credentials: Final = credentials
         self._clock: Final = clock
+        self._allowed: Final = set(self.name_servers)
         self._pool: Final = ClientPool(
-            self._allows,
+            self._allowed.__contains__,
             handlers=handlers,
             tls=tls,
             connect_timeout_s=connect_timeout_s,
             call_timeout_s=timeout_s,
         )
-        self._allowed = set(self.name_servers)
         self._first_name_server = 0
         self._routes: dict[str, _Known] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
@@ -246,8 +246,8 @@ class ClusterCalls:
         except CallTimeout:
             raise
         except TimeoutError:
-            said = f"its answer to {request_name(command)} was not read in {wait_s:g} s"
-            raise CallTimeout(address, said) from None
+            problem = f"its answer to {request_name(command)} was not read in {wait_s:g} s"
+            raise CallTimeout(address, problem) from None
         finally:
             is_over = True
 
@@ -290,29 +290,26 @@ class ClusterCalls:
                 errors.append(text if address in text else f"{address}: {text}")
                 continue
             state = SourceState.FAILED if errors else SourceState.SEARCHED
-            said = None
+            problem = None
             if errors:
-                said = (
+                problem = (
                     f"{'; '.join(errors)}; its slave {address} answered, which may lack the newest "
                     "messages"
                 )
             source = f"{broker.name} ({address})"
             return BrokerAnswer(
-                broker, value, Coverage(source, SourceKind.BROKER, state, None, said)
+                broker, value, Coverage(source, SourceKind.BROKER, state, None, problem)
             )
-        said = "; ".join(errors) or "the name server knows no address of it"
-        failed = Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, said)
+        problem = "; ".join(errors) or "the name server knows no address of it"
+        failed = Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, problem)
         return BrokerAnswer(broker, None, failed)
 
     async def ask_brokers(
         self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
     ) -> list[BrokerAnswer[T]]:
         """Ask all brokers at once, each as `ask_broker` does."""
-
-        def asker(broker: Broker) -> Callable[[str], Awaitable[T]]:
-            return lambda address: ask(broker, address)
-
-        return await asyncio.gather(*[self.ask_broker(each, asker(each)) for each in brokers])
+        answers = [self.ask_broker(broker, partial(ask, broker)) for broker in brokers]
+        return await asyncio.gather(*answers)
 
     async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
         """Ask the name servers in turn until one responds with success; see
@@ -371,19 +368,19 @@ class ClusterCalls:
         :raises TopicNotFound: if no name server knows it.
         :raises RemotingError: if no name server responds and no route is cached.
         """
-        known = self._routes.get(topic)
-        if known is None:
+        cached = self._routes.get(topic)
+        if cached is None:
             return await self.fresh_route(topic)
-        if self._clock() - known.since_s < limits.ROUTE_REFRESH_S:
-            return known.route
+        if self._clock() - cached.since_s < limits.ROUTE_REFRESH_S:
+            return cached.route
         if not wait:
             self._fetch(topic)
-            return known.route
+            return cached.route
         try:
             return await self.fresh_route(topic)
         except RemotingError as error:
             logger.warning("the route of topic %s stays as it was: %s", topic, error)
-            return known.route
+            return cached.route
 
     async def fresh_route(self, topic: str) -> Route:
         """Ask the name servers for a route; concurrent callers share the response.
@@ -416,8 +413,8 @@ class ClusterCalls:
         """Return the masters of all cached routes."""
         return {
             broker.master
-            for known in self._routes.values()
-            for broker in known.route.brokers.values()
+            for cached in self._routes.values()
+            for broker in cached.route.brokers.values()
             if broker.master is not None
         }
 
@@ -425,8 +422,8 @@ class ClusterCalls:
         """Return the masters and slaves of all routes in use."""
         return {
             address
-            for known in self._routes.values()
-            for broker in known.route.brokers.values()
+            for cached in self._routes.values()
+            for broker in cached.route.brokers.values()
             for address in broker.addresses.values()
         }
 
@@ -477,9 +474,6 @@ class ClusterCalls:
         for broker in brokers.values():
             self._allowed.update(broker.addresses.values())
 
-    def _allows(self, address: str) -> bool:
-        return address in self._allowed
-
     def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
         if self._credentials is None:
             return ext_fields
@@ -491,6 +485,11 @@ class ClusterCalls:
 
 def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
     return listed, brokers_of(listed.broker_addr_table.values())
+
+
+def as_it_is(read: B) -> B:
+    """Make nothing else of the body of an answer."""
+    return read
 
 
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:

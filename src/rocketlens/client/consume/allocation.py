@@ -38,13 +38,13 @@ def allocate_averagely(
     if client_id not in client_ids:
         return []
     index = client_ids.index(client_id)
-    share, left = divmod(len(queues), len(client_ids))
+    share, remainder = divmod(len(queues), len(client_ids))
     if len(queues) <= len(client_ids):
-        share, has_more = 1, index < left
+        share, has_more = 1, index < remainder
     else:
-        has_more = index < left
+        has_more = index < remainder
         share += has_more
-    start = index * share if left and has_more else index * share + left
+    start = index * share if remainder and has_more else index * share + remainder
     return list(queues[start : start + min(share, max(0, len(queues) - start))])
 
 

@@ -1,7 +1,7 @@
 """Consumption in any order: so many calls of the listener at once, whatever queue they are of.
 
 =====================================  ======================================================
-what fails                             becomes of it
+failure                                treatment
 =====================================  ======================================================
 in a group that shares its messages    given back to the broker (`SendBack`), which delivers
                                        it again later; where that fails, consumed again here
@@ -21,15 +21,15 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume import service, timing
+from rocketlens.client.consume import consume_service, timing
+from rocketlens.client.consume.consume_service import Called, ConsumeService, ServiceParts, TaskSet
 from rocketlens.client.consume.listener import (
     Abandoned,
     ConsumeConcurrentlyStatus,
     ConsumeContext,
 )
 from rocketlens.client.consume.process_queue import ProcessQueue
-from rocketlens.client.consume.pulling import OwnedQueue
-from rocketlens.client.consume.service import Called, ConsumeService, ServiceParts, TaskSet
+from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
 
@@ -98,7 +98,7 @@ class ConcurrentService(ConsumeService):
         self, message: MessageExt, queue: MessageQueue
     ) -> ConsumeMessageDirectlyResult:
         """Consume one message now, and settle nothing."""
-        return await service.consume_directly(
+        return await consume_service.consume_directly(
             self._parts, message, queue, _direct_result, order=False
         )
 
@@ -129,12 +129,12 @@ class ConcurrentService(ConsumeService):
             return
         context = ConsumeContext(self._parts.shown_queue(pq.queue))
         shown = tuple(map(self._parts.shown, messages))
-        called = await service.call_traced(
+        called = await consume_service.call_traced(
             self._parts, shown, context, lambda call: _is_success(call.returned)
         )
         if called.returned is Abandoned.ABANDONED:
             return
-        pq.consumed_at_ms = service.now_ms()
+        pq.consumed_at_ms = now_ms()
         count = _succeeded(called, context, len(messages))
         self._parts.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
         if not pq.is_dropped:

@@ -18,7 +18,7 @@ _HOUR_S: Final = 3600.0
 
 @dataclass(slots=True)
 class _Slot:
-    """What happened within ten seconds."""
+    """The counts of ten seconds."""
 
     begins_s: float
     pulls: int = 0

@@ -24,43 +24,41 @@ In Java null means "later". A Python function that just ends returns None, so he
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from queue import SimpleQueue
 from typing import Any, Final
 
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.listener_threads import ListenerThreads
 from rocketlens.model.message import MessageExt
 
 logger: Final = logging.getLogger("rocketlens.client")
 
 
 class ConsumeConcurrentlyStatus(Enum):
-    """What became of messages whose order does not matter."""
+    """The result of a listener of messages whose order does not matter."""
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
 class ConsumeOrderlyStatus(Enum):
-    """What became of messages of a queue that is consumed in order."""
+    """The result of a listener of messages that are consumed in order."""
 
     SUCCESS = "SUCCESS"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
 
 
 class Abandoned(Enum):
-    """What a listener of this package's own returns for messages that will not be handled."""
+    """The result of this package's own listeners for messages that will not be handled."""
 
     ABANDONED = "ABANDONED"
 
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """What a listener is told beside the messages, and what it may set."""
+    """The context of a call of a listener, of which it may set fields."""
 
     message_queue: MessageQueue
     delay_level: int = 0
@@ -78,46 +76,6 @@ Listener = Callable[[Sequence[MessageExt], ConsumeContext], Awaitable[Outcome] |
 
 class ListenerHung(Exception):
     """An async listener took longer than the consume timeout, and was cancelled."""
-
-
-class ListenerThreads:
-    """Daemon threads for plain listeners: a process exits without waiting for one that hangs."""
-
-    def __init__(self, count: int) -> None:
-        """Create no thread yet; each of the first calls starts one."""
-        self._count: Final = count
-        self._threads = 0
-        self._calls: Final[SimpleQueue[tuple[Future[object], Callable[[], object]] | None]] = (
-            SimpleQueue()
-        )
-
-    async def call(self, work: Callable[[], object]) -> object:
-        """Call a function in a thread, and return what it returns; of one event loop."""
-        future: Future[object] = Future()
-        if self._threads < self._count:
-            self._threads += 1
-            name = f"rocketlens-listener-{self._threads}"
-            threading.Thread(target=self._run, name=name, daemon=True).start()
-        self._calls.put((future, work))
-        return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Let each thread end once it is idle; nothing may be called any more."""
-        for _ in range(self._threads):
-            self._calls.put(None)
-
-    def _run(self) -> None:
-        while (given := self._calls.get()) is not None:
-            future, work = given
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = work()
-                except BaseException as error:  # noqa: BLE001 - its caller gets it
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-                    del result
-            del given, future, work
 
 
 class ListenerCalls:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.pull import PullMode
+from rocketlens.client.connect.connection_settings import takes_settings
+from rocketlens.client.connect.queue_puller import PullMode
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.settings import takes_settings
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.base import ConsumerClient
+from rocketlens.client.consume.consume_service import ConsumeService
+from rocketlens.client.consume.consumer_client import ConsumerClient
+from rocketlens.client.consume.consumer_settings import LitePullSettings, check_range
 from rocketlens.client.consume.pulling import OwnedQueue, PullSettings
-from rocketlens.client.consume.service import ConsumeService
-from rocketlens.client.consume.settings import LitePullSettings, check_range
 from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.client.send.trace import SUCCESS
 from rocketlens.errors import BadInput, WrongUse

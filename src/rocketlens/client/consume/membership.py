@@ -18,9 +18,9 @@ from rocketlens.client.connect.cluster import ClusterCalls, request_name
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.allocation import AllocateStrategy, in_java_order, java_text_order
-from rocketlens.client.consume.offsets import OffsetStore, OffsetTable
+from rocketlens.client.consume.consume_service import ConsumeService, TaskSet
+from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
-from rocketlens.client.consume.service import ConsumeService, TaskSet
 from rocketlens.errors import (
     BadAnswer,
     BrokerError,
@@ -188,7 +188,7 @@ class OwnedQueues:
             self._service.began(self._puller.add(queue, offset))
 
     async def end(self, queue: MessageQueue) -> None:
-        """Pull a queue no longer, and commit how far it was consumed."""
+        """Pull a queue no longer, and commit its consumed offset."""
         owned = self._puller.drop(queue)
         if owned is None:
             return

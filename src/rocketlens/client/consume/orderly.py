@@ -17,12 +17,12 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume import service, timing
+from rocketlens.client.consume import consume_service, timing
+from rocketlens.client.consume.consume_service import Called, ConsumeService, ServiceParts
+from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.listener import ConsumeContext, ConsumeOrderlyStatus
-from rocketlens.client.consume.offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
-from rocketlens.client.consume.pulling import OwnedQueue
-from rocketlens.client.consume.service import Called, ConsumeService, ServiceParts
+from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.errors import ProtocolError, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.consumer import (
@@ -64,13 +64,13 @@ class LockCalls:
                 answer = await self._cluster.ask(
                     address, LOCK_BATCH_MQ, NoFields(), self._body(some)
                 )
-                found = read_body(LockBatchResponse, answer.body).locked_queues
+                locks = read_body(LockBatchResponse, answer.body).locked_queues
             except (RocketLensError, ProtocolError) as error:
                 logger.warning("group %s: %s locks no queues: %s", self._group, name, error)
                 silent.add(name)
                 return
             locked.update(
-                MessageQueue(each.topic, each.broker_name, each.queue_id) for each in found
+                MessageQueue(each.topic, each.broker_name, each.queue_id) for each in locks
             )
 
         await asyncio.gather(*[lock(*each) for each in _by_broker(queues)])
@@ -150,7 +150,7 @@ class OrderlyService(ConsumeService):
     def _note_lock(self, pq: ProcessQueue) -> None:
         pq.is_locked = True
         pq.locked_at_s = self._parts.clock()
-        pq.locked_at_ms = service.now_ms()
+        pq.locked_at_ms = now_ms()
 
     async def renew(self, owned: Collection[OwnedQueue]) -> None:
         """Renew all locks; a queue that is another's now rests."""
@@ -202,7 +202,7 @@ class OrderlyService(ConsumeService):
         self, message: MessageExt, queue: MessageQueue
     ) -> ConsumeMessageDirectlyResult:
         """Consume one message now, and settle nothing."""
-        return await service.consume_directly(
+        return await consume_service.consume_directly(
             self._parts, message, queue, _direct_result, order=True
         )
 
@@ -256,10 +256,10 @@ class OrderlyService(ConsumeService):
                 return 0.0
             context = ConsumeContext(self._parts.shown_queue(pq.queue))
             shown = tuple(map(self._parts.shown, messages))
-            called = await service.call_traced(
+            called = await consume_service.call_traced(
                 self._parts, shown, context, lambda call: _direct_result(call.returned) is _SUCCESS
             )
-            pq.consumed_at_ms = service.now_ms()
+            pq.consumed_at_ms = now_ms()
             if pq.is_dropped:
                 return 0.0
             rest_s = await self._settle(owned, pq, messages, called, context)

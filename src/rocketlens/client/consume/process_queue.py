@@ -44,7 +44,7 @@ class ProcessQueue:
         self.next_offset = next_offset
         """What is pulled next, and committed while nothing is held."""
         self.is_dropped = False
-        """Whether it is another's now: what becomes of its messages is not counted any more."""
+        """Whether another member has it now: the outcome of its messages does not count here."""
         self.is_locked = False
         self.locked_at_s = 0.0
         self.locked_at_ms = 0
@@ -102,12 +102,12 @@ class ProcessQueue:
 
         It ends at the first that is younger: one that hangs is at the front sooner or later.
         """
-        found = []
+        messages = []
         for held in self._held.values():
             if held.began_s is None or held.began_s >= before_s:
                 break
-            found.append(held.message)
-        return found
+            messages.append(held.message)
+        return messages
 
     @property
     def offset_to_commit(self) -> int:

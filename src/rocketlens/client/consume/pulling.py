@@ -1,7 +1,7 @@
 """Pulls the queues of a consumer, each in a task of its own, and never holds more than it may.
 
 ============================  ================================================================
-a pull (`client.connect.pull`)  then
+what a pull brings            then
 ============================  ================================================================
 FOUND                         the messages are held and consumed; the next pull follows at once
 NO_NEW_MSG, NO_MATCHED_MSG    the offsets that were passed over count as consumed
@@ -27,10 +27,16 @@ from typing import Final
 
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.namespace import without_namespace
-from rocketlens.client.connect.pull import Backoff, Pulled, PullMode, PullStatus, QueuePuller
+from rocketlens.client.connect.queue_puller import (
+    Backoff,
+    Pulled,
+    PullMode,
+    PullStatus,
+    QueuePuller,
+)
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consume_stats import ConsumeRates
-from rocketlens.client.consume.offsets import OffsetStore, OffsetTable, broker_of
+from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable, broker_of
 from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
 from rocketlens.client.consume.subscription import TAG, takes_tag
 from rocketlens.errors import (
@@ -79,7 +85,7 @@ class OwnedQueue:
         """Drop what is held, and go on from another offset."""
         before = self.pq
         before.is_dropped = True
-        self.pq = ProcessQueue(before.queue, next_offset, _now_ms())
+        self.pq = ProcessQueue(before.queue, next_offset, now_ms())
         self.pq.is_locked = before.is_locked
         self.pq.locked_at_s = before.locked_at_s
         self.pq.locked_at_ms = before.locked_at_ms
@@ -101,7 +107,7 @@ class PullSettings:
     timeout_s: float
     mode: PullMode = PullMode.PUSH
     commits: bool = True
-    """Whether pulls carry how far the group came."""
+    """Whether pulls carry the group's progress."""
     stores_moves: bool = True
     """Whether an offset that a broker names in place of one that it does not have is stored."""
 
@@ -143,7 +149,7 @@ class Puller:
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
         """Start to pull a queue."""
-        owned = OwnedQueue(ProcessQueue(queue, next_offset, _now_ms()))
+        owned = OwnedQueue(ProcessQueue(queue, next_offset, now_ms()))
         self.owned[queue] = owned
         self._start(owned)
         return owned
@@ -251,7 +257,7 @@ class Puller:
             commit_offset=self._offsets.get(pq.queue) if is_master and settings.commits else None,
         )
         took_s = self._clock() - began_s
-        pq.pulled_at_ms = _now_ms()
+        pq.pulled_at_ms = now_ms()
         if pulled.status is PullStatus.NOT_SUBSCRIBED:
             await self._greet(address)
             return False
@@ -336,7 +342,7 @@ class Puller:
 
 
 def messages_in(body: bytes) -> tuple[list[MessageExt], str | None]:
-    """Return the messages of an answer up to the first bytes that are no record, and the damage."""
+    """Return the messages of an answer up to the first that is not a record, and the damage."""
     messages: list[MessageExt] = []
     position = 0
     while position < len(body):
@@ -358,7 +364,8 @@ def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:
     return message if topic == message.topic else replace(message, topic=topic)
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Return the time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.client.connect.pull import PULL_HOLD_S
+from rocketlens.client.connect.connection_settings import takes_settings
+from rocketlens.client.connect.queue_puller import PULL_HOLD_S
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.settings import takes_settings
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.base import ConsumerClient
 from rocketlens.client.consume.concurrent import ConcurrentService
+from rocketlens.client.consume.consume_service import ListenerFailures, ServiceParts
+from rocketlens.client.consume.consumer_client import ConsumerClient
+from rocketlens.client.consume.consumer_settings import PushSettings
 from rocketlens.client.consume.listener import (
     Abandoned,
     ConsumeConcurrentlyStatus,
@@ -23,9 +25,7 @@ from rocketlens.client.consume.listener import (
 )
 from rocketlens.client.consume.orderly import LockCalls, OrderlyService
 from rocketlens.client.consume.pulling import PullSettings
-from rocketlens.client.consume.send_back import SendBack
-from rocketlens.client.consume.service import ListenerFailures, ServiceParts
-from rocketlens.client.consume.settings import PushSettings
+from rocketlens.client.consume.send_back_calls import SendBack
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX

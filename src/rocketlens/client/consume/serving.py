@@ -57,7 +57,7 @@ class ServedConsumer(Protocol):
         """Continue from other offsets."""
 
     def offsets_of(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Return how far each queue is consumed."""
+        """Return the consumed offset of each queue."""
 
     async def running_info(self) -> ConsumerRunningInfo:
         """Return how the consumer does."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DeadLetters(NamedTuple):
-    """What of the dead letters of a group is to be sent."""
+    """A selection of the dead letters of a group, to be sent."""
 
     messages: list[PlannedMessage]
     skipped: int

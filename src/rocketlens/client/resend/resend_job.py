@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.client.resend.resend import RESEND_GROUP, message_again
+from rocketlens.client.resend.message_copy import RESEND_GROUP, message_again
 from rocketlens.client.resend.resend_journal import (
     SENT,
     Outcome,
@@ -111,7 +111,7 @@ class Target:
 
 
 class Progress(NamedTuple):
-    """What became of a message in this run."""
+    """The outcome of a message in this run."""
 
     number: int
     planned: PlannedMessage
@@ -172,7 +172,7 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
     """
     for target in sorted({each.target for each in messages} - {""}):
         try:
-            await admin.source.survey.route(target)
+            await admin.source.topology.route(target)
         except TopicNotFound as error:
             if not target.startswith(RETRY_PREFIX):
                 raise
@@ -312,17 +312,17 @@ class ResendJob:
         if not message.target:
             raise TopicNotFound(f"it has no property {props.RETRY_TOPIC}: give a topic to send to")
         if self._read is not None:
-            found = await self._read(message)
+            stored = await self._read(message)
         else:
-            found = await self._admin.view_message(message.offset_msg_id)
-        if (found.topic, found.queue_id, found.queue_offset, found.unique_key) != (
+            stored = await self._admin.view_message(message.offset_msg_id)
+        if (stored.topic, stored.queue_id, stored.queue_offset, stored.unique_key) != (
             message.topic,
             message.queue_id,
             message.queue_offset,
             message.unique_key,
         ):
             raise TopicNotFound(f"{message.offset_msg_id} is another message now than was planned")
-        return copy_of(found, message.target, self._marker(number))
+        return copy_of(stored, message.target, self._marker(number))
 
     async def _pause(self) -> None:
         """Wait as the rate asks for."""

@@ -55,7 +55,7 @@ class PlannedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHeader:
-    """What a job does, for whom and why."""
+    """The task of a job, for whom and why."""
 
     job: str
     """A random name, which is part of a property of each message sent."""
@@ -174,7 +174,7 @@ class ResendJournal:
 
     @property
     def contents(self) -> "JobContents":
-        """What the file has now; it changes as the job runs."""
+        """The content of the file now; it changes as the job runs."""
         return self._contents
 
     def sending(self, number: int, key: str, time_ms: int) -> None:
@@ -237,7 +237,7 @@ class ResendJournal:
 
 
 class JobContents(NamedTuple):
-    """What a file has; ``valid_bytes`` without a torn last line."""
+    """The content of a file; ``valid_bytes`` without a torn last line."""
 
     header: JobHeader
     messages: list[PlannedMessage]
@@ -265,7 +265,7 @@ class JobContents(NamedTuple):
 
 
 class EarlierJobs(NamedTuple):
-    """What the jobs of a directory did with the messages of one selection."""
+    """The results of the jobs of a directory for the messages of one selection."""
 
     sent: set[str]
     """Offset message ids of those that were sent, or may have been."""
@@ -282,7 +282,7 @@ def earlier_jobs(
 
     :raises BadInput: if a file cannot be read: what it has sent is not known.
     """
-    found = EarlierJobs(set(), [])
+    jobs = EarlierJobs(set(), [])
     for path in sorted(directory.glob(f"*{JOB_SUFFIX}")):
         with path.open("rb") as file:
             head = next(_lines(path, file), (0, {}))[1]
@@ -293,11 +293,11 @@ def earlier_jobs(
         read = read_job(path)
         for number, outcome in read.outcomes.items():
             if outcome.state != FAILED:
-                found.sent.add(read.messages[number - 1].offset_msg_id)
+                jobs.sent.add(read.messages[number - 1].offset_msg_id)
         is_open = any(each.is_open for each in read.outcomes.values())
         if not read.is_stopped and (is_open or len(read.outcomes) < len(read.messages)):
-            found.unfinished.append(path)
-    return found
+            jobs.unfinished.append(path)
+    return jobs
 
 
 def read_job(path: Path) -> JobContents:

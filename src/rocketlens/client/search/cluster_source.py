@@ -15,13 +15,13 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
-from rocketlens.client.connect.pull import tools_puller
+from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.connect.survey import Survey, missing_coverage
+from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.index_samples import IndexSamples
 from rocketlens.client.search.key_search import KeySearch, SearchedIndex
-from rocketlens.client.search.left_out import count_left_out
+from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
 from rocketlens.client.search.view import brokers_named, offset_id_of, view_on
@@ -63,10 +63,10 @@ class ClusterSource:
     is_one_log: Final = False
 
     def __init__(
-        self, cluster: ClusterCalls, survey: Survey, samples: IndexSamples, namespace: str
+        self, cluster: ClusterCalls, topology: Topology, samples: IndexSamples, namespace: str
     ) -> None:
         self.cluster: Final = cluster
-        self.survey: Final = survey
+        self.topology: Final = topology
         self.samples: Final = samples
         self.namespace: Final = namespace
 
@@ -85,7 +85,7 @@ class ClusterSource:
         :raises RemotingError: if no name server responds.
         """
         await self._find(request, findings)
-        findings.cover(await self.survey.gone_since())
+        findings.cover(await self.topology.gone_since())
 
     async def _find(self, request: FindRequest, findings: Findings) -> None:
         topics, unknown = await self._choose_topics(request.topics, findings)
@@ -111,11 +111,11 @@ class ClusterSource:
         :raises RemotingError: if no name server answers.
         """
         topics, unknown = await self._choose_topics(request.topics, findings)
-        listed, failed = await self.survey.topics()
-        known = [without_namespace(self.namespace, each) for each in listed]
+        listed, failed = await self.topology.topics()
+        names = [without_namespace(self.namespace, each) for each in listed]
         for name in () if failed else request.topics:
             if _is_listed(name) and self.full_topic(name) not in listed:
-                raise unknown_topic(name, known, "the cluster")
+                raise unknown_topic(name, names, "the cluster")
         for error in unknown.values():
             raise error
         return await self._searched(request, topics, findings)
@@ -128,10 +128,10 @@ class ClusterSource:
         listed = await self._topics(findings)
         if not findings.is_complete:
             return
-        known = [without_namespace(self.namespace, each) for each in listed]
+        listed_names = [without_namespace(self.namespace, each) for each in listed]
         for name in names:
             if _is_listed(name) and self.full_topic(name) not in listed:
-                findings.unknown[name] = unknown_topic(name, known, "the cluster")
+                findings.unknown[name] = unknown_topic(name, listed_names, "the cluster")
 
     async def find_by_key(
         self,
@@ -151,7 +151,7 @@ class ClusterSource:
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         :raises RemotingError: if no name server responds.
         """
-        route, surveyed = await self.survey.route(message_filter.topic or "")
+        route, doubts = await self.topology.route(message_filter.topic or "")
         brokers = route.brokers_in(cluster_name)
         queues = {
             name: [queue for queue in route.read_queues if queue.broker_name == name]
@@ -164,9 +164,9 @@ class ClusterSource:
             own = queues[broker.name]
             search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
             damage = [] if behind is None else [behind]
-            search.reads_queues = exhaustive or not await self.survey.has_index(address)
+            search.reads_queues = exhaustive or not await self.topology.has_index(address)
             try:
-                search.reads_queues |= await self.survey.has_batches(route.topic, address)
+                search.reads_queues |= await self.topology.has_batches(route.topic, address)
             except BrokerError as error:
                 damage.append(f"keys of messages in batches are not searched: {error}")
             if search.reads_queues:
@@ -189,7 +189,7 @@ class ClusterSource:
             newest_ms = searched.indexed_to_ms or None
             coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
             coverage += _damage_of(broker, searched.damage)
-        findings.cover((*coverage, *surveyed))
+        findings.cover((*coverage, *doubts))
 
     async def view_by_offset_id(self, msg_id: str) -> MessageExt:
         """Return the message with an offset message id.
@@ -198,9 +198,9 @@ class ClusterSource:
         :raises MessageNotFound: if no broker has it.
         :raises AnswerIncomplete: if none has it, and one failed.
         """
-        asked = OffsetMessageId.decode(msg_id)
-        brokers, surveyed = await self._brokers_of_id(asked)
-        return _one_of(msg_id, await view_on(self.cluster, brokers, asked, None), surveyed)
+        offset_id = OffsetMessageId.decode(msg_id)
+        brokers, doubts = await self._brokers_of_id(offset_id)
+        return _one_of(msg_id, await view_on(self.cluster, brokers, offset_id, None), doubts)
 
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
@@ -212,14 +212,14 @@ class ClusterSource:
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         """
-        asked = offset_id_of(msg_id)
-        route, _ = await self.survey.route(topic)
+        offset_id = offset_id_of(msg_id)
+        route, _ = await self.topology.route(topic)
         answers: list[BrokerAnswer[list[Record]]] = []
-        if asked is not None:
-            brokers = brokers_named(asked, dict(route.brokers))
+        if offset_id is not None:
+            brokers = brokers_named(offset_id, dict(route.brokers))
             if not brokers:
-                brokers, _ = await self._brokers_of_id(asked)
-            answers = await view_on(self.cluster, brokers, asked, topic)
+                brokers, _ = await self._brokers_of_id(offset_id)
+            answers = await view_on(self.cluster, brokers, offset_id, topic)
             for each in answers:
                 if each.value:
                     return message_of(each.value[0])
@@ -232,10 +232,10 @@ class ClusterSource:
         return _one_of(msg_id, answers, findings.coverage)
 
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
-        asked = request.offset_msg_id
-        if asked is not None:
+        offset_id = request.offset_msg_id
+        if offset_id is not None:
             message_filter = request.filter_of(topics, is_identified=True)
-            await self._find_by_offset_id(asked, message_filter, findings)
+            await self._find_by_offset_id(offset_id, message_filter, findings)
         position = None if findings.count else request.queue_position
         if position is not None:
             position = position._replace(topic=self.full_topic(position.topic))
@@ -246,44 +246,44 @@ class ClusterSource:
             await self._find_by_key(request, topics, findings)
 
     async def _choose_topics(
-        self, asked: Sequence[str], findings: Findings
+        self, patterns: Sequence[str], findings: Findings
     ) -> tuple[list[str], dict[str, TopicNotFound]]:
         """Return the full names of the topics that names and patterns match; None for all.
 
         Also returns the error of each pattern that matches no topic.
         """
-        if not any(map(is_pattern, asked)):
-            return [self.full_topic(name) for name in asked], {}
+        if not any(map(is_pattern, patterns)):
+            return [self.full_topic(name) for name in patterns], {}
         listed = await self._topics(findings)
         names = [without_namespace(self.namespace, each) for each in listed]
-        topics, unknown = matching_topics(asked, names)
+        topics, unknown = matching_topics(patterns, names)
         return [self.full_topic(name) for name in topics], unknown
 
     async def _find_by_offset_id(
-        self, asked: OffsetMessageId, message_filter: MessageFilter, findings: Findings
+        self, offset_id: OffsetMessageId, message_filter: MessageFilter, findings: Findings
     ) -> None:
-        brokers, surveyed = await self._brokers_of_id(asked)
-        findings.cover(surveyed)
-        for each in await view_on(self.cluster, brokers, asked, message_filter.topic):
+        brokers, doubts = await self._brokers_of_id(offset_id)
+        findings.cover(doubts)
+        for each in await view_on(self.cluster, brokers, offset_id, message_filter.topic):
             for record in each.value or ():
                 if message_filter.matches(record) and is_in_namespace(self.namespace, record.topic):
                     findings.take(record)
             findings.cover((each.coverage,))
 
     async def _brokers_of_id(
-        self, asked: OffsetMessageId
+        self, offset_id: OffsetMessageId
     ) -> tuple[list[Broker], tuple[Coverage, ...]]:
         """Return the brokers that may have the record of an id, and coverage of others that may
         have it.
 
         If a broker has the id's address, it is the only one, unless another had the address before.
         """
-        brokers, surveyed = await self.survey.brokers()
-        named = brokers_named(asked, brokers)
+        brokers, doubts = await self.topology.brokers()
+        named = brokers_named(offset_id, brokers)
         if not named:
-            return list(brokers.values()), surveyed
-        address = str(asked.store_host)
-        missing = self.survey.missing(brokers)
+            return list(brokers.values()), doubts
+        address = str(offset_id.store_host)
+        missing = self.topology.missing(brokers)
         before = [missing_coverage(each) for each in missing if address in each.addresses]
         return named, tuple(before)
 
@@ -335,11 +335,11 @@ class ClusterSource:
     ) -> None:
         """Read all queues of a topic, or those with some numbers, from all brokers at once."""
         try:
-            route, surveyed = await self.survey.route(topic)
+            route, doubts = await self.topology.route(topic)
         except TopicNotFound as error:
             findings.cover(await self.coverage_without(error))
             return
-        findings.cover(surveyed)
+        findings.cover(doubts)
         queues = [
             each for each in route.read_queues if queue_ids is None or each.queue_id in queue_ids
         ]
@@ -415,36 +415,36 @@ class ClusterSource:
         left_out = [each for each in topics if is_internal_topic(each)]
         searched = [each for each in topics if not is_internal_topic(each)]
         if left_out and not searched:
-            brokers, surveyed = await self.survey.brokers()
+            brokers, doubts = await self.topology.brokers()
             only = "they have RocketMQ's own topics only"
-            findings.cover((_brokers_coverage(brokers, only), *surveyed))
+            findings.cover((_brokers_coverage(brokers, only), *doubts))
         return searched, left_out
 
     async def _has_topic(self, topic: str) -> bool:
         try:
-            await self.survey.route(topic)
+            await self.topology.route(topic)
         except TopicNotFound:
             return False
         return True
 
     async def _topics(self, findings: Findings) -> list[str]:
         """Return all topics, with the coverage of a search of every topic."""
-        listed, failed = await self.survey.topics()
+        listed, failed = await self.topology.topics()
         topics = [each for each in listed if is_in_namespace(self.namespace, each)]
         source = counted(len(topics), "topic")
         listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
-        brokers, surveyed = await self.survey.brokers()
-        findings.cover((listing, *failed, *surveyed))
+        brokers, doubts = await self.topology.brokers()
+        findings.cover((listing, *failed, *doubts))
         if brokers and not topics:
             findings.cover((_brokers_coverage(brokers, "they have no topic"),))
         return topics
 
     async def coverage_without(self, error: TopicNotFound) -> tuple[Coverage, ...]:
         """Return the coverage of a topic that no broker has, according to all of them."""
-        brokers, surveyed = await self.survey.brokers()
+        brokers, doubts = await self.topology.brokers()
         if not brokers:
-            return surveyed
-        return (_brokers_coverage(brokers, str(error)), *surveyed)
+            return doubts
+        return (_brokers_coverage(brokers, str(error)), *doubts)
 
 
 def _is_listed(name: str) -> bool:

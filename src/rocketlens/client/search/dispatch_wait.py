@@ -30,7 +30,7 @@ class Dispatch:
     def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
         self._turns: dict[str, asyncio.Lock] = {}
-        self._said: dict[str, str | None] = {}
+        self._problems: dict[str, str | None] = {}
 
     async def wait(self, address: str) -> str | None:
         """Wait until a broker has dispatched all that it had stored at the first call.
@@ -40,9 +40,9 @@ class Dispatch:
         :raises RemotingError: if there is no response.
         """
         async with self._turns.setdefault(address, asyncio.Lock()):
-            if address not in self._said:
-                self._said[address] = await self._wait(address)
-        return self._said[address]
+            if address not in self._problems:
+                self._problems[address] = await self._wait(address)
+        return self._problems[address]
 
     async def _wait(self, address: str) -> str | None:
         delay_s, longest_s = _DELAYS_S

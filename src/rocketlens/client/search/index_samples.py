@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.pull import Pulled, records_in, tools_puller
+from rocketlens.client.connect.queue_puller import Pulled, records_in, tools_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.key_search import UNIQUE_KEY_INDEX
 from rocketlens.errors import BrokerError, RemotingError
@@ -60,7 +60,7 @@ class IndexSamples:
         sampled_by = (queues[0].topic, address, count)
         known = self._sampled.get(sampled_by)
         if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
-            if len(self._sampled) > limits.MAX_SURVEYED_ROUTES:
+            if len(self._sampled) > limits.MAX_TOPOLOGY_ROUTES:
                 self._sampled.clear()
             known = self._clock(), await self._take(address, queues, count)
             self._sampled[sampled_by] = known

@@ -27,7 +27,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of
-from rocketlens.client.connect.pull import add_damage
+from rocketlens.client.connect.queue_puller import add_damage
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
 from rocketlens.client.search.records import Page, take_page_in_turn
@@ -108,27 +108,29 @@ class KeySearch:
         return SearchedIndex(damage, self._indexed_to_ms, page.records, self._relies_on)
 
     def _doubt(self, what: str) -> None:
-        said = (
+        doubt = (
             f"{self.address}: the store times of the messages with this key {what}. A search of "
             "its index by time can miss some: an exhaustive search reads whole queues"
         )
-        add_damage(self._damage, said)
+        add_damage(self._damage, doubt)
 
-    async def _search_within(self, begin: int, end: int, known: Page) -> None:
-        """Search by time; ``known`` is a page that the broker returned before."""
+    async def _search_within(self, begin: int, end: int, earlier: Page) -> None:
+        """Search by time; ``earlier`` is a page that the broker returned before."""
         oldest_offset = None
         while end >= begin and not self.findings.is_past(end):
             if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
-                said = f"{self.address} gives the same messages again and again: it is not read on"
-                add_damage(self._damage, said)
+                problem = (
+                    f"{self.address} gives the same messages again and again: it is not read on"
+                )
+                add_damage(self._damage, problem)
                 return
             page = await self._page(max(0, begin - INDEX_STEP_MS), end)
             if not self._may_be_cut(page):
-                is_known = begin <= known.oldest_ms <= end
-                if is_known and not (page.records and page.oldest_offset <= known.oldest_offset):
+                is_known = begin <= earlier.oldest_ms <= end
+                if is_known and not (page.records and page.oldest_offset <= earlier.oldest_offset):
                     self._doubt("do not lead to one that it returned without times")
                 return
-            known = page
+            earlier = page
             if oldest_offset is not None and page.oldest_offset >= oldest_offset:
                 # Nothing new came: all results are of this one step of the index.
                 if page.oldest_ms > end:

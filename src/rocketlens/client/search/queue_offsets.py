@@ -120,10 +120,10 @@ async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue
         # It is there, and its first message is not.
         return await max_offset(cluster, address, queue) - await min_offset(cluster, address, queue)
     try:
-        found = read_body(ConsumeQueueAnswer, answer.body)
+        offsets = read_body(ConsumeQueueAnswer, answer.body)
     except ProtocolError as error:
         raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None
-    return found.max_offset - found.min_offset
+    return offsets.max_offset - offsets.min_offset
 
 
 async def offset_at_time(

@@ -42,7 +42,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.pull import Pulled, PullStatus, add_damage, tools_puller
+from rocketlens.client.connect.queue_puller import Pulled, PullStatus, add_damage, tools_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.client.search.records import Page, joined, take_page_in_turn
@@ -151,16 +151,16 @@ class QueueReader:
         """Return where the queue and, within it, the times begin and end, asked for all at once."""
         is_from = begin > 0 and not self.exhaustive
         is_to = end < limits.MAX_TIMESTAMP_MS and not self.exhaustive
-        asked = [max_offset(self.cluster, self.address, self.queue)]
+        calls = [max_offset(self.cluster, self.address, self.queue)]
         # A broker may return any of several messages in one millisecond; none of the
         # millisecond before matches.
         if is_from:
-            asked += [min_offset(self.cluster, self.address, self.queue), self._at_time(begin - 1)]
+            calls += [min_offset(self.cluster, self.address, self.queue), self._at_time(begin - 1)]
         if is_to:
-            asked.append(self._at_time(end + 1))
-        stop, *found = await asyncio.gather(*asked)
-        top = min(found.pop(), stop) if is_to else stop
-        first, low = found if is_from else (0, 0)
+            calls.append(self._at_time(end + 1))
+        stop, *offsets = await asyncio.gather(*calls)
+        top = min(offsets.pop(), stop) if is_to else stop
+        first, low = offsets if is_from else (0, 0)
         first = min(first, stop)
         low = min(max(first, low), stop)
         return first, low, max(low, top), stop

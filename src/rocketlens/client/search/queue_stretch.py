@@ -1,7 +1,7 @@
 """Reads topics in bulk: which offsets their queues have, and all messages of a stretch of one.
 
-Nothing is left at brokers (`rocketlens.client.connect.pull`). A stretch is the same however often
-it is read, so a task that is repeated has the same messages.
+Nothing is left at brokers (`rocketlens.client.connect.queue_puller`). A stretch is the same each
+time that it is read, so a task that is repeated has the same messages.
 
 ======================================  ==========================================================
 what happens                            then
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, request_name
-from rocketlens.client.connect.pull import PullStatus, QueuePuller
+from rocketlens.client.connect.queue_puller import PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.errors import BadAnswer, RemotingError
@@ -95,8 +95,8 @@ class StretchReader:
         if begin_ms > 0 and first < last:
             first = max(first, await search(begin_ms - 1) - limits.MAX_AROUND_MESSAGES)
         if end_ms < limits.MAX_TIMESTAMP_MS and first < last:
-            found = await search(end_ms + 1) if end_ms >= 0 else start
-            last = min(last, found + limits.MAX_AROUND_MESSAGES)
+            behind_end = await search(end_ms + 1) if end_ms >= 0 else start
+            last = min(last, behind_end + limits.MAX_AROUND_MESSAGES)
         return QueueStretch(queue, first, max(first, last))
 
     async def read(self, broker: Broker, stretch: QueueStretch) -> PulledChunk:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.connect.pull import records_in
+from rocketlens.client.connect.queue_puller import records_in
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import Findings

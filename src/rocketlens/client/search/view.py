@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
-from rocketlens.client.connect.pull import tools_puller
+from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode
@@ -29,51 +29,51 @@ def offset_id_of(msg_id: str) -> OffsetMessageId | None:
         return None
 
 
-def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
+def brokers_named(offset_id: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
     """Return the broker that has the id's address, or an empty result."""
-    address = str(asked.store_host)
+    address = str(offset_id.store_host)
     return [broker for broker in brokers.values() if address in broker.addresses.values()]
 
 
 async def view_on(
-    cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
+    cluster: ClusterCalls, brokers: list[Broker], offset_id: OffsetMessageId, topic: str | None
 ) -> list[BrokerAnswer[list[Record]]]:
     """Ask brokers for the record; a value is a list with the record, or an empty list.
 
     An id names one message: the first record is returned, and the others are dropped.
     """
-    found: list[Record] = []
+    records: list[Record] = []
 
     async def ask(broker: Broker, address: str) -> list[Record]:
         async with cluster.turn(address):
-            record = await _record_at(cluster, address, asked, topic)
-            if found or record is None or (topic is not None and record.topic != topic):
+            record = await _record_at(cluster, address, offset_id, topic)
+            if records or record is None or (topic is not None and record.topic != topic):
                 return []
-            if await _is_forged(cluster, broker, address, record) or found:
+            if await _is_forged(cluster, broker, address, record) or records:
                 return []
-            found.append(record)
-            return found
+            records.append(record)
+            return records
 
     return await cluster.ask_brokers(brokers, ask)
 
 
 async def _record_at(
-    cluster: ClusterCalls, address: str, asked: OffsetMessageId, topic: str | None
+    cluster: ClusterCalls, address: str, offset_id: OffsetMessageId, topic: str | None
 ) -> Record | None:
-    header = ViewMessageRequest(physical_offset=asked.physical_offset, topic=topic)
+    header = ViewMessageRequest(physical_offset=offset_id.physical_offset, topic=topic)
     answer = await cluster.call(address, VIEW_MESSAGE_BY_ID, header)
     if answer.code != ResponseCode.SUCCESS:
         if (answer.remark or "").startswith(NOT_THERE):
             return None
         raise broker_error(address, answer)
     try:
-        record = decode(answer.body, physical_offset=asked.physical_offset)
+        record = decode(answer.body, physical_offset=offset_id.physical_offset)
     except RecordError as error:
         if error.reason == Reason.CRC:
             raise
         # The broker uses any four bytes as a size: no record starts there.
         return None
-    carried, named = record.store_host, asked.store_host
+    carried, named = record.store_host, offset_id.store_host
     is_same = (pack_address(carried.address), carried.port) == (
         pack_address(named.address),
         named.port,

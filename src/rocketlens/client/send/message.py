@@ -23,7 +23,7 @@ from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_int, check_text, epoch_ms, wrong_type
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, topic_problem
+from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, check_topic
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,7 +42,7 @@ class Message:
     that is over, or if the broker is older than RocketMQ 5.0. Brokers bound how far off it can be
     (``timerMaxDelaySec``, three days by default).
 
-    :raises WrongType: when the topic is no str, or the body neither str nor bytes.
+    :raises WrongType: when the topic is not a str, or the body neither str nor bytes.
     :raises BadInput: when a part cannot be used.
     :raises MessageIllegal: when RocketMQ would refuse the topic.
     """
@@ -131,17 +131,6 @@ class Message:
             f"Message(topic={self.topic!r}, flag={self.flag}, properties={self.properties}, "
             f"body={len(self.body)} bytes)"
         )
-
-
-def check_topic(topic: str) -> None:
-    """Check a topic as RocketMQ does.
-
-    :raises MessageIllegal: if it is empty, too long, or has characters that are not allowed; the
-        text is RocketMQ's own.
-    """
-    problem = topic_problem(topic)
-    if problem is not None:
-        raise MessageIllegal(problem)
 
 
 def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None:

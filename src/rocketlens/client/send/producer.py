@@ -23,16 +23,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from rocketlens import limits
+from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.connect.cluster import broker_error, fields_of, request_name
+from rocketlens.client.connect.connection_settings import (
+    ConnectionSettings,
+    arguments_of,
+    takes_settings,
+)
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue, Route
-from rocketlens.client.connect.settings import ConnectionSettings, arguments_of, takes_settings
-from rocketlens.client.mq_admin import ClusterClient
-from rocketlens.client.send.message import Message, check_message, check_topic
+from rocketlens.client.send.message import Message, check_message
 from rocketlens.client.send.queue_choice import QueueChooser
 from rocketlens.client.send.request_reply import PendingRequests, ReplyMessage
 from rocketlens.client.send.send_request import Compression, Sending, SendRequest, result_of
 from rocketlens.client.send.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from rocketlens.client.send.trace import trace_writer
 from rocketlens.client.send.unique_key import own_address
 from rocketlens.errors import (
     BadAnswer,
@@ -48,7 +53,13 @@ from rocketlens.errors import (
 )
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
-from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, is_group_topic, reply_topic
+from rocketlens.model.rocketmq import (
+    DEFAULT_TOPIC,
+    check_topic,
+    group_problem,
+    is_group_topic,
+    reply_topic,
+)
 from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
@@ -101,7 +112,7 @@ _ALLOW_RECALLS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SendingSettings(ConnectionSettings):
-    """What both kinds of producers have, checked when they are made."""
+    """The settings of both kinds of producers, checked when they are made."""
 
     group: str = DEFAULT_GROUP
     retries: int = 2
@@ -137,7 +148,7 @@ class SendingSettings(ConnectionSettings):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings(SendingSettings):
-    """What a producer has beside that."""
+    """The settings of a producer beside these."""
 
     handlers: Mapping[int, Handler] | None = None
     """Answer what brokers ask of clients, by request code."""
@@ -185,7 +196,14 @@ class Producer(ClusterClient):
             default_topic_queue_nums=settings.default_topic_queue_nums,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
-        self._trace: Final = self._trace_writer(self.group, trace=settings.trace)
+        self._trace: Final = trace_writer(
+            Producer,
+            self._cluster.name_servers,
+            self.group,
+            trace=settings.trace,
+            namespace=self.namespace,
+            connection=self._connection,
+        )
         self._now_s: Final = settings.clock
         self._chooser: Final = QueueChooser(
             isolates_latency=settings.isolates_latency, clock=settings.clock
@@ -296,7 +314,7 @@ class Producer(ClusterClient):
         ``recall_handle`` is what its `SendResult` has. No consumer gets the message then. Brokers
         do not check that it is there: what was taken back already can be taken back again.
 
-        :raises BadInput: if it is no handle, or the topic is a group's: no broker was asked.
+        :raises BadInput: if it is not a handle, or the topic is a group's: no broker was asked.
         :raises TopicNotFound: if no broker has the topic, or the message's broker has no master.
         :raises BrokerError: 16 if the broker allows no recalls (``recallMessageEnable``), 604 if
             the message is due, or of another topic, 3 if it is older than RocketMQ 5.5.
@@ -313,8 +331,8 @@ class Producer(ClusterClient):
         broker = route.brokers.get(handle.broker_name)
         if broker is None or broker.master is None:
             shown = handle.broker_name[: limits.MAX_SHOWN_CHARACTERS]
-            said = f"topic {topic}: broker {shown}, with the message, has no master now"
-            raise TopicNotFound(said)
+            problem = f"topic {topic}: broker {shown}, with the message, has no master now"
+            raise TopicNotFound(problem)
         request = RecallMessageRequest(
             producer_group=self.group, topic=full_topic, recall_handle=recall_handle
         )
@@ -398,9 +416,9 @@ class Producer(ClusterClient):
         if unsafe is not None:
             return unsafe
         self._cluster.forget_route(request.topic)
-        said = "; ".join(f"{name}: {error}" for name, error in attempts) or "no time was left"
+        reasons = "; ".join(f"{name}: {error}" for name, error in attempts) or "no time was left"
         raise SendFailed(
-            f"sending to topic {request.topic} failed {len(attempts)} times: {said}", attempts
+            f"sending to topic {request.topic} failed {len(attempts)} times: {reasons}", attempts
         )
 
     async def _attempt(

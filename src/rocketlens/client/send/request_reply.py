@@ -40,7 +40,7 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 @dataclass(frozen=True, slots=True)
 class ReplyMessage:
-    """What a consumer replied to a request. ``born_host`` is its address, as the broker saw it."""
+    """The reply of a consumer to a request. ``born_host`` is its address, as the broker saw it."""
 
     body: bytes
     properties: Mapping[str, str]

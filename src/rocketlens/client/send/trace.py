@@ -20,13 +20,14 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
-from rocketlens.client.send.message import Message, check_topic
+from rocketlens.client.send.message import Message
 from rocketlens.client.send.send_result import SendResult, SendStatus
 from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.errors import RocketLensError
@@ -34,10 +35,7 @@ from rocketlens.formats.trace_body import MESSAGE_TYPES, TraceRecord, TraceType,
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC
-
-if TYPE_CHECKING:
-    from rocketlens.client.send.producer import Producer
+from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC, check_topic
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -77,6 +75,13 @@ class ConsumptionBegun:
     messages: tuple[MessageExt, ...]
 
 
+class _Sender(Protocol):
+    """A sender of the trace: a producer, which writes a trace itself and so stands above this."""
+
+    async def send(self, message: Message, *, timeout_s: float) -> object:
+        """Send one message."""
+
+
 class TraceWriter:
     """Sends trace records of one client. Belongs to one event loop. Its methods raise nothing.
 
@@ -86,7 +91,7 @@ class TraceWriter:
     def __init__(
         self,
         topic: str,
-        make_producer: "Callable[[], Producer]",
+        make_producer: Callable[[], AbstractAsyncContextManager[_Sender]],
         *,
         group: str,
         namespace: str,
@@ -277,7 +282,7 @@ class TraceWriter:
                 while self._waiting:
                     await self._send(producer)
 
-    async def _send(self, producer: "Producer") -> None:
+    async def _send(self, producer: _Sender) -> None:
         """Send the first records that wait, as many as one message may have."""
         body, keys, count = bytearray(), dict[str, None](), 0
         keys_bytes = 0
@@ -307,6 +312,29 @@ class TraceWriter:
             self._drop(count, str(error))
             if not isinstance(error, RocketLensError):
                 logger.exception("group %s: a trace message cannot be sent", self._group)
+
+
+def trace_writer(
+    producer_class: Callable[..., AbstractAsyncContextManager[_Sender]],
+    name_servers: Sequence[str],
+    group: str,
+    *,
+    trace: bool | str,
+    namespace: str,
+    connection: Mapping[str, Any],
+) -> TraceWriter | None:
+    """Return what writes the trace of a group's client, None if ``trace`` switches it off.
+
+    :raises BadInput: if ``trace`` is not a valid topic name.
+    """
+    topic = trace_topic_of(trace=trace)
+    if topic is None:
+        return None
+
+    def make_producer() -> AbstractAsyncContextManager[_Sender]:
+        return producer_class(name_servers, group=TRACE_GROUP, **connection)
+
+    return TraceWriter(topic, make_producer, group=group, namespace=namespace)
 
 
 def _cost_ms(took_ms: int, count: int) -> int:

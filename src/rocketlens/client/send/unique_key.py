@@ -85,8 +85,8 @@ def local_addresses() -> list[str]:
         with suppress(OSError):
             return in_java_order(_netlink_addresses())
     with suppress(OSError):
-        found = socket.getaddrinfo(socket.gethostname(), None)
-        return list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
+        addresses = socket.getaddrinfo(socket.gethostname(), None)
+        return list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in addresses))
     return []
 
 

@@ -41,7 +41,7 @@ Batch = tuple[MakePlan, Mapping[str, object]]
 def _rate_of(form: Mapping[str, str]) -> int:
     """Return the messages a second that a form asks for.
 
-    :raises BadInput: if it is no number.
+    :raises BadInput: if it is not a number.
     """
     text = form.get("rate", str(DEFAULT_RATE))
     if not (text.isascii() and text.isdigit() and len(text) < 10):

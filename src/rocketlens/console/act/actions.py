@@ -13,7 +13,7 @@ from typing import Final, Literal, Self
 
 from rocketlens import limits
 from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
-from rocketlens.client.resend.resend import RESEND_GROUP
+from rocketlens.client.resend.message_copy import RESEND_GROUP
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendResult
@@ -76,7 +76,7 @@ class NewMessage:
     def of_form(cls, form: Mapping[str, str]) -> Self:
         """Return the message of a form.
 
-        :raises BadInput: if its body is no base64, or a property has no value.
+        :raises BadInput: if its body is not base64, or a property has no value.
         """
         # Browsers end the lines of a field with CR LF, whatever stood there.
         text = form.get("body", "").replace("\r\n", "\n")
@@ -258,7 +258,7 @@ class Actions:
         if self._jobs.acts.has(order.name):
             return order.name
         message = new.message(cluster.admin.source.full_topic(new.topic))
-        await cluster.admin.source.survey.route(message.topic)
+        await cluster.admin.source.topology.route(message.topic)
         facts = {
             "topic": message.topic,
             "tags": new.tags,
@@ -401,7 +401,7 @@ class Actions:
         """Pause, resume or stop a job.
 
         :raises ActRefused: if the user may not.
-        :raises BadInput: if its cluster is no source of this console, its file is damaged, or it
+        :raises BadInput: if its cluster is not a source of this console, its file is damaged, or it
             cannot be sent so quickly.
         :raises StoreLocked: if another process runs it.
         """
@@ -433,7 +433,7 @@ def _send_results(result: SendResult) -> dict[str, str]:
 
 
 def _consume_results(result: ConsumedDirectly) -> dict[str, str]:
-    """Return what a client made of a message; a listener that failed is no success."""
+    """Return what a client made of a message; a listener that failed is not success."""
     answer = result.consume_result
     return {
         "state": DONE if result.is_consumed else FAILED,

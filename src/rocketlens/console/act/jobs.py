@@ -185,7 +185,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobDigest:
-    """What a list of jobs has of one."""
+    """The row of a job in a list."""
 
     header: JobHeader
     word: str

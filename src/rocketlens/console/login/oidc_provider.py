@@ -40,7 +40,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoints:
-    """What the discovery document of a provider says."""
+    """The discovery document of a provider."""
 
     authorization: str
     token: str

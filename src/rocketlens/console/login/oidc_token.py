@@ -48,7 +48,7 @@ class UnknownKey(OidcFailed):
 
 
 class TokenHeader(NamedTuple):
-    """What a token says of its signature; not verified."""
+    """The header of a token, which names its signature; not verified."""
 
     algorithm: str
     key_id: str | None

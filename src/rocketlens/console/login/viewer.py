@@ -40,7 +40,7 @@ GRANT_KEYS: Final = frozenset({"role", "sources", "topics"})
 
 
 class Role(IntEnum):
-    """What may be done, each with all that the ones before it may."""
+    """The roles, each with all that the ones before it may do."""
 
     VIEWER = 1
     OPERATOR = 2

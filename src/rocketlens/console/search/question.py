@@ -120,7 +120,7 @@ def _not_a_cursor() -> BadInput:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an address asks for; times as they were typed."""
+    """The question of an address; times as they were typed."""
 
     text: str = ""
     topic: str = ""

@@ -105,7 +105,7 @@ class FieldPath:
 
 @dataclass(frozen=True)
 class MaskRule:
-    """What is masked in the messages of some topics."""
+    """The masks of the messages of some topics."""
 
     topics: tuple[str, ...]
     properties: tuple[str, ...] = ()

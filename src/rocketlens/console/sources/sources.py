@@ -15,12 +15,11 @@ from typing import Final, Literal, Protocol
 from urllib.parse import quote
 
 from rocketlens import limits
-from rocketlens.client.admin.topic_settings import find_topic_settings, stored_since
+from rocketlens.client.admin.cluster_topic_settings import find_topic_settings, stored_since
+from rocketlens.client.all_sources import AnySource, story_async
+from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.client.search.cluster_story import ClusterStorySource
-from rocketlens.client.search.find import AnySource
-from rocketlens.client.search.story import story_async
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.console.sources.visible import visible_source
 from rocketlens.errors import BadInput, RocketLensError
@@ -36,7 +35,7 @@ from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
-from rocketlens.terminal.waiting import waiting_in_cluster, waiting_in_store
+from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 
 _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
@@ -55,7 +54,7 @@ class ConsoleSource(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is: a path, or addresses of name servers."""
+        """The path, or the addresses of name servers."""
         ...
 
     @property
@@ -183,7 +182,7 @@ class ClusterOfConsole:
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the name servers know of its namespace. O(name servers) requests."""
-        listed = (await self.source.survey.topics()).value
+        listed = (await self.source.topology.topics()).value
         namespace = self.source.namespace
         return [
             without_namespace(namespace, each)
@@ -383,7 +382,7 @@ async def open_sources(
     """Open the sources that contexts name, and add what closes them to ``opened``.
 
     :raises BadInput: if there are none, or too many, or one names nothing.
-    :raises NotAStore: if a directory is no store.
+    :raises NotAStore: if a directory is not a store.
     """
     if not contexts:
         raise BadInput("which sources? Give --context NAME, --namesrv ADDR or --store DIR")

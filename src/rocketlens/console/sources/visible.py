@@ -112,7 +112,7 @@ def namespace_of(source: "ConsoleSource") -> str:
 
 
 class _Rights:
-    """What a viewer may see of one source. Grants name topics as users do: without namespace."""
+    """The view of one source for one viewer. Grants name topics as users do: without namespace."""
 
     def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
         self._name: Final = source.name

@@ -22,7 +22,9 @@ from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 
 
 class BrokerValue(ConsoleValue):
-    """A broker, a master or a slave; None is what it does not tell, or the user may not see."""
+    """A broker, a master or a slave; None stands for values that it does not report, or that the
+    user may not see.
+    """
 
     source: str
     cluster: str

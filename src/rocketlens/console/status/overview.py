@@ -80,7 +80,7 @@ class OverviewLookUps:
         brokers, groups = await asyncio.gather(
             self._brokers.brokers([source.name]), self._look_up.groups([source.name])
         )
-        # That no file of a store names groups is no failure of the store.
+        # That no file of a store names groups is not a failure of the store.
         answers: list[BrokersValue | GroupsValue] = [brokers]
         if source.kind == "cluster":
             answers.append(groups)

@@ -53,7 +53,7 @@ class PipelineSample(NamedTuple):
 
 
 class SampledBroker(NamedTuple):
-    """What a broker is called; it may move to another address."""
+    """The name of a broker, which may move to another address."""
 
     source: str
     cluster: str
@@ -185,7 +185,7 @@ class PipelineSamples:
         samples.address = status.address
         error = status.error
         if error is None and status.end_offset is None:
-            error = "it does not tell where its log ends"
+            error = "it does not report where its log ends"
         samples.add(
             PipelineSample(
                 self.clock(),

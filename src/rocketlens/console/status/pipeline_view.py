@@ -36,7 +36,7 @@ FOLLOWS_S: Final = 2.5 * limits.PIPELINE_SAMPLE_S
 
 
 class PipelinePoint(ConsoleValue):
-    """What is known of one moment; None is what is not."""
+    """The state at one moment; None stands for values that are not known."""
 
     time_ms: int
     error: str | None = Field(description="why there is no sample")

@@ -133,7 +133,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _gaps(
     times_ms: Sequence[int], rows: Sequence[Sequence[float | None]], max_step_ms: float
 ) -> list[tuple[int, int]]:
-    """Return times of which no series has a value, from the sample before to the one behind."""
+    """Return the times without a value in any series, as (sample before, sample after) pairs."""
     moments = [
         number for number in range(len(times_ms)) if any(row[number] is not None for row in rows)
     ]

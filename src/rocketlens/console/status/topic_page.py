@@ -70,7 +70,7 @@ class TopicSettingsValue(ConsoleValue):
 
 
 class TopicInSourceValue(ConsoleValue):
-    """What one source knows of a topic."""
+    """The facts of one source about a topic."""
 
     source: str
     complete: bool

@@ -24,7 +24,7 @@ Java's, with what follows from that:
 * two properties are equal as texts, and also if the message has neither; with ``<`` and the like
   both must be numbers;
 * a real number is more than 0: ``0.0`` cannot be written;
-* a property alone is no condition: it is never TRUE.
+* a property alone is not a condition: it is never TRUE.
 
 Sources: ``SelectorParser.jj``, ``ComparisonExpression``, ``UnaryExpression``, ``LogicExpression``.
 CONTAINS, STARTSWITH and ENDSWITH are of 5.x.

@@ -52,7 +52,7 @@ class Token(NamedTuple):
 class Implied(NamedTuple):
     """What holds of a field wherever a condition is TRUE: it is one of some texts, or in a range.
 
-    Both ends of the range are included; None is no bound.
+    Both ends of the range are included; None is not a bound.
     """
 
     field: str
@@ -172,9 +172,9 @@ class Parser:
                 is_not = kind == "<>"
                 left, right = self.fitted(left, self._comparison())
                 self._check_equal(left, right)
-                known = self.known("=", left, right)
+                implied = self.known("=", left, right)
                 evaluate = self.joined(_equal, left, right)
-                left = self._condition(evaluate, left, right)._replace(implied=known)
+                left = self._condition(evaluate, left, right)._replace(implied=implied)
             if is_not:
                 left = self._condition(_not(left.evaluate), left)
         return left
@@ -253,8 +253,8 @@ class Parser:
         evaluate = self.joined(
             lambda read, read_other: _in_order(read, read_other, _ORDERS[kind]), left, right
         )
-        known = self.known(kind, left, right)
-        return self._condition(evaluate, left, right)._replace(implied=known)
+        implied = self.known(kind, left, right)
+        return self._condition(evaluate, left, right)._replace(implied=implied)
 
     def _between(self, left: Operand, low: Operand, high: Operand, *, is_not: bool) -> Operand:
         left, low = self.fitted(left, low)
@@ -480,7 +480,7 @@ def _text_test(
 ) -> Evaluator:
     def evaluate(properties: Any) -> Value:
         value = part(properties)
-        # Neither it nor its contrary holds of what is no text.
+        # Neither it nor its contrary holds of what is not a text.
         return bool(search) and type(value) is str and test(value, search) is not is_not
 
     return evaluate

@@ -26,7 +26,7 @@ class Long(int):
 def compare(left: Value, right: Value) -> int:
     """Return a number below, at or above 0, as two values are in order.
 
-    :raises EvaluationFailed: when one is a text that is no value of the other's type.
+    :raises EvaluationFailed: when one is a text that is not a value of the other's type.
     """
     if type(left) is not type(right):
         if type(left) is bool:

@@ -39,7 +39,7 @@ BROADCASTING: Final = "BROADCASTING"
 
 
 class GroupState(StrEnum):
-    """What a consumer group did with a message."""
+    """The state of a message in a consumer group."""
 
     CONSUMED = "consumed"
     FILTERED = "filtered"
@@ -63,7 +63,7 @@ class GroupVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What the clients of a group subscribe to in a topic."""
+    """The subscription of a group's clients to a topic."""
 
     expression_type: str
     expression: str
@@ -73,7 +73,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known of a group with regard to one message; None is what is not known."""
+    """The facts about a group and one message; None stands for facts that are not known."""
 
     group: str
     is_online: bool | None = None

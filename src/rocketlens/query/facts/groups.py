@@ -42,7 +42,7 @@ def groups_of_store(reader: StoreReader, group: str | None = None) -> GroupsAnsw
 
 
 class StoreGroupFiles:
-    """What the files of a store say of groups."""
+    """The groups of a store, by its files."""
 
     def __init__(self, reader: StoreReader) -> None:
         """Read nothing yet."""
@@ -53,7 +53,7 @@ class StoreGroupFiles:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read, and what could not be."""
+        """The coverage: parts that were read, and parts that could not be."""
         return tuple(self._coverage)
 
     def find(self, group_name: str | None) -> GroupsAnswer:

@@ -106,7 +106,7 @@ def topics_of_store(reader: StoreReader, requested: Collection[str]) -> TopicsAn
 
 @dataclass(slots=True)
 class _Counted:
-    """What was counted of one queue so far."""
+    """The counts of one queue so far."""
 
     min_offset: int = 0
     max_offset: int = 0

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
-from rocketlens.model.due import due_ms
+from rocketlens.model.due_time import due_ms
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
 
 KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: limits.MAX_DELAY_MS, TIMER_TOPIC: limits.MAX_TIMER_MS}

@@ -7,7 +7,7 @@ first, and a message that they leave out keeps its body unread.
 =====================================  =========================================================
 what a condition needs                 then
 =====================================  =========================================================
-a body that cannot be decompressed,    the message is no match, and is counted: the answer is not
+a body that cannot be decompressed,    the message is not a match, and is counted: the answer is not
 or decoded, or has no known format     complete, and its coverage says how many there are, and why
 a body that a rule calls binary        it has no text and no values: NULL
 values that cannot be compared         no match, as for a broker; counted, and told
@@ -125,7 +125,7 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class ContentFilter:
-    """What must hold of the content of messages: all that is given."""
+    """The conditions on the content of messages: all that are given must hold."""
 
     where: Where | None = None
     grep: TextPattern | None = None
@@ -262,7 +262,7 @@ class RecordSubject:
         return self._rules.decode_body(record.topic, properties, body)
 
     def body_text(self) -> str | None:
-        """Return the text of the body: as it is stored, or as JSON if it is no text.
+        """Return the text of the body: as it is stored, or as JSON if it is not a text.
 
         :raises BodyUnread: if it cannot be decoded.
         """

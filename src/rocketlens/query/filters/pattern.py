@@ -23,7 +23,7 @@ class TextTooLong(Exception):
 
 
 class TextPattern:
-    """What text is searched for; equal to others of the same text."""
+    """A pattern that text is searched for; equal to others of the same text."""
 
     __slots__ = ("_max_bytes", "_regexp", "text")
 

@@ -77,7 +77,7 @@ class BodyUnread(Exception):
 
 
 class FilterSubject(Protocol):
-    """What a filter can look at of a message."""
+    """The fields of a message that a filter can read."""
 
     def get(self, name: str, /) -> str | None:
         """Return a property."""
@@ -326,7 +326,7 @@ class _WhereParser(Parser):
         return super().ordered(kind, left, right)
 
     def in_list(self, left: Operand, *, is_not: bool) -> Operand:
-        """Read the list behind IN; of fields that are no properties it may have numbers."""
+        """Read the list behind IN; of fields that are not properties it may have numbers."""
         if left.kind == "property":
             return super().in_list(left, is_not=is_not)
         if left.kind != "field":

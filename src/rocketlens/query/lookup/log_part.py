@@ -29,7 +29,7 @@ class LogPart(NamedTuple):
 
     @property
     def relies_on(self) -> str | None:
-        """What an answer from this part relies on, as `Coverage.relies_on` has it."""
+        """The assumption of an answer from this part, as `Coverage.relies_on` has it."""
         if self == WHOLE_LOG:
             return None
         if self.stop is None:

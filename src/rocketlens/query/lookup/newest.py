@@ -47,7 +47,7 @@ _MAX_OTHERS: Final = 20_000
 
 
 class _Newest(NamedTuple):
-    """What the ends of queues lead to, newest first."""
+    """The records that the ends of queues lead to, newest first."""
 
     records: list[Record]
     is_enough: bool

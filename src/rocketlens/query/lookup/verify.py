@@ -28,7 +28,7 @@ _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Conditions for messages. None is no condition.
+    """Conditions for messages. None is not a condition.
 
     ``topic`` is the one it must have, ``topics`` are those of which it must have one. A light topic
     (``%LMQ%...``) has the messages of other topics that were dispatched to it as well: ``light``

@@ -23,7 +23,7 @@ from typing import Final
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.due import due_text
+from rocketlens.model.due_time import due_text
 from rocketlens.model.group import group_of_topic
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
@@ -48,7 +48,7 @@ _PRODUCER_RETRY_MS: Final = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Unlearnt:
-    """What could not be learnt, and why. ``is_failure``: something did not answer or is damaged."""
+    """A fact that could not be found out, and why. ``is_failure``: of no answer, or damage."""
 
     what: str
     why: str
@@ -57,7 +57,7 @@ class Unlearnt:
 
 @dataclass(frozen=True, slots=True)
 class GroupStory:
-    """What one group did with the message."""
+    """The message in one group."""
 
     group: str
     state: GroupState
@@ -97,7 +97,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class StoryEvidence:
-    """What is known. Copies are all records of the message; names of brokers are by store host."""
+    """The facts of a story. Copies are all records of the message; brokers are by store host."""
 
     message: MessageExt
     copies: Sequence[MessageExt] = ()

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.due import WAITING_TOPICS, due_text
+from rocketlens.model.due_time import WAITING_TOPICS, due_text
 from rocketlens.model.group import group_of_topic
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
@@ -27,7 +27,7 @@ _CONTEXT: Final = ("", "too_late", "exception", "null_returned")
 
 
 class EventKind(StrEnum):
-    """What happened, in the order in which it can happen at one time."""
+    """The kinds of events, in the order in which they can happen at one time."""
 
     SENT = "sent"
     HALF = "half"
@@ -91,7 +91,7 @@ class Delivery:
 
     @property
     def outcome(self) -> str:
-        """What became of it, in a few words."""
+        """The outcome, in a few words."""
         client = self.client_address
         if self.is_success is None:
             return Sentence("handed_out", client=client)

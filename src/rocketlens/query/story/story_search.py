@@ -41,7 +41,7 @@ _MAX_OTHERS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What one source knows of the groups of a message."""
+    """The facts of one source about the groups of a message."""
 
     groups: tuple[GroupFacts, ...] = ()
     unlearnt: tuple[Unlearnt, ...] = ()
@@ -89,7 +89,7 @@ class StorySource(Protocol):
 
 @dataclass(slots=True)
 class _Gathered:
-    """What was found so far, of all sources."""
+    """The facts of all sources so far."""
 
     copies: dict[tuple[object, ...], MessageExt] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)

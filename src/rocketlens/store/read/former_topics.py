@@ -140,7 +140,7 @@ class TopicEvidence(NamedTuple):
 def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
     """Read marks, consume queues, configuration and state of a store.
 
-    O(queues * log entries). What cannot be read is no evidence.
+    O(queues * log entries). What cannot be read is not evidence.
     """
     layout = StoreLayout(store)
     ends = deleted.read_ends(layout, log)
@@ -216,7 +216,7 @@ def _leads_home(
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
     """Return the topics of ``config/topics.json`` and of its changes.
 
-    None when it is missing, damaged or empty: what a backup lacks is no evidence.
+    None when it is missing, damaged or empty: what a backup lacks is not evidence.
     """
     table = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER)
     return frozenset(table.entries) if table.entries and not table.problem else None

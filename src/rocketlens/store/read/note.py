@@ -10,7 +10,7 @@ is, so that one file in the place of another is not believed either. ``log`` is 
 that the note speaks of: physical offset, size and CRC-32 of one of its records; null for a log
 without records. A log that was replaced, or cut and written again, has another record there.
 
-A file of another form, as earlier versions wrote them, is no note.
+A file of another form, as earlier versions wrote them, is not a note.
 """
 
 import json

@@ -10,7 +10,7 @@ What is done, in this order, and why it may be ended anywhere and begun again:
    Records of deleted topics get none, nor do those before the record that a queue begins with;
    and where queue offsets begin again at 0 the topic was deleted and made again: its queue then
    begins there.
-3. *cut*: bytes that are no record, behind the last synced position, are the torn tail. They are
+3. *cut*: bytes that are not a record, behind the last synced position, are the torn tail. They are
    kept aside, all of them, and then zeroed, and the queues end where the log ends.
 
 A process that is killed leaves whole records, for its pages outlive it and a record's first bytes

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.client.admin.group_admin import GroupAdmin
-from rocketlens.client.blocking.sync import SyncMQAdmin
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_consumer import SyncPushConsumer
 from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput, BrokerError, WrongType

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens.client.connect import pull
+from rocketlens.client.connect import queue_puller
 from rocketlens.client.consume.pulling import as_sent, messages_in
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -144,7 +144,7 @@ def test_pulls_go_to_the_master_when_its_slave_fails_though_it_is_registered(fai
 
 
 def test_a_slave_that_has_nothing_more_does_not_make_its_consumers_wait(monkeypatch):
-    monkeypatch.setattr(pull, "PULL_PAUSES_S", (2 * PATIENCE_S, 2 * PATIENCE_S))
+    monkeypatch.setattr(queue_puller, "PULL_PAUSES_S", (2 * PATIENCE_S, 2 * PATIENCE_S))
 
     async def scenario(name_server, master, slave):
         fill(master, 160)

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.pull import records_in
+from rocketlens.client.connect.queue_puller import records_in
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch, StretchReader, cut
 from rocketlens.errors import RemotingError

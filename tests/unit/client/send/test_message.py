@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 import rocketlens
-from rocketlens.client.send.message import Message, check_topic, encoded_properties
+from rocketlens.client.send.message import Message, encoded_properties
 from rocketlens.errors import BadInput, MessageIllegal, WrongType
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import check_topic
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_a_broker_that_fails_has_a_sample_without_values_and_the_reason():
 
 def test_a_broker_that_does_not_tell_where_its_log_ends_has_none_either():
     cluster = Cluster(brokers=(replace(MASTER, end_offset=None),))
-    assert errors_of(sampled(cluster)) == ["it does not tell where its log ends"]
+    assert errors_of(sampled(cluster)) == ["it does not report where its log ends"]
 
 
 def test_a_cluster_that_cannot_be_asked_is_named_and_its_brokers_have_gaps():

@@ -292,7 +292,7 @@ class Tail:
     def _has_grown(self, open_at: int) -> bool:
         """Return whether the log may have grown, or can be read farther than before.
 
-        Bytes that were no record are compared with what they were at the walk's end; zeros are
+        Bytes that were not a record are compared with what they were at the walk's end; zeros are
         zeros, whenever they were seen. So nothing that came after the walk is missed.
         """
         if not self._is_at_end or self.unfinished_at is not None:

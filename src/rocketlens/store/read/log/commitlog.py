@@ -65,7 +65,7 @@ class CommitLog:
 
     Segments are those that are there: the first may have been deleted by the broker's cleaner,
     and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
-    ``odd_files`` names files that are no segment, empty ones among them. ``version`` grows when
+    ``odd_files`` names files that are not segments, empty ones among them. ``version`` grows when
     the log is no longer the one that was read before: a file was replaced, cut, or taken out of
     the middle. ``unlisted`` says why the segments cannot be listed now; those known are kept.
     """

@@ -1,6 +1,6 @@
 """Walks the commit log record by record, past whatever is damaged in it.
 
-Torn is not corrupt. Bytes that are no record, with no record after them, are the torn tail: the
+Torn is not corrupt. Bytes that are not a record, with no record after them, are the torn tail: the
 log ends before them. With records after them they are damage: reported, and the walk goes on at
 the next offset where a record identifies itself.
 
@@ -106,7 +106,7 @@ class Chunk:
 class RowTopics(NamedTuple):
     """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
 
-    A name can be there twice: bytes that are no UTF-8 can decode to one text in several ways.
+    A name can be there twice: bytes that are not UTF-8 can decode to one text in several ways.
     """
 
     names: list[str]

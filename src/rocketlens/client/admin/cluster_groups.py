@@ -1,0 +1,284 @@
+"""The groups of a cluster: consumers with members, lag, retries and dead letters; producers.
+
+Each broker is asked for the groups that it has, and for each of them. A broker that does not
+answer makes the answer incomplete, and what it could have said of a group is missing there. Groups
+that every broker has from the start are left out unless one is asked for.
+
+| asked for | what |
+|---|---|
+| subscription groups (201), retry and dead letter topics | the names of groups |
+| connections (203) | members, subscriptions; 206: none is online at this broker |
+| consume stats (208) | offsets of the group and of its queues |
+| topic stats (202) of ``%DLQ%`` and ``%RETRY%`` | dead letters; retry queues without an offset |
+| producers (328) | masters only, so a slave cannot answer; older than 4.9.3: incomplete |
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is
+from rocketlens.client.connect.route import Broker
+from rocketlens.client.connect.topology import CoverageByReason, Topology
+from rocketlens.errors import BrokerError, TopicNotFound
+from rocketlens.model.group import (
+    FoundGroup,
+    GroupClient,
+    GroupQueue,
+    GroupsAnswer,
+    ProducerGroup,
+    ProducersAnswer,
+    group_of_topic,
+)
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.wire.bodies.consumer import ConsumerConnection, ProducerTable
+from rocketlens.wire.bodies.stats import ConsumeStats, TopicStatsTable
+from rocketlens.wire.bodies.subscription_group import SubscriptionGroupTable
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.admin import (
+    GET_ALL_PRODUCER_INFO,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_CONSUME_STATS,
+    GET_CONSUMER_CONNECTION_LIST,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+)
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+
+T = TypeVar("T")
+
+_NOTHING_OF_IT: Final = frozenset(
+    {
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+
+@dataclass(slots=True)
+class _Facts:
+    """The facts of brokers about one group so far; None: a broker did not answer."""
+
+    name: str
+    members: dict[str, GroupClient] | None = field(default_factory=dict)
+    message_model: str | None = None
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    queues: list[GroupQueue] | None = field(default_factory=list)
+    dead_letters: int | None = 0
+
+    def group(self) -> FoundGroup:
+        """Return it as a value."""
+        queues = self.queues
+        if queues is not None:
+            queues.sort(key=lambda each: (each.topic, each.broker_name or "", each.queue_id))
+        return FoundGroup(
+            self.name,
+            None if self.members is None else tuple(self.members.values()),
+            self.message_model,
+            None if self.members is None else self.subscriptions,
+            None if queues is None else tuple(queues),
+            self.dead_letters,
+        )
+
+
+async def find_groups(cluster: ClusterCalls, topology: Topology, group: str | None) -> GroupsAnswer:
+    """Return all groups of a cluster, or one: none if no broker has it.
+
+    :raises RemotingError: if no name server answers.
+    """
+    return await _Groups(cluster, topology, group).find()
+
+
+class _Groups:
+    def __init__(self, cluster: ClusterCalls, topology: Topology, group: str | None) -> None:
+        self._cluster: Final = cluster
+        self._topology: Final = topology
+        self._group: Final = group
+        self._coverage: Final = CoverageByReason()
+        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+        self._by_name: Final[dict[str, _Facts]] = {}
+
+    async def find(self) -> GroupsAnswer:
+        topology = await self._topology.brokers()
+        topics = await self._topology.topics()
+        for each in (*topology.coverage, *topics.coverage):
+            self._coverage.add(each)
+        brokers = list(topology.value.values())
+        on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))
+        names = set().union(*on, filter(None, map(group_of_topic, topics.value)))
+        if self._group is None:
+            names -= set(SYSTEM_GROUPS)
+        else:
+            names &= {self._group}
+        self._by_name.update((name, _Facts(name)) for name in sorted(names))
+        await self._all(
+            self._ask_about(broker, facts) for broker in brokers for facts in self._by_name.values()
+        )
+        await self._all(
+            self._look_at_topics(facts, set(topics.value)) for facts in self._by_name.values()
+        )
+        groups = tuple(facts.group() for facts in self._by_name.values())
+        return GroupsAnswer(groups, self._coverage.all())
+
+    async def _names_on(self, broker: Broker) -> set[str]:
+        async def ask(address: str) -> SubscriptionGroupTable:
+            return await self._cluster.ask_for(
+                as_it_is,
+                SubscriptionGroupTable,
+                address,
+                GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+                NoFields(),
+            )
+
+        answer = await self._cluster.ask_broker(broker, ask)
+        self._coverage.add(answer.coverage)
+        return set() if answer.value is None else set(answer.value.subscription_group_table)
+
+    async def _ask_about(self, broker: Broker, facts: _Facts) -> None:
+        async def connections(address: str) -> ConsumerConnection:
+            header = GetConsumerConnectionListRequest(consumer_group=facts.name)
+            call = self._cluster.ask_for(
+                as_it_is, ConsumerConnection, address, GET_CONSUMER_CONNECTION_LIST, header
+            )
+            return await _or_else(call, ConsumerConnection())
+
+        async def stats(address: str) -> ConsumeStats:
+            header = GetConsumeStatsRequest(consumer_group=facts.name)
+            call = self._cluster.ask_for(as_it_is, ConsumeStats, address, GET_CONSUME_STATS, header)
+            return await _or_else(call, ConsumeStats())
+
+        self._take_members(facts, await self._cluster.ask_broker(broker, connections))
+        self._take_offsets(facts, await self._cluster.ask_broker(broker, stats))
+
+    def _take_members(self, facts: _Facts, answer: BrokerAnswer[ConsumerConnection]) -> None:
+        self._coverage.add(answer.coverage)
+        if answer.value is None:
+            facts.members = None
+            return
+        connected = answer.value
+        if facts.members is not None:
+            for each in connected.connections:
+                facts.members.setdefault(
+                    each.client_id,
+                    GroupClient(each.client_id, each.client_addr, each.language, each.version),
+                )
+        if connected.message_model is not None:
+            facts.message_model = connected.message_model.value
+        for topic, subscription in connected.subscription_table.items():
+            facts.subscriptions[topic] = subscription.sub_string or ""
+
+    def _take_offsets(self, facts: _Facts, answer: BrokerAnswer[ConsumeStats]) -> None:
+        self._coverage.add(answer.coverage)
+        if answer.value is None:
+            facts.queues = None
+            return
+        if facts.queues is not None:
+            facts.queues += [
+                GroupQueue(
+                    queue.topic,
+                    queue.broker_name,
+                    queue.queue_id,
+                    offset.broker_offset,
+                    offset.consumer_offset,
+                    offset.last_timestamp_ms or None,
+                )
+                for queue, offset in answer.value.offset_table.items()
+            ]
+
+    async def _look_at_topics(self, facts: _Facts, topics: set[str]) -> None:
+        """Count dead letters, and add retry queues in which the group has no offset yet."""
+        if DEAD_LETTER_PREFIX + facts.name in topics:
+            for table in await self._stats_of(DEAD_LETTER_PREFIX + facts.name):
+                if table is None or facts.dead_letters is None:
+                    facts.dead_letters = None
+                    continue
+                offsets = table.offset_table.values()
+                facts.dead_letters += sum(each.max_offset - each.min_offset for each in offsets)
+        if RETRY_PREFIX + facts.name in topics:
+            for table in await self._stats_of(RETRY_PREFIX + facts.name):
+                if table is None or facts.queues is None:
+                    facts.queues = None
+                    continue
+                queues = {(each.topic, each.broker_name, each.queue_id) for each in facts.queues}
+                facts.queues += [
+                    GroupQueue(*queue, offset.max_offset, -1, None, offset.min_offset)
+                    for each, offset in table.offset_table.items()
+                    if (queue := (each.topic, each.broker_name, each.queue_id)) not in queues
+                ]
+
+    async def _stats_of(self, topic: str) -> list[TopicStatsTable | None]:
+        """Return the offsets of a topic's queues, by broker; None for one that did not answer."""
+
+        async def stats(_: Broker, address: str) -> TopicStatsTable:
+            call = self._cluster.ask_for(
+                as_it_is,
+                TopicStatsTable,
+                address,
+                GET_TOPIC_STATS_INFO,
+                GetTopicStatsRequest(topic=topic),
+            )
+            return await _or_else(call, TopicStatsTable())
+
+        try:
+            route = (await self._topology.route(topic)).value
+        except TopicNotFound:
+            # Deleted since the topics were listed.
+            return []
+        answers = await self._cluster.ask_brokers(route.brokers.values(), stats)
+        for answer in answers:
+            self._coverage.add(answer.coverage)
+        return [answer.value for answer in answers]
+
+    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
+        """Do all of the work, a bounded part of it at once."""
+
+        async def one(each: Awaitable[None]) -> None:
+            async with self._turns:
+                await each
+
+        await asyncio.gather(*map(one, work))
+
+
+async def _or_else(call: Awaitable[T], nothing: T) -> T:
+    """Return an answer, or ``nothing`` if the broker says that it has nothing of the group."""
+    try:
+        return await call
+    except BrokerError as error:
+        if error.code in _NOTHING_OF_IT:
+            return nothing
+        raise
+
+
+async def find_producers(cluster: ClusterCalls, topology: Topology) -> ProducersAnswer:
+    """Return the producers of a cluster by group; each client once in a group.
+
+    :raises RemotingError: if no name server answers.
+    """
+
+    async def table_of(_: Broker, address: str) -> ProducerTable:
+        return await cluster.ask_for(
+            as_it_is, ProducerTable, address, GET_ALL_PRODUCER_INFO, NoFields()
+        )
+
+    coverage = CoverageByReason()
+    brokers = await topology.brokers()
+    for each in brokers.coverage:
+        coverage.add(each)
+    groups: dict[str, dict[str, GroupClient]] = {}
+    for answer in await cluster.ask_brokers(brokers.value.values(), table_of):
+        coverage.add(answer.coverage)
+        for group, members in answer.value.groups.items() if answer.value else ():
+            clients = groups.setdefault(group, {})
+            for member in members:
+                client = GroupClient(
+                    member.client_id, member.remote_ip, member.language, member.version
+                )
+                clients.setdefault(member.client_id, client)
+    return ProducersAnswer(
+        tuple(ProducerGroup(name, tuple(groups[name].values())) for name in sorted(groups)),
+        coverage.all(),
+    )

@@ -1,0 +1,235 @@
+"""``rocketlens.find``: one question to several sources, one answer.
+
+::
+
+    answer = rocketlens.find("ORDER-1", sources=["/backup/store", "127.0.0.1:9876"])
+
+A source is a store directory, the address of a name server (several with semicolons between), or
+an open `Store`, `MQAdmin` or `SyncMQAdmin`, which stays open. Coverage names the source before each
+part of it. A source that cannot be opened or asked makes the answer incomplete.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.client.blocking.blocking_client import SourceInLoop
+from rocketlens.client.blocking.sync_admin import SyncMQAdmin
+from rocketlens.client.cluster_client import ClusterClient
+from rocketlens.client.cluster_story import ClusterStorySource
+from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.search.cluster_source import ClusterSource
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, SourceKind
+from rocketlens.model.arguments import wrong_type
+from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.net.pace import in_thread
+from rocketlens.net.sync import LoopThread
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.find import find_in_all
+from rocketlens.query.offline import Store
+from rocketlens.query.options import FindOptions, StoryOptions, takes
+from rocketlens.query.request import FindRequest, StoryRequest
+from rocketlens.query.source import Source
+from rocketlens.query.store_source import StoreSource
+from rocketlens.query.story.store_story import StoreStorySource
+from rocketlens.query.story.story import Story
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts, StorySource, find_story
+from rocketlens.query.threaded_source import ThreadedSource
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+AnySource = str | PathLike[str] | Store | StoreSource | ClusterClient | SyncMQAdmin | Source
+_ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
+"""A comma-free list of name servers; any other str is a path."""
+
+
+@takes(FindOptions, FindRequest.parse)
+def find(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    **options: "Unpack[FindOptions]",
+) -> Answer:
+    """Find messages in several sources at once; for programs without an event loop.
+
+    ``sources`` are store directories, addresses of name servers, and what is open: `Store` and
+    `SyncMQAdmin`. The other arguments are as `Store.find` has them, the keywords those of
+    `rocketlens.query.options.FindOptions`. Messages are in the order of
+    their store times, each once, whichever sources have it. With ``max_num`` each source is asked
+    for its newest, and the newest of these are returned. ``exhaustive`` is as `MQAdmin.find` has
+    it; a store directory is read whole in any case.
+
+    :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or there are
+        no sources.
+    :raises WrongType: if an argument is of a type that cannot be used.
+    :raises TopicNotFound: if nothing is found and no source has such a topic; of several, if none
+        has a topic of one name.
+    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    """
+    work = find_async(text, topic, sources=sources, **options)
+    with LoopThread() as thread:
+        return thread.run(work)
+
+
+@takes(FindOptions, FindRequest.parse)
+async def find_async(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    **options: "Unpack[FindOptions]",
+) -> Answer:
+    """Find messages in several sources at once, in an event loop; otherwise as `find`.
+
+    An `MQAdmin` of this event loop is a source, too. Store directories are read in threads.
+    """
+    request = FindRequest.parse(text, topic, **options)
+    given = check_sources(sources)
+    async with AsyncExitStack() as opened:
+        return await find_in_all(request, [await open_source(each, opened) for each in given])
+
+
+def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
+    """Return the sources of a caller as a list.
+
+    :raises WrongType: if they are not several.
+    :raises BadInput: if there are none.
+    """
+    if isinstance(sources, str | bytes | PathLike) or not isinstance(sources, Iterable):
+        raise wrong_type(sources, "sources", "a list of paths, addresses, stores and clusters")
+    given = list(sources)
+    if not given:
+        raise BadInput("sources is empty: name a store directory or a name server's address")
+    return given
+
+
+async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
+    """Return a source; one that must be closed again is added to `opened`."""
+    if isinstance(given, Store):
+        return ThreadedSource(given.source)
+    if isinstance(given, StoreSource):
+        return ThreadedSource(given)
+    if isinstance(given, ClusterClient | SyncMQAdmin):
+        return given.source
+    if isinstance(given, str) and _ADDRESSES.fullmatch(given.strip()):
+        return (await opened.enter_async_context(MQAdmin(given))).source
+    if isinstance(given, str | PathLike):
+        path = Path(fspath(given))
+        try:
+            store = await in_thread(lambda: Store(path))
+        except (RocketLensError, OSError) as error:
+            return _Unopened(str(path), error)
+        source = ThreadedSource(store.source)
+        # A search whose caller was cancelled may still read.
+        opened.push_async_callback(lambda: asyncio.shield(source.run(store.close)))
+        return source
+    if isinstance(given, Source):
+        return given
+    raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
+
+
+class _Unopened:
+    """A store directory that cannot be opened."""
+
+    kind: Final = SourceKind.COMMIT_LOG
+    is_one_log: Final = True
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name: Final = name
+        self._error: Final = error
+
+    async def find(self, _request: FindRequest, _findings: Findings) -> None:
+        raise self._error
+
+    async def check_topics(self, _names: Sequence[str], _findings: Findings) -> None:
+        """Report no missing topics: a store that is not open has none to name."""
+
+
+@takes(StoryOptions, StoryRequest.parse)
+def story(
+    text: str,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    **options: "Unpack[StoryOptions]",
+) -> Story:
+    """Return the story of one message, from several sources; for programs without an event loop.
+
+    ``sources`` are as `rocketlens.find` has them, the other arguments as `MQAdmin.story`. A source
+    that fails makes the story incomplete.
+
+    :raises BadInput: if the text cannot be what ``kind`` says, or there are no sources.
+    :raises WrongType: if an argument is of a type that cannot be used.
+    :raises TopicNotFound: if nothing is found and no source has such a topic.
+    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    """
+    work = story_async(text, topic, sources=sources, **options)
+    with LoopThread() as thread:
+        return thread.run(work)
+
+
+@takes(StoryOptions, StoryRequest.parse)
+async def story_async(
+    text: str,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    **options: "Unpack[StoryOptions]",
+) -> Story:
+    """Return the story of one message, in an event loop; otherwise as `story`."""
+    request = StoryRequest.parse(text, topic, **options)
+    given = check_sources(sources)
+    async with AsyncExitStack() as opened:
+        story_sources = [_story_source(await open_source(each, opened)) for each in given]
+        return await find_story(request, story_sources)
+
+
+def _story_source(source: Source) -> StorySource:
+    if isinstance(source, ThreadedSource):
+        return StoreStorySource(source, Sentence("by_log_of", source=source.name))
+    if isinstance(source, ClusterSource):
+        return ClusterStorySource(source)
+    if isinstance(source, SourceInLoop):
+        return _ClusterInLoop(source)
+    return _MessagesOnly(source)
+
+
+class _ClusterInLoop:
+    """A cluster whose client has a loop of its own."""
+
+    def __init__(self, source: SourceInLoop) -> None:
+        self.source: Final = source
+        self._knowing: Final = ClusterStorySource(source.cluster_source)
+
+    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+        return await self.source.run(self._knowing.facts(message, groups, asked))
+
+    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
+        return await self.source.run(self._knowing.copy_topics(messages))
+
+    async def said_by(self, message: MessageExt) -> str:
+        return await self.source.run(self._knowing.said_by(message))
+
+
+class _MessagesOnly:
+    """A source that knows nothing of groups."""
+
+    def __init__(self, source: Source) -> None:
+        self.source: Final = source
+
+    async def facts(self, _m: MessageExt, _groups: set[str], _asked: str | None) -> SourceFacts:
+        return SourceFacts()
+
+    async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
+        return CopyTopics()
+
+    async def said_by(self, _message: MessageExt) -> str:
+        return self.source.name

@@ -1,0 +1,207 @@
+"""What the brokers of a cluster say of the groups of one message.
+
+| asked for | what |
+|---|---|
+| groups of the topic (300), at each broker of it | groups that subscribe to it or have offsets |
+| connections (203) | clients online, and what they subscribe to |
+| consume stats (208) | where a group goes on |
+| subscription groups (201) | after how many retries a message is a dead letter |
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin.track import MessageTrack, TrackType, track_of_group
+from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+from rocketlens.client.connect.route import Broker, is_address_of
+from rocketlens.client.search.cluster_source import ClusterSource
+from rocketlens.errors import RemotingError, RocketLensError, TopicNotFound
+from rocketlens.model.answer import Coverage
+from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import ORIGIN_TOPICS
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYSTEM_GROUPS,
+    TIMER_TOPIC,
+    is_system_topic,
+)
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.facts.group_state import GroupFacts, GroupState
+from rocketlens.query.story.story import Unlearnt
+from rocketlens.query.story.story_search import CopyTopics, SourceFacts
+from rocketlens.wire.bodies.consumer import GroupList
+from rocketlens.wire.bodies.subscription_group import SubscriptionGroupTable
+from rocketlens.wire.commands.admin import (
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    QueryTopicConsumeByWhoRequest,
+)
+from rocketlens.wire.commands.command_table import NoFields
+
+_WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC})
+"""Where brokers keep messages that are to be delivered later."""
+
+
+class ClusterStorySource:
+    """A cluster, asked for the story of a message."""
+
+    def __init__(self, source: ClusterSource) -> None:
+        """Ask nothing yet."""
+        self.source: Final = source
+        self._cluster: Final = source.cluster
+        self._brokers: dict[str, Broker] = {}
+        self._groups: dict[str, tuple[set[str], tuple[Coverage, ...]]] = {}
+        """By topic, as they were listed for this story."""
+
+    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
+        """Return what brokers say: see `rocketlens.query.story.story_search.StorySource`.
+
+        :raises RemotingError: if no name server answers.
+        """
+        self._brokers = (await self.source.topology.brokers()).value
+        if asked is None:
+            listed, coverage = await self._groups_of(message.topic)
+            names = (listed - set(SYSTEM_GROUPS)) | groups
+        else:
+            names, coverage = {self.source.full_topic(asked)}, ()
+        turns = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+
+        async def track(name: str) -> MessageTrack:
+            async with turns:
+                return await track_of_group(self._cluster, message, name)
+
+        tracks = await asyncio.gather(*map(track, sorted(names)))
+        max_times = await self._retry_max_times(message, names & groups)
+        unlearnt = [
+            Unlearnt(
+                Sentence("group_did", group=each.consumer_group),
+                each.rests_on,
+                is_failure=isinstance(each.error, RemotingError),
+            )
+            for each in tracks
+            if each.state is GroupState.UNKNOWN and each.error is not None
+        ]
+        return SourceFacts(
+            tuple(_facts(each, message, max_times.get(each.consumer_group)) for each in tracks),
+            tuple(unlearnt),
+            tuple(coverage),
+            self._names_by_host(message),
+        )
+
+    async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
+        """Return the topics in which brokers and consumers of a message put its copies.
+
+        A broker is asked for a key topic by topic, so to search all takes a request for each.
+
+        :raises RemotingError: if no name server answers.
+        """
+        source = self.source
+        listed, failed = await source.topology.topics()
+        existing = {each for each in listed if is_in_namespace(source.namespace, each)}
+        own = {each.topic for each in messages}
+        own |= {each.properties.get(name, "") for each in messages for name in ORIGIN_TOPICS}
+        groups: set[str] = set()
+        coverage = [each for each in failed if each.is_failure]
+        for topic in sorted(own):
+            for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+                if topic.startswith(prefix):
+                    groups.add(topic.removeprefix(prefix))
+            if topic in existing:
+                names, failures = await self._groups_of(topic)
+                groups |= names
+                coverage += failures
+        of_groups = {RETRY_PREFIX + each for each in groups} | {
+            DEAD_LETTER_PREFIX + each for each in groups
+        }
+        chosen = existing & (own | of_groups | _WAITING_TOPICS)
+        if not chosen:
+            return CopyTopics(coverage=tuple(coverage))
+        return CopyTopics(
+            tuple(without_namespace(source.namespace, each) for each in sorted(chosen)),
+            sum(not is_system_topic(each) for each in existing - chosen),
+            tuple(coverage),
+        )
+
+    async def said_by(self, message: MessageExt) -> str:
+        """Return the name of the broker that stored it, or its address if none has it now."""
+        self._brokers = (await self.source.topology.brokers()).value
+        return self._names_by_host(message).get(str(message.store_host), str(message.store_host))
+
+    async def _groups_of(self, topic: str) -> tuple[set[str], tuple[Coverage, ...]]:
+        """Return the groups that any broker of a topic names, and brokers that failed to."""
+        if topic not in self._groups:
+            self._groups[topic] = await self._list_groups(topic)
+        return self._groups[topic]
+
+    async def _list_groups(self, topic: str) -> tuple[set[str], tuple[Coverage, ...]]:
+
+        async def ask(_: Broker, address: str) -> GroupList:
+            header = QueryTopicConsumeByWhoRequest(topic=topic)
+            return await self._cluster.ask_for(
+                as_it_is, GroupList, address, QUERY_TOPIC_CONSUME_BY_WHO, header
+            )
+
+        try:
+            route = (await self.source.topology.route(topic)).value
+        except TopicNotFound:
+            return set(), ()
+        answers = await self._cluster.ask_brokers(route.brokers.values(), ask)
+        names = {name for each in answers if each.value is not None for name in each.value.groups}
+        return names, tuple(each.coverage for each in answers if each.coverage.is_failure)
+
+    async def _retry_max_times(self, message: MessageExt, groups: set[str]) -> dict[str, int]:
+        """Return how often groups may retry, of those that had it again; empty if not known."""
+        addresses = [
+            broker.in_order[0]
+            for broker in self._brokers.values()
+            if broker.addresses and _has_address(broker, message)
+        ]
+        if not groups or not addresses:
+            return {}
+        try:
+            table = await self._cluster.ask_for(
+                as_it_is,
+                SubscriptionGroupTable,
+                addresses[0],
+                GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+                NoFields(),
+            )
+        except RocketLensError:
+            # Only "of 16" is missing then.
+            return {}
+        configs = table.subscription_group_table
+        return {name: configs[name].retry_max_times for name in groups if name in configs}
+
+    def _names_by_host(self, message: MessageExt) -> dict[str, str]:
+        names = {
+            address: name
+            for name, broker in self._brokers.items()
+            for address in broker.addresses.values()
+        }
+        for name, broker in self._brokers.items():
+            if _has_address(broker, message):
+                names[str(message.store_host)] = name
+        return names
+
+
+def _has_address(broker: Broker, message: MessageExt) -> bool:
+    return any(is_address_of(each, message.store_host) for each in broker.addresses.values())
+
+
+def _facts(track: MessageTrack, message: MessageExt, max_times: int | None) -> GroupFacts:
+    said_by = "" if track.has_offsets is None else Sentence("by_brokers")
+    is_client_known = track.connections is not None or track.track_type is TrackType.NOT_ONLINE
+    return replace(
+        track.facts(message.topic),
+        retry_max_times=max_times,
+        offsets_source=said_by,
+        clients_source=Sentence("by_connections") if is_client_known else "",
+    )

@@ -1,0 +1,106 @@
+"""Settings of clients: each is declared once, as a field of a frozen dataclass, and checked there.
+
+A client takes its settings as keyword arguments. `takes_settings` gives its ``__init__`` those of
+the dataclass, for type checkers, editors and ``help()``::
+
+    class Reader:
+        @takes_settings(ReaderSettings)
+        def __init__(self, settings: ReaderSettings) -> None: ...
+
+    Reader("127.0.0.1:9876", group="audit")
+"""
+
+import functools
+import inspect
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from os import PathLike
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import Credentials
+from rocketlens.net.channel import Handler
+from rocketlens.query.options import meant_keyword
+
+P = ParamSpec("P")
+S = TypeVar("S")
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How a client reaches a cluster."""
+
+    name_servers: str | Iterable[str] | None = None
+    """``"host:9876;host2:9876"``, or several addresses; None for the environment's NAMESRV_ADDR."""
+    _: KW_ONLY
+    namespace: str = ""
+    """The namespace of all topics and groups."""
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    timeout_s: float = limits.ADMIN_TIMEOUT_S
+    """For each answer that is waited for, connecting included."""
+    connect_timeout_s: float = limits.CONNECT_TIMEOUT_S
+    clock: Callable[[], float] = time.monotonic
+    """Returns seconds, and never goes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSettings(ConnectionSettings):
+    """The settings of an admin beside these."""
+
+    handlers: Mapping[int, Handler] | None = None
+    """Answer what brokers ask of clients, by request code."""
+    seen_brokers: str | PathLike[str] | None = None
+    """A file in which the brokers that answers come from are remembered for 30 days."""
+
+
+def arguments_of(settings: object, kind: type | None = None) -> dict[str, Any]:
+    """Return settings as keyword arguments, or only those that the dataclass ``kind`` has."""
+    each: Any = kind or type(settings)
+    return {field.name: getattr(settings, field.name) for field in fields(each)}
+
+
+def takes_settings(
+    settings: Callable[P, S],
+) -> Callable[[Callable[[C, S], None]], Callable[Concatenate[C, P], None]]:
+    """Return a decorator of an ``__init__``: it takes the arguments of ``settings``, and gets one.
+
+    An argument that does not exist, or is missing, raises TypeError under the name of the class
+    that was called.
+    """
+
+    def decorate(init: Callable[[C, S], None]) -> Callable[Concatenate[C, P], None]:
+        @functools.wraps(init)
+        def take(self: C, /, *arguments: P.args, **options: P.kwargs) -> None:
+            check_arguments(type(self).__qualname__, settings, arguments, options)
+            init(self, settings(*arguments, **options))
+
+        own = next(iter(inspect.signature(init).parameters.values()))
+        signature = inspect.signature(settings)
+        parameters = [own, *signature.parameters.values()]
+        shown: Any = take
+        shown.__signature__ = signature.replace(parameters=parameters, return_annotation=None)
+        return take
+
+    return decorate
+
+
+def check_arguments(
+    name: str, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """Check that a function takes these arguments.
+
+    :raises TypeError: if it does not, with ``name`` and what was perhaps meant.
+    """
+    signature = inspect.signature(function)
+    for option in options:
+        if option not in signature.parameters:
+            text = f"{name}() has no argument {option!r}"
+            raise TypeError(text + meant_keyword(option, signature.parameters))
+    try:
+        signature.bind(*arguments, **options)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None

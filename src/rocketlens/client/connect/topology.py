@@ -1,0 +1,424 @@
+"""Decides which brokers must be asked for a complete answer, and reports those that cannot be.
+
+A producer uses the first name server that responds. A query asks all of them: a broker may be
+registered at only one, and a topic known only there. Their knowledge is merged.
+
+====================================  ==========================================================
+case                                  in the coverage
+====================================  ==========================================================
+a name server does not answer         named, as not needed: brokers register at all of them
+none of them answers                  the error is raised; a route that was known before is used,
+                                      and named as failed: there may be other brokers by now
+a topic that none knows, and one      that one's error is raised: it might know the topic
+did not answer
+no broker is registered               failed
+a broker was seen before, and is      failed, with when and where it was seen
+not registered now
+a slave answers for its master        failed, with both: it may lack what the master acknowledged
+                                      last (`~rocketlens.client.connect.cluster.ClusterCalls`)
+a slave is in a route as the master   as any slave: name servers of RocketMQ 5 with
+                                      ``supportActingMaster`` name it so, once its master is gone
+====================================  ==========================================================
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
+from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.formats import java_properties
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
+from rocketlens.wire.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+from rocketlens.wire.bodies.topic import TopicConfig
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.namesrv import (
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    GET_BROKER_CLUSTER_INFO,
+    GET_ROUTEINFO_BY_TOPIC,
+    GetRouteInfoRequest,
+)
+from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
+
+B = TypeVar("B")
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+_NO_BROKER: Final = Coverage(
+    "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
+)
+
+
+_NO_BATCHES: Final = frozenset(
+    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
+)
+
+
+class TopologyResult(NamedTuple, Generic[T]):
+    """The union of what all name servers know, and the doubts about it."""
+
+    value: T
+    coverage: tuple[Coverage, ...]
+
+
+_INDEX_SETTINGS: Final = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
+"""A broker has no index files, or does not read them, if one of these is false.
+
+RocketMQ 5.5 can have an index in RocksDB in their place: it has no message without a unique key,
+and returns nothing for times further apart than ``maxRocksDBIndexQueryDays``.
+"""
+
+
+class Topology:
+    """Asks all name servers of a cluster. ``clock`` returns monotonic seconds."""
+
+    def __init__(
+        self, cluster: ClusterCalls, seen_brokers: SeenBrokers | None, clock: Callable[[], float]
+    ) -> None:
+        self._cluster: Final = cluster
+        self._seen_brokers: Final = seen_brokers
+        self._clock: Final = clock
+        self._routes: dict[str, tuple[float, TopologyResult[Route]]] = {}
+        self._brokers: tuple[float, TopologyResult[dict[str, Broker]]] | None = None
+        self._batch_topics: dict[tuple[str, str], tuple[float, bool]] = {}
+        """By topic and address."""
+        self._has_index: dict[str, tuple[float, bool]] = {}
+        """By address."""
+        self._listed_s = clock()
+        """When a name server returned a route or the topics last."""
+
+    async def route(self, topic: str) -> TopologyResult[Route]:
+        """Return the route of a topic, at most 30 s old; the coverage is that of `brokers`, too.
+
+        :raises TopicNotFound: if no name server knows it, and all were asked.
+        :raises RemotingError: if no name server responds and no route is cached.
+        """
+        if topic.startswith(LMQ_PREFIX):
+            return await self._light_route(topic)
+        cached = self._routes.get(topic)
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+            self._forget_old_routes()
+            cached = await self._fetch_route(topic, None if cached is None else cached[1].value)
+        route, coverage = cached[1]
+        if self._seen_brokers is not None:
+            named = {each.source for each in coverage}
+            more = (await self.brokers()).coverage
+            coverage = (*coverage, *(each for each in more if each.source not in named))
+        return TopologyResult(route, coverage)
+
+    async def _light_route(self, topic: str) -> TopologyResult[Route]:
+        """Return the route of a light topic: no name server has one, and each broker can have its
+        one queue.
+        """
+        brokers, coverage = await self.brokers()
+        queues = tuple(MessageQueue(topic, name, 0) for name in brokers)
+        return TopologyResult(Route(topic, brokers, queues, ()), coverage)
+
+    async def brokers(self) -> TopologyResult[dict[str, Broker]]:
+        """Return every broker registered at any name server, by name, at most 30 s old.
+
+        That none is registered is not remembered: a cluster that starts has its first one soon.
+
+        :raises RemotingError: if no name server responds.
+        """
+        listed = self._brokers
+        if listed is None or self._clock() - listed[0] >= limits.ROUTE_REFRESH_S:
+            listed = self._clock(), await self._fetch_brokers()
+            self._brokers = listed if listed[1].value else None
+        return listed[1]
+
+    async def gone_since(self) -> tuple[Coverage, ...]:
+        """Return the brokers that are missing now, if routes or topics are newer than what is
+        known of them; the end of a question asks for it.
+
+        Name servers forget a broker that ended together with its topics: a route that lacks it
+        shows nothing, and neither do brokers that were listed before.
+        """
+        listed = self._brokers
+        if self._seen_brokers is None or listed is None or listed[0] >= self._listed_s:
+            return ()
+        self._brokers = None
+        try:
+            return (await self.brokers()).coverage
+        except RemotingError as error:
+            failed = SourceState.FAILED
+            return (Coverage("name servers", SourceKind.BROKER, failed, None, str(error)),)
+
+    async def topics(self) -> TopologyResult[list[str]]:
+        """Return the topics that any name server knows.
+
+        :raises RemotingError: if no name server responds.
+        """
+        answers, failed = await self._ask(TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
+        self._listed_s = self._clock()
+        listed = {topic for body in answers for topic in body.topic_list}
+        return TopologyResult(sorted(listed), failed)
+
+    async def has_batches(self, topic: str, address: str) -> bool:
+        """Return whether a broker can have batches of a topic that are one record each.
+
+        Its index has the ids of these, and no key of a message in them. At most 30 s old.
+
+        :raises BrokerError: if the broker refuses to answer.
+        :raises RemotingError: if there is no response.
+        """
+        cached = self._batch_topics.get((topic, address))
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+            if len(self._batch_topics) > limits.MAX_TOPOLOGY_ROUTES:
+                self._batch_topics.clear()
+            cached = self._clock(), await self._ask_for_batches(topic, address)
+            self._batch_topics[topic, address] = cached
+        return cached[1]
+
+    async def _ask_for_batches(self, topic: str, address: str) -> bool:
+        def read(config: TopicConfig) -> bool:
+            return (config.attributes or {}).get(QUEUE_TYPE) == BATCH_QUEUE
+
+        header = GetTopicConfigRequest(topic=topic)
+        try:
+            return await self._cluster.ask_for(read, TopicConfig, address, GET_TOPIC_CONFIG, header)
+        except BrokerError as error:
+            # RocketMQ 4 does not know the request, and has no such batches.
+            if error.code in _NO_BATCHES:
+                return False
+            raise
+
+    async def has_index(self, address: str) -> bool:
+        """Return whether a broker answers by key from index files, at most 30 s old.
+
+        It is taken to if it does not tell its configuration.
+
+        :raises RemotingError: if there is no response.
+        """
+        known = self._has_index.get(address)
+        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
+            known = self._clock(), await self._ask_for_index(address)
+            self._has_index[address] = known
+        return known[1]
+
+    async def _ask_for_index(self, address: str) -> bool:
+        try:
+            answer = await self._cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+        except BrokerError:
+            return True
+        config = java_properties.loads(answer.body.decode("utf-8", "replace"))
+        return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
+
+    def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
+        """Return the brokers that were registered before and are not now."""
+        return [] if self._seen_brokers is None else self._seen_brokers.missing(registered)
+
+    def forget(self, broker_name: str) -> bool:
+        """Remove a broker from the remembered ones; return False if it is not remembered."""
+        self._brokers = None
+        return self._seen_brokers is not None and self._seen_brokers.forget(broker_name)
+
+    async def _fetch_route(
+        self, topic: str, cached: Route | None
+    ) -> tuple[float, TopologyResult[Route]]:
+        now_s = self._clock()
+        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        try:
+            routes, failed = await self._ask(
+                TopicRouteData,
+                GET_ROUTEINFO_BY_TOPIC,
+                header,
+                unknown=ResponseCode.TOPIC_NOT_EXIST,
+                check=partial(Route.of, topic),
+            )
+        except RemotingError as error:
+            if cached is None:
+                raise
+            stale = Coverage(
+                "name servers",
+                SourceKind.BROKER,
+                SourceState.FAILED,
+                None,
+                f"topic {topic} may be on other brokers than it was: {error}",
+            )
+            # The next question asks for it again.
+            return now_s, TopologyResult(cached, (stale,))
+        self._listed_s = self._clock()
+        if not routes:
+            self._routes.pop(topic, None)
+            raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
+        route = await self._with_true_ids(Route.of(topic, _union(routes)), routes)
+        self._cluster.allow(route.brokers)
+        queues = {each.broker_name for body in routes for each in body.queue_datas}
+        unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
+        no_broker = () if queues or route.brokers else (_NO_BROKER,)
+        self._routes[topic] = now_s, TopologyResult(route, (*failed, *unknown, *no_broker))
+        return self._routes[topic]
+
+    async def _with_true_ids(self, route: Route, received: Iterable[TopicRouteData]) -> Route:
+        """Replace the ids of brokers by those of the registered ones, where they can differ.
+
+        :raises RemotingError: if no name server responds.
+        """
+        doubtful = _may_have_acting_master(received)
+        if not doubtful:
+            return route
+        registered = (await self.brokers()).value
+        true = {name: registered[name] for name in doubtful & registered.keys()}
+        return replace(route, brokers={**route.brokers, **true})
+
+    async def _fetch_brokers(self) -> TopologyResult[dict[str, Broker]]:
+        infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
+        datas: dict[str, BrokerData] = {}
+        for info in infos:
+            for each in info.broker_addr_table.values():
+                datas[each.broker_name] = _with_addresses(each, datas.get(each.broker_name))
+        brokers = brokers_of(datas.values())
+        self._cluster.allow(brokers)
+        coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
+        if not brokers:
+            coverage.append(_NO_BROKER)
+        return TopologyResult(brokers, tuple(coverage))
+
+    async def _ask(
+        self,
+        body: type[B],
+        command: Command[Q, A],
+        header: Q,
+        *,
+        unknown: int | None = None,
+        check: Callable[[B], object] = lambda _: None,
+    ) -> tuple[list[B], tuple[Coverage, ...]]:
+        """Ask all name servers at once; return the bodies received, and the failures.
+
+        ``check`` raises CommandBodyError for a body that is refused. The code ``unknown`` is a
+        response without a body.
+
+        :raises RocketLensError: the first failure, if there is no body and one failed.
+        """
+        addresses = self._cluster.name_servers
+
+        def checked(read: B) -> B:
+            check(read)
+            return read
+
+        calls = [
+            self._cluster.ask_for(checked, body, address, command, header) for address in addresses
+        ]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        bodies: list[B] = []
+        failed: list[Coverage] = []
+        errors: list[RocketLensError] = []
+        for address, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                bodies.append(answer)
+            elif not isinstance(answer, RocketLensError):
+                raise answer
+            elif not (isinstance(answer, BrokerError) and answer.code == unknown):
+                errors.append(answer)
+                source = f"name server {address}"
+                failed.append(
+                    Coverage(source, SourceKind.TOPICS, SourceState.DAMAGED, None, str(answer))
+                )
+        if errors and not bodies:
+            raise errors[0]
+        return bodies, tuple(failed)
+
+    def _forget_old_routes(self) -> None:
+        """Bound the cache: a tool can ask for any number of topics."""
+        if len(self._routes) > limits.MAX_TOPOLOGY_ROUTES:
+            self._routes.clear()
+
+
+class CoverageByReason:
+    """The coverage of many questions to the same brokers: each source and failure once."""
+
+    def __init__(self) -> None:
+        self._by_reason: Final[dict[tuple[str, str | None], Coverage]] = {}
+
+    def add(self, coverage: Coverage) -> None:
+        """Add a coverage, unless it is there, or a failure beyond the many that are."""
+        if len(self._by_reason) < limits.MAX_DAMAGE_REPORTS or not coverage.is_failure:
+            self._by_reason.setdefault((coverage.source, coverage.error), coverage)
+
+    def replace(self, coverage: Coverage) -> None:
+        """Add a coverage in place of the one with its source and error."""
+        self._by_reason[coverage.source, coverage.error] = coverage
+
+    def all(self) -> tuple[Coverage, ...]:
+        """Return them in the order in which they were added."""
+        return tuple(self._by_reason.values())
+
+
+def missing_coverage(broker: SeenBroker) -> Coverage:
+    """Return the coverage of a broker that was registered before and cannot be asked."""
+    moment = datetime.fromtimestamp(broker.seen_ms / 1000, UTC)
+    error = (
+        f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(broker.addresses)} and is not "
+        f"registered now (if it is gone for good: --forget-broker {broker.name})"
+    )
+    return Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+
+
+def _unknown_coverage(broker_name: str) -> Coverage:
+    error = "the topic has queues on it, and no name server knows an address of it"
+    return Coverage(broker_name, SourceKind.BROKER, SourceState.FAILED, None, error)
+
+
+def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
+    if more is None:
+        return broker
+    addresses = {**broker.broker_addrs, **more.broker_addrs}
+    cluster = more.cluster or broker.cluster
+    return BrokerData(broker_name=broker.broker_name, broker_addrs=addresses, cluster=cluster)
+
+
+def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:
+    """Return the brokers whose master in a route may be a slave: none of these can be written to.
+
+    Source: ``RouteInfoManager.pickupTopicRouteData``.
+    """
+    return {
+        broker.broker_name
+        for route in routes
+        for broker in route.broker_datas
+        if broker.enable_acting_master
+        and not any(
+            queue.perm & PERM_WRITE
+            for queue in route.queue_datas
+            if queue.broker_name == broker.broker_name
+        )
+    }
+
+
+def _union(routes: list[TopicRouteData]) -> TopicRouteData:
+    """Return the union of what several name servers know of one topic."""
+    if len(routes) == 1:
+        return routes[0]
+    queues: dict[str, QueueData] = {}
+    brokers: dict[str, BrokerData] = {}
+    for route in routes:
+        for queue in route.queue_datas:
+            other = queues.get(queue.broker_name)
+            if other is None or other.read_queue_nums < queue.read_queue_nums:
+                queues[queue.broker_name] = queue
+        for broker in route.broker_datas:
+            brokers[broker.broker_name] = _with_addresses(broker, brokers.get(broker.broker_name))
+    order = next(filter(None, (route.order_topic_conf for route in routes)), None)
+    return TopicRouteData(
+        queue_datas=tuple(queues.values()),
+        broker_datas=tuple(brokers.values()),
+        order_topic_conf=order,
+    )

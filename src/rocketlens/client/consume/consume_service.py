@@ -1,0 +1,259 @@
+"""What concurrent and orderly consumption have in common: a call of the listener, and its end."""
+
+import asyncio
+import concurrent.futures
+import logging
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume.consume_stats import ConsumeRates
+from rocketlens.client.consume.group_offsets import OffsetTable
+from rocketlens.client.consume.listener import ConsumeContext, ListenerCalls
+from rocketlens.client.consume.pulling import OwnedQueue
+from rocketlens.client.consume.send_back_calls import SendBack
+from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT, TraceWriter
+from rocketlens.errors import RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
+
+logger: Final = logging.getLogger("rocketlens.client")
+_TRACEBACK_PAUSE_S: Final = 60.0
+"""The least time between two tracebacks of listeners."""
+_NOT_THE_USERS: Final = tuple(
+    str(Path(module.__file__ or "").parent) for module in (rocketlens, asyncio, concurrent.futures)
+)
+"""Where the code is that calls listeners."""
+
+
+class _FailureKind(NamedTuple):
+    name: str
+    file: str
+    line: int
+
+
+def _is_not_the_users(file: str) -> bool:
+    return file.startswith(_NOT_THE_USERS)
+
+
+class ListenerFailures:
+    """Logs what listeners raise, without a traceback for each of thousands of attempts.
+
+    The first failure of a kind, which is a type and the line that raised it, is logged with its
+    traceback, from the listener's own code on. Those that follow are one line with their number.
+    """
+
+    def __init__(self, group: str, clock: Callable[[], float]) -> None:
+        """Log for ``group``; ``clock`` returns seconds."""
+        self._group: Final = group
+        self._clock: Final = clock
+        self._counts: Final[dict[_FailureKind, int]] = {}
+        self._logged_kinds: set[_FailureKind] = set()
+        """Kinds whose traceback was logged."""
+        self._logged_at_s: float | None = None
+
+    def add(self, error: Exception, ids: str) -> None:
+        """Log a failure of a listener with some messages."""
+        trace = error.__traceback__
+        while trace is not None and _is_not_the_users(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        frames = traceback.extract_tb(trace)
+        kind = _FailureKind(
+            type(error).__name__,
+            frames[-1].filename if frames else "",
+            (frames[-1].lineno or 0) if frames else 0,
+        )
+        if kind not in self._counts and len(self._counts) >= limits.MAX_FAILURE_KINDS:
+            del self._counts[next(iter(self._counts))]
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        now_s = self._clock()
+        is_time = self._logged_at_s is None or now_s - self._logged_at_s >= _TRACEBACK_PAUSE_S
+        if trace is not None and is_time and kind not in self._logged_kinds:
+            self._logged_kinds = {*self._logged_kinds & self._counts.keys(), kind}
+            self._logged_at_s = now_s
+            exc_info = (type(error), error, trace)
+            logger.warning("group %s: a listener failed at %s", self._group, ids, exc_info=exc_info)
+            return
+        where = f" ({kind.file}:{kind.line})" if kind.file else ""
+        text = " ".join(f"{kind.name}: {error}".split())[: limits.MAX_SHOWN_CHARACTERS]
+        times = "the first time" if count == 1 else f"{count} times now"
+        logger.warning(
+            "group %s: a listener failed at %s: %s%s, %s", self._group, ids, text, where, times
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """The parts that a service works with."""
+
+    group: str
+    calls: ListenerCalls
+    offsets: OffsetTable
+    send_back: SendBack
+    rates: Callable[[str], ConsumeRates]
+    shown: Callable[[MessageExt], MessageExt]
+    """Returns a message as listeners get it."""
+    shown_queue: Callable[[MessageQueue], MessageQueue]
+    is_broadcasting: bool
+    batch: int
+    concurrency: int
+    timeout_s: float
+    clock: Callable[[], float]
+    failures: ListenerFailures
+    trace: TraceWriter | None = None
+
+
+class ConsumeService:
+    """Gets what was pulled. This one does nothing: see `ConcurrentService`, `OrderlyService`."""
+
+    is_orderly = False
+    """Whether a queue is locked, and given up only when a listener has ended with it."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
+        """Consume messages that were put into a queue's ``pq``."""
+
+    async def may_pull(self, owned: OwnedQueue) -> bool:
+        """Return whether a queue may be pulled now: an ordered one must be locked."""
+        del owned
+        return True
+
+    async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
+        """Return those of the queues that can be begun now: ordered ones are locked for it."""
+        return queues
+
+    def began(self, owned: OwnedQueue) -> None:
+        """Record that a queue that was acquired is pulled now."""
+
+    async def release(self, owned: OwnedQueue) -> None:
+        """Release a queue that is no longer pulled."""
+
+    async def stop(self, wait_s: float) -> None:
+        """Start no further messages, and wait so long for those that listeners have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How a call of a listener went: what it returned, or raised."""
+
+    returned: object
+    raised: Exception | None
+    took_s: float
+
+
+async def call_traced(
+    parts: ServiceParts,
+    messages: Sequence[MessageExt],
+    context: ConsumeContext,
+    is_success: Callable[[Called], bool],
+) -> Called:
+    """Call the listener, and trace that it was called and how that ended; otherwise as
+    `call_listener`.
+    """
+    trace = parts.trace
+    if trace is None:
+        return await call_listener(parts, messages, context)
+    begun = trace.consume_begun(messages)
+    called = await call_listener(parts, messages, context)
+    if isinstance(called.raised, TimeoutError) or called.took_s >= parts.timeout_s:
+        trace.consume_ended(begun, TIME_OUT)
+    elif called.raised is not None:
+        trace.consume_ended(begun, EXCEPTION)
+    else:
+        trace.consume_ended(begun, SUCCESS if is_success(called) else FAILED)
+    return called
+
+
+async def call_listener(
+    parts: ServiceParts, messages: Sequence[MessageExt], context: ConsumeContext
+) -> Called:
+    """Call the listener; whatever it raises is logged and returned."""
+    began_s = parts.clock()
+    returned: object = None
+    raised: Exception | None = None
+    try:
+        returned = await parts.calls.call(messages, context)
+    except Exception as error:  # noqa: BLE001 - a listener may raise anything; it is logged
+        raised = error
+        parts.failures.add(error, ", ".join(each.msg_id for each in messages))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # The listener cancelled itself, or awaited something that was: the task was not cancelled.
+        raised = RuntimeError(f"the listener was cancelled: {error}")
+    return Called(returned, raised, parts.clock() - began_s)
+
+
+async def consume_directly(
+    parts: ServiceParts,
+    message: MessageExt,
+    queue: MessageQueue,
+    results: Callable[[object], ConsumeResult],
+    *,
+    order: bool,
+) -> ConsumeMessageDirectlyResult:
+    """Let a listener consume one message, and return what became of it as a broker wants it."""
+    context = ConsumeContext(parts.shown_queue(queue))
+    called = await call_listener(parts, (parts.shown(message),), context)
+    if called.raised is not None:
+        result, remark = ConsumeResult.CR_THROW_EXCEPTION, described(called.raised)
+    else:
+        result, remark = results(called.returned), None
+        if result is ConsumeResult.CR_LATER and not hasattr(called.returned, "name"):
+            remark = f"the listener returned a {type(called.returned).__name__}"
+    return ConsumeMessageDirectlyResult(
+        order=order,
+        consume_result=result,
+        remark=remark,
+        spent_time_ms=int(called.took_s * 1000),
+    )
+
+
+def described(error: Exception) -> str:
+    """Return an error and where it was raised, in one line, as RocketMQ's tools show it."""
+    text = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text}, {frames[-1].name}" if frames else text
+
+
+class TaskSet:
+    """Keeps a reference to each task, and logs the error with which one ends."""
+
+    def __init__(self, group: str) -> None:
+        """Create an empty set; ``group`` is for the log."""
+        self._group: Final = group
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._remove)
+        return task
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended, for `limits.MAX_STOP_ANSWERS_S` at most."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limits.MAX_STOP_ANSWERS_S)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their ends as `wait` does."""
+        for task in self._tasks:
+            task.cancel()
+        await self.wait()
+
+    def _remove(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RocketLensError):
+                logger.warning("group %s: %s", self._group, error)
+            else:
+                logger.error("group %s: a task ended", self._group, exc_info=error)

@@ -1,0 +1,347 @@
+"""What push and lite pull consumers have in common: a group, subscriptions, queues, offsets."""
+
+import asyncio
+import logging
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rocketlens.client.cluster_client import ClusterClient
+from rocketlens.client.connect.connection_settings import ConnectionSettings, arguments_of
+from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.consume_service import ConsumeService, TaskSet
+from rocketlens.client.consume.consume_stats import ConsumeRates
+from rocketlens.client.consume.consumer_settings import BEGINS, ConsumerSettings
+from rocketlens.client.consume.group_offsets import (
+    LocalOffsetFile,
+    OffsetStore,
+    OffsetTable,
+    RemoteOffsets,
+    first_offset,
+)
+from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
+from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullSettings, as_sent
+from rocketlens.client.consume.serving import Serving, body_of
+from rocketlens.client.consume.subscription import MessageSelector, subscription_of
+from rocketlens.client.send.producer import Producer
+from rocketlens.client.send.trace import trace_writer
+from rocketlens.client.send.unique_key import own_address
+from rocketlens.errors import TopicNotFound, WrongUse
+from rocketlens.model.arguments import check_text
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import RETRY_PREFIX, check_topic
+from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketlens.wire.bodies.heartbeat import (
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketlens.wire.codes import version_name
+from rocketlens.wire.command import OUR_VERSION
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+BROADCASTING_INSTANCE: Final = "DEFAULT"
+"""So that a broadcasting consumer finds its offsets again, as one in Java does."""
+
+
+class ConsumerClient(ClusterClient):
+    """A member of a consumer group: what `PushConsumer` and `LitePullConsumer` are made of."""
+
+    _consume_type: ConsumeType
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        handlers = Serving(self).handlers()
+        super().__init__(**arguments_of(settings, ConnectionSettings), handlers=handlers)
+        self.group: Final = self._full_topic(settings.group)
+        self.begin: Final = BEGINS[settings.begin]
+        self._started_ms: Final = time.time_ns() // 1_000_000
+        begin_ms = settings.begin_timestamp_ms
+        if begin_ms is None:
+            begin_ms = self._started_ms - int(timing.BEGIN_BEFORE_S * 1000)
+        self.begin_timestamp_ms: Final = begin_ms
+        self.client_id: Final = _client_id(settings, str(id(self)))
+        self._common: Final = settings
+        self._trace: Final = trace_writer(
+            Producer,
+            self._cluster.name_servers,
+            self.group,
+            trace=settings.trace,
+            namespace=self.namespace,
+            connection=self._connection,
+        )
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._rates: dict[str, ConsumeRates] = {}
+        self._offsets: Final = OffsetTable()
+        self._store: Final[OffsetStore] = (
+            LocalOffsetFile(self.client_id, self.group, settings.offsets_directory)
+            if settings.broadcasting
+            else RemoteOffsets(self._cluster, self.group)
+        )
+        self._member: Final = GroupMember(
+            self._cluster, self.client_id, self.group, self._described
+        )
+        self._parts: _QueueParts | None = None
+        self._commit_turn: Final = asyncio.Lock()
+        self._tasks: Final = TaskSet(self.group)
+        self._is_closing = False
+
+    # What users call.
+
+    @property
+    def message_model(self) -> MessageModel:
+        """Whether members share the messages, or each gets all of them."""
+        is_broadcasting = self._common.broadcasting
+        return MessageModel.BROADCASTING if is_broadcasting else MessageModel.CLUSTERING
+
+    @property
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that are this consumer's now, in the order of broker name and queue id."""
+        return tuple(sorted(map(self._short_queue, self._owned)))
+
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
+        """Subscribe to a topic: all of it, or by tags or an SQL92 expression.
+
+        All members of a group must subscribe to the same. A later call for a topic replaces what
+        was subscribed to before.
+
+        :raises BadInput: when topic or expression cannot be used.
+        """
+        check_topic(check_text(topic, "topic"))
+        self._subscribe(self._full_topic(topic), expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Subscribe to a topic no longer; its queues go to other members soon."""
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        if self._subscriptions.pop(full_topic, None) is not None and self._parts is not None:
+            for queue in self._owned:
+                if queue.topic == full_topic:
+                    self._tasks.run(self._parts.queues.end(queue))
+            self._member.beat_soon()
+
+    async def commit(self) -> None:
+        """Store the consumed offset of each queue; this happens every 5 s and when closing anyway.
+
+        What cannot be stored is logged, and stored the next time.
+        """
+        async with self._commit_turn:
+            await self._store.write(self._offsets.items())
+
+    # What brokers ask.
+
+    def members_changed(self) -> None:
+        """Share out the queues anew."""
+        if self._parts is not None:
+            self._parts.rebalance.look_soon()
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Continue from other offsets, those that an operator chose."""
+        if self._parts is not None and not self._is_closing:
+            await self._parts.queues.reset(topic, offsets)
+
+    def offsets_of(self, topic: str) -> Mapping[MessageQueue, int]:
+        """Return the consumed offset of each queue of a topic."""
+        return self._offsets.of_topic(topic)
+
+    async def running_info(self) -> ConsumerRunningInfo:
+        """Return how this consumer does, as RocketMQ's tools show it."""
+        queues = sorted(self._owned.items())
+        return ConsumerRunningInfo(
+            properties=self._properties(),
+            subscriptions=tuple(self._subscriptions.values()),
+            queue_table={
+                body_of(queue): owned.pq.described(self._offsets.get(queue) or 0)
+                for queue, owned in queues
+            },
+            status_table={
+                topic: self._rates_of(topic).status() for topic in sorted(self._subscriptions)
+            },
+        )
+
+    async def consume_directly(
+        self, message: MessageExt, broker_name: str
+    ) -> ConsumeMessageDirectlyResult | None:
+        """Let the listener consume one message; None if there is no listener."""
+        del message, broker_name
+        return None
+
+    # How it is done.
+
+    @abstractmethod
+    def _pull_settings(self) -> PullSettings:
+        """Return how this consumer pulls."""
+
+    @property
+    def _owned(self) -> Mapping[MessageQueue, OwnedQueue]:
+        """The queues that are pulled."""
+        return {} if self._parts is None else self._parts.puller.owned
+
+    @property
+    def _assigned(self) -> frozenset[MessageQueue] | None:
+        """The queues that a program chose; None if it subscribes."""
+        return None
+
+    def _is_wanted(self, queue: MessageQueue) -> bool:
+        """Return whether a queue still is one that this consumer is to pull."""
+        return not self._is_closing and queue.topic in self._subscriptions
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        async def offset_at_begin(queue: MessageQueue) -> int:
+            return await self.search_offset(queue, self.begin_timestamp_ms)
+
+        return await first_offset(self._store, queue, self.begin, self.max_offset, offset_at_begin)
+
+    def _subscribe(self, full_topic: str, expression: str | MessageSelector) -> None:
+        version = time.time_ns() // 1_000_000
+        before = self._subscriptions.get(full_topic)
+        if before is not None:
+            # Brokers take a newer version only, also if the clock went back meanwhile.
+            version = max(version, before.sub_version + 1)
+        self._subscriptions[full_topic] = subscription_of(full_topic, expression, version)
+        if self._parts is not None:
+            self._tasks.run(self._join_topics([full_topic], self._parts.rebalance))
+
+    async def _join_topics(self, topics: Iterable[str], rebalance: Rebalance) -> None:
+        await self._find_routes(topics)
+        await self._member.beat()
+        rebalance.look_soon()
+
+    async def _find_routes(self, topics: Iterable[str]) -> None:
+        """Look up the brokers.
+
+        :raises RemotingError: when no name server answers.
+        """
+        for topic in topics:
+            try:
+                await self._cluster.route(topic)
+            except TopicNotFound as error:
+                logger.warning("group %s waits for it: %s", self.group, error)
+
+    async def _start(
+        self, service: ConsumeService, loops: Sequence[Coroutine[Any, Any, None]] = ()
+    ) -> None:
+        """Join the group: ``service`` gets its messages. ``loops`` run until this is closed."""
+        puller = Puller(
+            self._cluster,
+            self._pull_settings(),
+            offsets=self._offsets,
+            store=self._store,
+            rates=self._rates_of,
+            subscription_to=self._subscriptions.get,
+            deliver=service.deliver,
+            may_pull=service.may_pull,
+            greet=self._member.greet,
+            clock=self._common.clock,
+        )
+        queues = OwnedQueues(
+            puller,
+            service,
+            offsets=self._offsets,
+            store=self._store,
+            first_offset=self._first_offset,
+            is_wanted=self._is_wanted,
+            group=self.group,
+        )
+        rebalance = Rebalance(
+            self._cluster,
+            self._member,
+            queues,
+            topics=lambda: self._subscriptions,
+            assigned=lambda: self._assigned,
+            allocate=self._common.strategy,
+        )
+        self._parts = _QueueParts(puller, queues, rebalance)
+        await self._find_routes(self._named_topics())
+        await self._member.beat()
+        await rebalance.look()
+        for loop in (self._member.run(), rebalance.run(), self._commit_again(), *loops):
+            self._tasks.run(loop)
+
+    def _named_topics(self) -> list[str]:
+        """Return the topics that users named: the retry topic comes with the first heartbeat."""
+        return [each for each in self._subscriptions if not each.startswith(RETRY_PREFIX)]
+
+    async def _commit_again(self) -> None:
+        while True:
+            await asyncio.sleep(timing.COMMIT_S)
+            await self.commit()
+
+    async def _stop_pulling(self) -> None:
+        await self._tasks.cancel()
+        if self._parts is not None:
+            await self._parts.queues.stop()
+            await self._parts.puller.stop()
+
+    async def _end_connections(self) -> None:
+        if self._trace is not None:
+            await self._trace.close()
+        await super().close()
+
+    def _check_startable(self) -> None:
+        self._check_open()
+        if self._parts is not None:
+            raise WrongUse("this consumer was started already")
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise WrongUse("this consumer is closed")
+
+    def _described(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=self._consume_type,
+            message_model=self.message_model,
+            consume_from_where=self.begin,
+            subscription_datas=tuple(self._subscriptions.values()),
+        )
+
+    def _rates_of(self, topic: str) -> ConsumeRates:
+        rates = self._rates.get(topic)
+        if rates is None:
+            rates = self._rates[topic] = ConsumeRates(self._common.clock)
+        return rates
+
+    def _shown(self, message: MessageExt) -> MessageExt:
+        return as_sent(message, self.group, self.namespace)
+
+    def _short_queue(self, queue: MessageQueue) -> MessageQueue:
+        return queue._replace(topic=without_namespace(self.namespace, queue.topic))
+
+    def _full_queue(self, queue: MessageQueue) -> MessageQueue:
+        return queue._replace(topic=self._full_topic(queue.topic))
+
+    def _properties(self) -> dict[str, str]:
+        """Return the settings that RocketMQ's tools show, under its names."""
+        return {
+            "PROP_CLIENT_VERSION": version_name(OUR_VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            "PROP_CONSUME_TYPE": self._consume_type.name,
+            "PROP_NAMESERVER_ADDR": ";".join(self._cluster.name_servers),
+            "consumerGroup": self.group,
+            "consumeFromWhere": self.begin.name,
+            "instanceName": self.client_id.partition("@")[2],
+            "messageModel": self.message_model.name,
+            "namespace": self.namespace,
+            "namesrvAddr": ";".join(self._cluster.name_servers),
+        }
+
+
+class _QueueParts(NamedTuple):
+    """The parts of a consumer from its start on."""
+
+    puller: Puller
+    queues: OwnedQueues
+    rebalance: Rebalance
+
+
+def _client_id(settings: ConsumerSettings, number: str) -> str:
+    instance_name = settings.instance_name
+    if instance_name is None:
+        is_broadcasting = settings.broadcasting
+        instance_name = BROADCASTING_INSTANCE if is_broadcasting else f"{os.getpid()}#{number}"
+    return f"{own_address()}@{instance_name}"

@@ -1,0 +1,120 @@
+"""Settings of consumers, checked when they are made. Bounds are in `rocketlens.limits`."""
+
+import re
+from dataclasses import dataclass
+from os import PathLike
+from typing import Final, Literal
+
+from rocketlens import limits
+from rocketlens.client.connect.connection_settings import ConnectionSettings
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.allocation import AllocateStrategy, allocate_averagely
+from rocketlens.client.consume.process_queue import CacheBounds
+from rocketlens.errors import BadInput
+from rocketlens.model.arguments import check_int, check_text
+from rocketlens.model.rocketmq import group_problem
+from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere
+
+_INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.#-]{1,200}")
+
+Begin = Literal["last", "first", "timestamp"]
+
+BEGINS: Final = {
+    "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    "timestamp": ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(ConnectionSettings):
+    """The settings of push and of lite pull consumers."""
+
+    group: str
+    broadcasting: bool = False
+    """Every member gets all messages, and keeps its own offsets."""
+    begin: Begin = "last"
+    """Where a new group begins: at the last offset, the first, or at a time."""
+    begin_timestamp_ms: int | None = None
+    """That time, a store time in epoch milliseconds; None for half an hour before the start."""
+    pull_batch: int = limits.MAX_PULL_MESSAGES
+    max_cached_messages_of_queue: int = limits.MAX_QUEUE_CACHED_MESSAGES
+    max_cached_bytes_of_queue: int = limits.MAX_QUEUE_CACHED_BYTES
+    max_span_of_queue: int = limits.MAX_QUEUE_SPAN
+    max_cached_bytes: int = limits.MAX_CACHED_BYTES
+    allocate: AllocateStrategy | None = None
+    """How members share the queues; None for averagely."""
+    instance_name: str | None = None
+    offsets_directory: str | PathLike[str] | None = None
+    """Where a broadcasting consumer keeps its offsets; None for ``~/.rocketmq_offsets``."""
+    trace: bool | str = False
+    """Write message trace to RocketMQ's own topic, or to the one that it names."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        :raises BadInput: if one is not valid.
+        """
+        check_range("pull_batch", self.pull_batch, limits.MAX_PULL_BATCH)
+        if self.begin not in BEGINS:
+            raise BadInput(f"begin {self.begin!r}: expected one of {', '.join(BEGINS)}")
+        problem = group_problem(check_text(self.group, "group"))
+        if problem is not None:
+            raise BadInput(problem)
+        if self.begin_timestamp_ms is not None:
+            check_int(self.begin_timestamp_ms, "begin_timestamp_ms")
+        if self.instance_name is not None and not _INSTANCE_NAME.fullmatch(self.instance_name):
+            raise BadInput(f"instance_name {self.instance_name!r}: use letters, digits and _ . # -")
+
+    @property
+    def bounds(self) -> CacheBounds:
+        """How much of one queue is held."""
+        return CacheBounds(
+            self.max_cached_messages_of_queue,
+            self.max_cached_bytes_of_queue,
+            self.max_span_of_queue,
+        )
+
+    @property
+    def strategy(self) -> AllocateStrategy | None:
+        """How queues are shared; None if every member has all queues."""
+        return None if self.broadcasting else self.allocate or allocate_averagely
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushSettings(ConsumerSettings):
+    """The settings of a push consumer beside these."""
+
+    concurrency: int = limits.DEFAULT_CONSUME_CONCURRENCY
+    """How many calls of the listener run at once."""
+    batch: int = 1
+    """Up to how many messages of one queue a call gets."""
+    max_reconsume_times: int | None = None
+    """After so many failures a message is a dead letter; None for 16, and for never in order."""
+    consume_timeout_s: float = timing.CONSUME_TIMEOUT_S
+    close_timeout_s: float = timing.CONSUMER_CLOSE_S
+    """How long ``close`` waits for listeners."""
+
+    def __post_init__(self) -> None:
+        """Check the settings; errors as `ConsumerSettings`."""
+        ConsumerSettings.__post_init__(self)
+        check_range("concurrency", self.concurrency, limits.MAX_CONSUME_CONCURRENCY)
+        check_range("batch", self.batch, limits.MAX_CONSUME_BATCH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePullSettings(ConsumerSettings):
+    """The settings of a lite pull consumer beside these."""
+
+    auto_commit: bool = True
+    """Store what was polled every 5 s; otherwise ``commit`` alone does."""
+    max_cached_messages: int = limits.MAX_CACHED_MESSAGES
+
+
+def check_range(name: str, value: int, maximum: int) -> None:
+    """Check that a number is from 1 to ``maximum``.
+
+    :raises BadInput: if it is not.
+    """
+    if not 1 <= check_int(value, name) <= maximum:
+        raise BadInput(f"{name} {value}: expected 1 to {maximum}")

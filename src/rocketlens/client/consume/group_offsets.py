@@ -1,0 +1,282 @@
+"""How far a group came: kept by brokers (14, 15), or for broadcasting in a file of this machine.
+
+A broadcasting consumer's file is ``~/.rocketmq_offsets/<client id>/<group>/offsets.json`` as
+RocketMQ's is, so a consumer may go on where one in Java stopped; the file before it is kept as
+``offsets.json.bak``, and read when the newer one cannot be. A group that has no offset in a queue
+yet begins there:
+
+======================  =====================================  ==============================
+begin                   a topic's queue                        the group's retry topic
+======================  =====================================  ==============================
+LAST_OFFSET (default)   its end: what is sent from now on      its beginning: nothing of the
+                                                               group's own failures is lost
+FIRST_OFFSET            its beginning                          its beginning
+TIMESTAMP               the first message stored then          its end
+======================  =====================================  ==============================
+
+A broker whose queue still begins at its first message answers 0 to the question for an offset, so
+there LAST_OFFSET begins at 0, too: RocketMQ means to lose nothing of a new topic. Sources:
+``RebalancePushImpl.computePullFromWhereWithException``, ``LocalFileOffsetStore``,
+``RemoteBrokerOffsetStore``, ``ControllableOffset``.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Final, Protocol
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls, fields_of
+from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.errors import BrokerError, CommandBodyError, RocketLensError, TopicNotFound
+from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.net.pace import in_thread
+from rocketlens.store.disk import Disk
+from rocketlens.wire.bodies.consumer import LocalOffsets
+from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere
+from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.offset import (
+    QUERY_CONSUMER_OFFSET,
+    UPDATE_CONSUMER_OFFSET,
+    QueryConsumerOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from rocketlens.wire.declare import read_body, write_body
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+LOCAL_DIRECTORY: Final = ".rocketmq_offsets"
+_FILE: Final = "offsets.json"
+
+
+class OffsetTable:
+    """The offsets up to which a consumer is done with each of its queues."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+
+    def update(self, queue: MessageQueue, queue_offset: int, *, increase_only: bool) -> None:
+        """Record the consumed offset of a queue; with ``increase_only`` never less than before."""
+        current = self._offsets.get(queue)
+        if current is None or not increase_only or queue_offset > current:
+            self._offsets[queue] = queue_offset
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """Return the consumed offset of a queue; None if this consumer consumed none of it."""
+        return self._offsets.get(queue)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Forget a queue: it is another's now."""
+        self._offsets.pop(queue, None)
+
+    def of_topic(self, topic: str) -> dict[MessageQueue, int]:
+        """Return the offsets of a topic's queues."""
+        return {queue: offset for queue, offset in self._offsets.items() if queue.topic == topic}
+
+    def items(self) -> list[tuple[MessageQueue, int]]:
+        """Return all queues and their offsets."""
+        return list(self._offsets.items())
+
+
+class OffsetStore(Protocol):
+    """Where offsets outlive their consumer."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Return what is stored for a queue, None for nothing.
+
+        :raises RocketLensError: when that cannot be learnt.
+        """
+
+    async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
+        """Store offsets. One that cannot be is logged, for it is written again later."""
+
+
+async def first_offset(
+    store: OffsetStore,
+    queue: MessageQueue,
+    begin: ConsumeFromWhere,
+    max_offset: Callable[[MessageQueue], Awaitable[int]],
+    offset_at_begin: Callable[[MessageQueue], Awaitable[int]],
+) -> int:
+    """Return where to begin: what is stored, or what the table above has.
+
+    ``max_offset`` and ``offset_at_begin`` ask a queue's broker.
+
+    :raises RocketLensError: when that cannot be learnt: then the queue is tried again later.
+    """
+    stored = await store.read(queue)
+    if stored is not None and stored >= 0:
+        return stored
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    if begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return 0
+    if begin is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and not is_retry:
+        return await offset_at_begin(queue)
+    if begin is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and is_retry:
+        return 0
+    return await max_offset(queue)
+
+
+class RemoteOffsets:
+    """Offsets of a group, kept by the broker of each queue."""
+
+    def __init__(self, cluster: ClusterCalls, group: str) -> None:
+        self._cluster: Final = cluster
+        self._group: Final = group
+        self._first_turns: Final[dict[tuple[str, str], asyncio.Lock]] = {}
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Ask the broker; None if the group is new to the queue."""
+        header = QueryConsumerOffsetRequest(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+        )
+        address = (await broker_of(self._cluster, queue)).in_order[0]
+        try:
+            answer = await self._cluster.ask(address, QUERY_CONSUMER_OFFSET, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return fields_of(address, QUERY_CONSUMER_OFFSET, answer).queue_offset
+
+    async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
+        """Send the offsets to the brokers: the first of each topic alone, then its others at once.
+
+        RocketMQ's brokers forget one of two that are a group's first of a topic and arrive
+        together: each makes the table of them (``ConsumerOffsetManager.commitOffset``).
+        """
+        shares: dict[tuple[str, str], list[tuple[MessageQueue, int]]] = {}
+        for queue, offset in offsets:
+            shares.setdefault((queue.broker_name, queue.topic), []).append((queue, offset))
+        await asyncio.gather(*itertools.starmap(self._write_share, shares.items()))
+
+    async def _write_share(
+        self, broker_and_topic: tuple[str, str], share: Sequence[tuple[MessageQueue, int]]
+    ) -> None:
+        async with self._first_turns.setdefault(broker_and_topic, asyncio.Lock()):
+            await self._write(*share[0])
+        await asyncio.gather(*itertools.starmap(self._write, share[1:]))
+
+    async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
+        header = UpdateConsumerOffsetRequest(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=queue_offset,
+        )
+        try:
+            broker = await broker_of(self._cluster, queue)
+            await self._cluster.ask(broker.in_order[0], UPDATE_CONSUMER_OFFSET, header)
+        except RocketLensError as error:
+            logger.warning("offset %d of %s is not committed yet: %s", queue_offset, queue, error)
+
+
+async def broker_of(cluster: ClusterCalls, queue: MessageQueue) -> Broker:
+    """Return the broker of a queue, which has an address at least.
+
+    :raises TopicNotFound: when the name servers know none of it now.
+    :raises RemotingError: when no name server answers.
+    """
+    route = await cluster.route(queue.topic, wait=False)
+    broker = route.brokers.get(queue.broker_name)
+    if broker is None or not broker.addresses:
+        raise TopicNotFound(f"{queue}: no name server knows its broker now")
+    return broker
+
+
+class LocalOffsetFile:
+    """Offsets of a broadcasting consumer, in RocketMQ's file.
+
+    ``directory`` is that of all clients, ``~/.rocketmq_offsets`` by default.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        group: str,
+        directory: str | PathLike[str] | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        root = Path.home() / LOCAL_DIRECTORY if directory is None else Path(directory)
+        self.path: Final = root / client_id / group / _FILE
+        self._backup: Final = self.path.with_name(_FILE + ".bak")
+        self._disk: Final = disk or Disk()
+        self._stored: dict[MessageQueue, int] | None = None
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Return what the file has for a queue.
+
+        :raises CommandBodyError: when neither the file nor the one before it can be read.
+        :raises OSError: when that is the disk's fault.
+        """
+        if self._stored is None:
+            self._stored = await in_thread(self.load)
+        return self._stored.get(queue)
+
+    async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
+        """Write the file, with the queues that it had and those given."""
+        merged = {**(self._stored or {}), **dict(offsets)}
+        if merged == self._stored:
+            return
+        try:
+            await in_thread(lambda: self.save(merged))
+        except OSError as error:
+            logger.warning("%s: offsets are not stored yet: %s", self.path, error)
+        else:
+            self._stored = merged
+
+    def load(self) -> dict[MessageQueue, int]:
+        """Read the file, or the one before it; empty if there is neither."""
+        damage: CommandBodyError | None = None
+        for path in (self.path, self._backup):
+            try:
+                content = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            try:
+                if content.strip():
+                    return decode_local_offsets(content)
+            except CommandBodyError as error:
+                logger.warning("%s: %s", path, error)
+                damage = CommandBodyError(f"{path}: {error}; mend or delete it")
+        if damage is not None:
+            raise damage
+        return {}
+
+    def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Replace the file, and keep the one before it."""
+        self._disk.make_directory(self.path.parent)
+        try:
+            before = self.path.read_bytes()
+        except FileNotFoundError:
+            before = b""
+        if before:
+            self._disk.write_durably(self._backup, before)
+        self._disk.write_durably(self.path, encode_local_offsets(offsets))
+
+
+def decode_local_offsets(content: bytes) -> dict[MessageQueue, int]:
+    """Read RocketMQ's file.
+
+    :raises CommandBodyError: when it is not one.
+    """
+    body = read_body(LocalOffsets, content, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    return {
+        MessageQueue(each.topic, each.broker_name, each.queue_id): offset
+        for each, offset in body.offset_table.items()
+    }
+
+
+def encode_local_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """Write RocketMQ's file, without its blanks."""
+    table = {
+        MessageQueueBody(
+            topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id
+        ): offset
+        for queue, offset in offsets.items()
+    }
+    return write_body(LocalOffsets(offset_table=table))

@@ -1,0 +1,147 @@
+"""Gives messages that a group could not consume back to a broker, to be delivered again later.
+
+=====================  ======================================================================
+way                    what the broker does
+=====================  ======================================================================
+36 to the message's    stores a copy in the group's retry topic, after a delay that grows, or
+own broker             after 16 times (``max_reconsume_times``) among the dead letters
+a plain send to the    the same, on any broker that has the retry topic: used where the first
+retry topic            way fails, and by ordered consumers
+=====================  ======================================================================
+
+Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlyService``.
+"""
+
+import logging
+import time
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls, broker_error
+from rocketlens.client.connect.namespace import with_namespace
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.send.message import encoded_properties
+from rocketlens.client.send.send_result import STATUS_OF_CODE
+from rocketlens.client.send.unique_key import new_unique_key
+from rocketlens.errors import MessageIllegal, RocketLensError
+from rocketlens.formats.body_compression import COMPRESSED, ZLIB, compress
+from rocketlens.model import properties as props
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, DELAY_LEVEL_COUNT, RETRY_PREFIX
+from rocketlens.wire.commands.send import (
+    CONSUMER_SEND_MSG_BACK,
+    SEND_MESSAGE_V2,
+    ConsumerSendMessageBackRequest,
+    SendMessageRequest,
+)
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+_COMPRESSION_BITS: Final = 0x701
+_COMPRESSION_LEVEL: Final = 5
+_NOT_SENT_AGAIN: Final = frozenset({props.TRANSACTION_PREPARED, props.DELAY, props.MSG_REGION})
+
+
+class SendBack:
+    """Sends messages of one group back; ``group`` has its namespace."""
+
+    def __init__(
+        self, cluster: ClusterCalls, group: str, namespace: str, max_reconsume_times: int
+    ) -> None:
+        self._cluster: Final = cluster
+        self._group: Final = group
+        self._namespace: Final = namespace
+        self.max_reconsume_times: Final = max_reconsume_times
+
+    async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
+        """Return a message to its broker in either way; False if both failed, which is logged."""
+        header = ConsumerSendMessageBackRequest(
+            physical_offset=message.physical_offset,
+            consumer_group=self._group,
+            delay_level=delay_level,
+            origin_msg_id=message.msg_id,
+            origin_topic=with_namespace(self._namespace, message.topic),
+            max_reconsume_times=self.max_reconsume_times,
+        )
+        try:
+            route = await self._cluster.route(queue.topic, wait=False)
+            broker = route.brokers.get(queue.broker_name)
+            if broker is not None and broker.master is not None:
+                await self._cluster.ask(broker.master, CONSUMER_SEND_MSG_BACK, header)
+                return True
+            reason = "its broker has no master now"
+        except RocketLensError as error:
+            reason = str(error)
+        logger.warning("%s is sent to the retry topic instead: %s", message.msg_id, reason)
+        return await self.send_to_retry(message)
+
+    async def send_to_retry(self, message: MessageExt) -> bool:
+        """Send a copy to the retry topic; return False if no broker took it, which is logged."""
+        failure: RocketLensError | None = None
+        body, sys_flag = _body_of(message)
+        try:
+            route = await self._cluster.fresh_route(RETRY_PREFIX + self._group)
+            for queue in route.write_queues:
+                address = route.brokers[queue.broker_name].master
+                if address is None:
+                    continue
+                header = self._retry_header(message, queue, sys_flag)
+                try:
+                    answer = await self._cluster.call(address, SEND_MESSAGE_V2, header, body)
+                    if answer.code in STATUS_OF_CODE:
+                        return True
+                    failure = broker_error(address, answer)
+                except RocketLensError as error:
+                    failure = error
+        except RocketLensError as error:
+            failure = error
+        reason = failure or "its retry topic has no queue to write to"
+        logger.warning("%s could not be given back: %s", message.msg_id, reason)
+        return False
+
+    def _retry_header(
+        self, message: MessageExt, queue: MessageQueue, sys_flag: int
+    ) -> SendMessageRequest:
+        level = min(3 + message.reconsume_times, DELAY_LEVEL_COUNT)
+        named = {
+            name: value for name, value in message.properties.items() if name not in _NOT_SENT_AGAIN
+        }
+        named[props.RETRY_TOPIC] = with_namespace(self._namespace, message.topic)
+        named.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_msg_id)
+        if props.UNIQUE_KEY not in named:
+            named[props.UNIQUE_KEY] = new_unique_key()
+        named[props.DELAY] = str(level)
+        try:
+            properties = encoded_properties(named)
+        except MessageIllegal:
+            # They were as long as a record can hold: what only tells where it came from goes.
+            del named[props.ORIGIN_MESSAGE_ID]
+            properties = encoded_properties(named)
+        return SendMessageRequest(
+            producer_group=INNER_PRODUCER_GROUP,
+            topic=queue.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=4,
+            queue_id=queue.queue_id,
+            sys_flag=sys_flag,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
+            flag=message.flag,
+            properties=properties,
+            reconsume_times=message.reconsume_times + 1,
+            unit_mode=False,
+            batch=False,
+            max_reconsume_times=self.max_reconsume_times,
+            broker_name=queue.broker_name,
+        )
+
+
+def _body_of(message: MessageExt) -> tuple[bytes, int]:
+    """Return the body to send again, and the flag that says how it is compressed."""
+    if message.body_error is not None:
+        # It is as it was stored.
+        return message.body, message.sys_flag & _COMPRESSION_BITS
+    if len(message.body) < limits.COMPRESS_OVER_BYTES:
+        return message.body, 0
+    sys_flag = COMPRESSED | ZLIB
+    return compress(message.body, sys_flag, _COMPRESSION_LEVEL), sys_flag

@@ -1,0 +1,115 @@
+"""How many messages of RocketMQ's own topics a search of a cluster leaves out.
+
+They are counted beside the search: by a look-up, if a key is searched for, else by the offsets that
+brokers name for each queue, and for its times. What cannot be counted leaves the answer as it is.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.search.queue_offsets import offset_at_time
+from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.request import FindRequest
+from rocketlens.wire.bodies.stats import TopicOffset, TopicStatsTable
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rocketlens.client.connect.cluster import ClusterCalls
+    from rocketlens.client.connect.topology import Topology
+    from rocketlens.query.lookup.verify import MessageFilter
+
+
+class KeySource(Protocol):
+    """The source that messages are counted for, which stands above this."""
+
+    @property
+    def cluster(self) -> "ClusterCalls":
+        """The calls to its brokers."""
+
+    @property
+    def topology(self) -> "Topology":
+        """The brokers and routes of its cluster."""
+
+    async def find_by_key(
+        self, message_filter: "MessageFilter", findings: Findings, /, *, samples: int
+    ) -> None:
+        """Add the messages of a topic with a key."""
+
+
+async def count_left_out(
+    source: KeySource, request: FindRequest, topics: "Collection[str]"
+) -> None:
+    """Count the messages of some topics, whatever their content is, in ``request.left_out``."""
+
+    async def count(topic: str) -> None:
+        try:
+            if request.text is None:
+                request.left_out.put(topic, await _held(source, request, topic))
+            else:
+                await _count_with_key(source, request, topic)
+        except TopicNotFound:
+            # Deleted since the name server listed it.
+            return
+        except RocketLensError:
+            request.left_out.put(topic, None)
+
+    await asyncio.gather(*map(count, topics))
+
+
+async def _count_with_key(source: KeySource, request: FindRequest, topic: str) -> None:
+    key_filter = replace(request.filter_of([topic], with_key=True), content=None, left_out=None)
+    most = limits.MAX_QUERY_MESSAGES
+    findings = Findings(AnswerMessages(most))
+    await source.find_by_key(key_filter, findings, samples=0)
+    is_least = findings.messages.truncated or not findings.is_complete
+    request.left_out.put(topic, min(findings.count, most), is_least=is_least)
+
+
+async def _held(source: KeySource, request: FindRequest, topic: str) -> int | None:
+    """Return about how many messages a topic has of the request's times; None if not known."""
+    route = (await source.topology.route(topic)).value
+
+    async def ask(_: Broker, address: str) -> int:
+        header = GetTopicStatsRequest(topic=topic)
+        try:
+            table = await source.cluster.ask_for(
+                as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
+            )
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return 0
+            raise
+        count = 0
+        for queue, offsets in table.offset_table.items():
+            at = MessageQueue(topic, queue.broker_name, queue.queue_id)
+            count += await _between(source, request, address, at, offsets)
+        return count
+
+    answers = await source.cluster.ask_brokers(route.brokers.values(), ask)
+    counts = [each.value for each in answers]
+    return None if None in counts else sum(each or 0 for each in counts)
+
+
+async def _between(
+    source: KeySource,
+    request: FindRequest,
+    address: str,
+    queue: MessageQueue,
+    offsets: TopicOffset,
+) -> int:
+    low, high = offsets.min_offset, offsets.max_offset
+    if request.begin is not None and 0 < offsets.last_update_timestamp_ms < request.begin:
+        return 0
+    if low < high and request.begin is not None:
+        low = max(low, await offset_at_time(source.cluster, address, queue, request.begin))
+    if low < high and request.end < limits.MAX_TIMESTAMP_MS:
+        high = min(high, await offset_at_time(source.cluster, address, queue, request.end + 1))
+    return max(high - low, 0)

@@ -1,0 +1,174 @@
+"""Accounts of RocketMQ 4: updateAclConfig, deleteAclConfig, getAclConfig and the like.
+
+RocketMQ 5.5's tool has none of them. Printed is what 4.9's tool prints.
+"""
+
+from typing import Final
+
+from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.errors import BadInput
+from rocketlens.mqadmin.printing.form import NULL, padded
+from rocketlens.mqadmin.tool import Call
+from rocketlens.terminal.times import time_text
+from rocketlens.wire.bodies.auth import AclVersions, PlainAccessConfig, PlainAccessTable
+from rocketlens.wire.commands import auth as commands
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.declare import read_body
+
+_WIDTHS: Final = (16, 22, 22, 20, 22, 22)
+_HEAD: Final = (
+    "#Cluster Name",
+    "#Broker Name",
+    "#Broker Addr",
+    "#AclFilePath",
+    "#AclConfigVersionNum",
+    "#AclLastUpdateTime",
+)
+
+
+async def brokers_of(call: Call) -> list[str]:
+    """Return the broker of ``-b``, or all brokers of the cluster of ``-c``, masters and slaves.
+
+    :raises BadInput: when the name servers know none.
+    """
+    return await _addresses(call, masters_only=False)
+
+
+async def masters_of(call: Call) -> list[str]:
+    """Return the broker of ``-b``, or the masters of the cluster of ``-c``.
+
+    :raises BadInput: when the name servers know none.
+    """
+    return await _addresses(call, masters_only=True)
+
+
+async def _addresses(call: Call, *, masters_only: bool) -> list[str]:
+    address, cluster = call.given.text("b"), call.given.text("c")
+    brokers = (await call.tool.cluster.all_brokers(cluster)).values()
+    if address is not None:
+        return [address]
+    addresses = [
+        each
+        for broker in brokers
+        for each in ([broker.master] if masters_only else broker.in_order)
+        if each is not None
+    ]
+    if not addresses:
+        raise BadInput(f"there is no broker in cluster {cluster}")
+    return addresses
+
+
+async def update(call: Call) -> None:
+    """Make an account, or change it."""
+    given = call.given
+    topics, groups = given.text("t"), given.text("g")
+    header = commands.CreateAccessConfigRequest(
+        access_key=given.required("a"),
+        secret_key=given.required("s"),
+        white_remote_address=given.text("w"),
+        admin=given.flag("m"),
+        default_topic_perm=given.text("i"),
+        default_group_perm=given.text("u"),
+        topic_perms=topics,
+        group_perms=groups,
+    )
+    for address in await brokers_of(call):
+        await call.tool.cluster.ask(address, commands.UPDATE_AND_CREATE_ACL_CONFIG, header)
+        call.print(f"create or update plain access config to {address} success.\n")
+    call.print(call.form.shown(_account_text(header)))
+
+
+async def delete(call: Call) -> None:
+    """Remove an account."""
+    header = commands.DeleteAccessConfigRequest(access_key=call.given.required("a"))
+    for address in await brokers_of(call):
+        await call.tool.cluster.ask(address, commands.DELETE_ACL_CONFIG, header)
+        call.print(f"delete plain access config account from {address} success.\n")
+    call.print(f"account's accesskey is:{call.form.shown(header.access_key)}")
+
+
+async def update_white(call: Call) -> None:
+    """Replace the addresses that need no account."""
+    header = commands.UpdateGlobalWhiteAddrsRequest(
+        global_white_addrs=call.given.required("g"), acl_file_full_path=call.given.text("p")
+    )
+    for address in await brokers_of(call):
+        await call.tool.cluster.ask(address, commands.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+        call.print(f"update global white remote addresses to {address} success.\n")
+
+
+async def versions(call: Call) -> None:
+    """Print which state each file of accounts is in."""
+    is_one = call.given.text("b") is not None
+    if not is_one:
+        call.print(_row(call, _HEAD))
+    for address in await masters_of(call):
+        command = commands.GET_BROKER_CLUSTER_ACL_INFO
+        answer = await call.tool.cluster.ask(address, command, NoFields())
+        header = command.response.decode(answer.ext_fields)
+        table = read_body(
+            AclVersions, b'{"files":%b}' % (header.all_acl_file_version or "{}").encode()
+        )
+        names = (header.cluster_name, header.broker_name, header.broker_addr)
+        for path, version in table.files.items():
+            changed = time_text(version.timestamp_ms)[: len("2026-11-22 10:00:00")]
+            call.print(_row(call, (*names, path, str(version.counter), changed)))
+    what = "broker" if is_one else "cluster"
+    call.print(f"get {what}'s plain access config version success.\n")
+
+
+async def show(call: Call) -> None:
+    """Print all accounts, with their secrets."""
+    for address in await masters_of(call):
+        table = await call.tool.cluster.ask_for(
+            as_it_is, PlainAccessTable, address, commands.GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
+        )
+        white = ", ".join(table.global_white_addrs)
+        lines = ["", f"{'globalWhiteRemoteAddresses':<20}: [{white}]", "", "accounts:"]
+        for account in table.plain_access_configs:
+            lines += [f"  {name:<18}: {value}" for name, value in _members(account)]
+            lines.append("")
+        call.print("".join(f"{call.form.shown(line)}\n" for line in lines))
+
+
+def _members(account: PlainAccessConfig) -> list[tuple[str, str]]:
+    return [
+        ("accessKey", account.access_key or ""),
+        ("secretKey", account.secret_key or ""),
+        ("whiteRemoteAddress", account.white_remote_address or ""),
+        ("admin", "true" if account.admin else "false"),
+        ("defaultTopicPerm", account.default_topic_perm or ""),
+        ("defaultGroupPerm", account.default_group_perm or ""),
+        ("topicPerms", _list_text(account.topic_perms)),
+        ("groupPerms", _list_text(account.group_perms)),
+    ]
+
+
+def _list_text(values: tuple[str, ...] | None) -> str:
+    return "" if values is None else f"[{', '.join(values)}]"
+
+
+def _account_text(header: commands.CreateAccessConfigRequest) -> str:
+    """Return an account without its secret. RocketMQ prints the number of a Java object."""
+
+    def quoted(text: str | None) -> str:
+        return NULL if text is None else f"'{text}'"
+
+    def listed(text: str | None) -> str:
+        return NULL if text is None else f"[{', '.join(text.split(','))}]"
+
+    return (
+        f"PlainAccessConfig{{accessKey={quoted(header.access_key)}, "
+        f"whiteRemoteAddress={quoted(header.white_remote_address)}, "
+        f"admin={'true' if header.admin else 'false'}, "
+        f"defaultTopicPerm={quoted(header.default_topic_perm)}, "
+        f"defaultGroupPerm={quoted(header.default_group_perm)}, "
+        f"topicPerms={listed(header.topic_perms)}, groupPerms={listed(header.group_perms)}}}"
+    )
+
+
+def _row(call: Call, cells: tuple[str, ...]) -> str:
+    shown = (
+        padded(call.form.shown(cell), width) for cell, width in zip(cells, _WIDTHS, strict=True)
+    )
+    return f"{'  '.join(shown)}\n"

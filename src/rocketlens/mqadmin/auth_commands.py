@@ -1,0 +1,277 @@
+"""Users and policies of RocketMQ 5: createUser to copyAcl, printed as its tool prints them.
+
+RocketMQ 4's tool has none of them. A change goes to one broker, or to all brokers of a cluster;
+what is shown is what one broker has, or each master of a cluster until one has something.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from rocketlens.errors import BadInput
+from rocketlens.mqadmin.account_commands import brokers_of, masters_of
+from rocketlens.mqadmin.printing.form import NULL, padded
+from rocketlens.mqadmin.tool import Call
+from rocketlens.wire.bodies.auth import (
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+    read_acls,
+    read_users,
+)
+from rocketlens.wire.commands import auth as commands
+from rocketlens.wire.declare import read_body, write_body
+
+_USER_WIDTHS: Final = (16, 22, 22, 22)
+_USER_HEAD: Final = ("#UserName", "#Password", "#UserType", "#UserStatus")
+_ACL_WIDTHS: Final = (16, 10, 22, 20, 24, 10)
+_ACL_HEAD: Final = ("#Subject", "#PolicyType", "#Resource", "#Actions", "#SourceIp", "#Decision")
+
+
+async def create_user(call: Call) -> None:
+    """Make a user."""
+    info = UserInfo(
+        username=call.given.required("u"),
+        password=call.given.required("p"),
+        user_type=call.given.text("t"),
+    )
+    await _change(call, "create user to", lambda address: _put_user(call, address, info))
+
+
+async def update_user(call: Call) -> None:
+    """Change one thing of a user."""
+    info = UserInfo(
+        username=call.given.required("u"),
+        password=call.given.text("p"),
+        user_type=call.given.text("t"),
+        user_status=call.given.text("s"),
+    )
+    changes = (info.password, info.user_type, info.user_status)
+    if sum(each is not None for each in changes) != 1:
+        raise BadInput("updateUser: one of -p, -t and -s is expected")
+    await _change(
+        call, "update user to", lambda address: _put_user(call, address, info, is_new=False)
+    )
+
+
+async def delete_user(call: Call) -> None:
+    """Remove a user and its policies."""
+    header = commands.DeleteUserRequest(username=call.given.required("u"))
+
+    async def delete(address: str) -> None:
+        await call.tool.cluster.ask(address, commands.AUTH_DELETE_USER, header)
+
+    await _change(call, "delete user to", delete)
+
+
+async def get_user(call: Call) -> None:
+    """Print a user."""
+    for address in await masters_of(call):
+        user = await _user(call, address, call.given.text("u"))
+        if user is not None:
+            call.print(_user_rows(call, [user]))
+            return
+
+
+async def list_users(call: Call) -> None:
+    """Print the users whose names contain a text."""
+    for address in await masters_of(call):
+        users = await _users(call, address, call.given.text("f"))
+        if users:
+            call.print(_user_rows(call, users))
+            if call.given.text("b") is None:
+                call.print(f"get user from {address} success.\n")
+            return
+
+
+async def copy_users(call: Call) -> None:
+    """Copy users from one broker to another, with their passwords."""
+    source, target = call.given.required("f"), call.given.required("t")
+    await call.tool.cluster.all_brokers()
+    names = call.given.text("u")
+    if names:
+        candidates = [await _user(call, source, name) for name in names.split(",") if name]
+        users = [user for user in candidates if user is not None]
+    else:
+        users = list(await _users(call, source, None))
+    for user in users:
+        is_new = await _user(call, target, user.username) is None
+        await _put_user(call, target, user, is_new=is_new)
+        name = call.form.shown(user.username or "")
+        call.print(f"copy user of {name} from {source} to {target} success.\n")
+
+
+async def create_acl(call: Call) -> None:
+    """Add policies to a subject."""
+    info = _acl_info(call)
+    await _change(call, "create acl to", lambda address: _put_acl(call, address, info))
+
+
+async def update_acl(call: Call) -> None:
+    """Add policies to a subject, or replace them."""
+    info = _acl_info(call)
+    await _change(
+        call, "update acl to", lambda address: _put_acl(call, address, info, is_new=False)
+    )
+
+
+async def delete_acl(call: Call) -> None:
+    """Remove the policies of a subject, or those of one resource."""
+    header = commands.DeleteAclRequest(
+        subject=call.given.required("s"), resource=call.given.text("r")
+    )
+
+    async def delete(address: str) -> None:
+        await call.tool.cluster.ask(address, commands.AUTH_DELETE_ACL, header)
+
+    await _change(call, "delete acl to", delete)
+
+
+async def get_acl(call: Call) -> None:
+    """Print the policies of a subject."""
+    for address in await masters_of(call):
+        acl = await _acl(call, address, call.given.text("s"))
+        if acl is not None:
+            call.print(_acl_rows(call, [acl]))
+
+
+async def list_acls(call: Call) -> None:
+    """Print the policies of subjects whose names, and with resources whose names contain a text."""
+    header = commands.ListAclsRequest(
+        subject_filter=call.given.text("s"), resource_filter=call.given.text("r")
+    )
+    for address in await masters_of(call):
+        answer = await call.tool.cluster.ask(address, commands.AUTH_LIST_ACL, header)
+        acls = read_acls(answer.body)
+        if acls:
+            call.print(_acl_rows(call, acls))
+
+
+async def copy_acls(call: Call) -> None:
+    """Copy policies from one broker to another."""
+    source, target = call.given.required("f"), call.given.required("t")
+    await call.tool.cluster.all_brokers()
+    subjects = call.given.text("s")
+    if subjects:
+        candidates = [
+            await _acl(call, source, subject) for subject in subjects.split(",") if subject
+        ]
+        acls = [acl for acl in candidates if acl is not None]
+    else:
+        header = commands.ListAclsRequest()
+        answer = await call.tool.cluster.ask(source, commands.AUTH_LIST_ACL, header)
+        acls = list(read_acls(answer.body))
+    for acl in acls:
+        is_new = await _acl(call, target, acl.subject) is None
+        await _put_acl(call, target, acl, is_new=is_new)
+        subject = call.form.shown(acl.subject or "")
+        call.print(f"copy acl of {subject} from {source} to {target} success.\n")
+
+
+async def _change(call: Call, text: str, change: Callable[[str], Awaitable[None]]) -> None:
+    for address in await brokers_of(call):
+        await change(address)
+        call.print(f"{text} {address} success.\n")
+
+
+async def _put_user(call: Call, address: str, user: UserInfo, *, is_new: bool = True) -> None:
+    body = write_body(user)
+    if is_new:
+        header = commands.CreateUserRequest(username=user.username)
+        await call.tool.cluster.ask(address, commands.AUTH_CREATE_USER, header, body)
+    else:
+        changed = commands.UpdateUserRequest(username=user.username)
+        await call.tool.cluster.ask(address, commands.AUTH_UPDATE_USER, changed, body)
+
+
+async def _put_acl(call: Call, address: str, acl: AclInfo, *, is_new: bool = True) -> None:
+    body = write_body(acl)
+    if is_new:
+        header = commands.CreateAclRequest(subject=acl.subject)
+        await call.tool.cluster.ask(address, commands.AUTH_CREATE_ACL, header, body)
+    else:
+        changed = commands.UpdateAclRequest(subject=acl.subject)
+        await call.tool.cluster.ask(address, commands.AUTH_UPDATE_ACL, changed, body)
+
+
+async def _user(call: Call, address: str, name: str | None) -> UserInfo | None:
+    header = commands.GetUserRequest(username=name)
+    answer = await call.tool.cluster.ask(address, commands.AUTH_GET_USER, header)
+    return read_body(UserInfo, answer.body) if answer.body else None
+
+
+async def _users(call: Call, address: str, text: str | None) -> tuple[UserInfo, ...]:
+    header = commands.ListUsersRequest(filter=text)
+    answer = await call.tool.cluster.ask(address, commands.AUTH_LIST_USER, header)
+    return read_users(answer.body)
+
+
+async def _acl(call: Call, address: str, subject: str | None) -> AclInfo | None:
+    header = commands.GetAclRequest(subject=subject)
+    answer = await call.tool.cluster.ask(address, commands.AUTH_GET_ACL, header)
+    return read_body(AclInfo, answer.body) if answer.body else None
+
+
+def _acl_info(call: Call) -> AclInfo:
+    given = call.given
+    sources = given.text("i")
+    entries = tuple(
+        PolicyEntryInfo(
+            resource=resource,
+            actions=_words(given.required("a")),
+            source_ips=None if sources is None else _words(sources),
+            decision=given.required("d"),
+        )
+        for resource in _words(given.required("r"))
+    )
+    return AclInfo(subject=given.required("s"), policies=(PolicyInfo(entries=entries),))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word)
+
+
+def _user_rows(call: Call, users: Iterable[UserInfo]) -> str:
+    rows = [_USER_HEAD]
+    rows += [
+        (
+            user.username or NULL,
+            user.password or NULL,
+            user.user_type or NULL,
+            user.user_status or NULL,
+        )
+        for user in users
+    ]
+    return "".join(_row(call, row, _USER_WIDTHS) for row in rows)
+
+
+def _acl_rows(call: Call, acls: Iterable[AclInfo]) -> str:
+    rows: list[tuple[str, ...]] = [_ACL_HEAD]
+    for acl in acls:
+        subject = acl.subject or NULL
+        if not acl.policies:
+            rows.append((subject, "", "", "", "", ""))
+        for policy in acl.policies or ():
+            rows += [
+                (
+                    subject,
+                    policy.policy_type or NULL,
+                    entry.resource or NULL,
+                    _list_text(entry.actions),
+                    _list_text(entry.source_ips),
+                    entry.decision or NULL,
+                )
+                for entry in policy.entries or ()
+            ]
+    return "".join(_row(call, row, _ACL_WIDTHS) for row in rows)
+
+
+def _row(call: Call, cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+    shown = (
+        padded(call.form.shown(cell), width) for cell, width in zip(cells, widths, strict=True)
+    )
+    return f"{'  '.join(shown)}\n"
+
+
+def _list_text(values: tuple[str, ...] | None) -> str:
+    return NULL if values is None else f"[{', '.join(values)}]"

@@ -1,0 +1,214 @@
+"""clusterList, brokerStatus and getBrokerConfig."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.client.admin.cluster_status import runtime_number, runtime_table
+from rocketlens.client.connect.route import Broker
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.text.java import concurrent_map_order
+from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded
+from rocketlens.mqadmin.tool import Call, incomplete
+
+_HOUR_MS: Final = 3_600_000
+_IN_OUT: Final = ("Put", "Get")
+_HEAD_5: Final = (
+    f"{'#Cluster Name':<22}  {'#Broker Name':<22}  {'#BID':<4}  {'#Addr':<22} {'#Version':<16}  "
+    f"{'#InTPS(LOAD)':>16}  {'#OutTPS(LOAD)':>30}  {'#Timer(Progress)':<22}  {'#PCWait(ms)':<11}  "
+    f"{'#Hour':<12}  {'#SPACE':<8}  {'#ACTIVATED':<10}\n"
+)
+_HEAD_4: Final = (
+    f"{'#Cluster Name':<16}  {'#Broker Name':<22}  {'#BID':<4}  {'#Addr':<22} {'#Version':<16} "
+    f"{'#InTPS(LOAD)':>19} {'#OutTPS(LOAD)':>19} {'#PCWait(ms)':>10} {'#Hour':>5} {'#SPACE':>6}\n"
+)
+_MORE: Final = (
+    f"{'#Cluster Name':<16}  {'#Broker Name':<32} {'#InTotalYest':>14} {'#OutTotalYest':>14} "
+    f"{'#InTotalToday':>14} {'#OutTotalToday':>14}\n"
+)
+
+
+async def cluster_list(call: Call) -> None:
+    """Print a row for each broker, again every ``-i`` seconds if that is given.
+
+    :raises AnswerIncomplete: when a broker does not answer; its row is printed without values.
+    """
+    seconds = call.given.number("i", 0, 1, 86_400)
+    while True:
+        await _print_rows(call)
+        if not seconds:
+            return
+        await asyncio.sleep(seconds)
+
+
+async def _print_rows(call: Call) -> None:
+    clusters = (table := await call.tool.cluster_info()).cluster_addr_table
+    cluster_name = call.given.text("c")
+    is_more = "m" in call.given
+    head = _HEAD_5 if call.form.is_5 else _HEAD_4
+    call.print(_MORE if is_more else head)
+    failed: list[str] = []
+    for cluster in [cluster_name] if cluster_name else clusters:
+        for name in sorted(clusters.get(cluster, ())):
+            broker = table.broker_addr_table.get(name)
+            for number, address in sorted(broker.broker_addrs.items() if broker else ()):
+                try:
+                    stats = await _runtime_stats(call, address)
+                except RocketLensError as error:
+                    failed.append(str(error))
+                    stats = {}
+                if is_more:
+                    call.print(more_row(call.form, cluster, name, stats))
+                else:
+                    now_ms = time.time_ns() // 1_000_000
+                    row = broker_row(call.form, (cluster, name, number, address), stats, now_ms)
+                    call.print(row)
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _runtime_stats(call: Call, address: str) -> Mapping[str, str]:
+    return await runtime_table(call.tool.cluster, address)
+
+
+def broker_row(
+    form: Form, where: tuple[str, str, int, str], stats: Mapping[str, str], now_ms: int
+) -> str:
+    """Return the row of a broker; ``where`` is cluster, broker name, broker id and address."""
+    cluster, name, number, address = where
+    # Without an answer the tool's variables are empty; a value missing from an answer is null.
+    none = NULL if stats else ""
+    out_name = "getTransferredTps" if form.is_5 else "getTransferedTps"
+    sending = _load(stats, "putTps", "send", none)
+    pulling = _load(stats, out_name, "pull", none)
+    wait = stats.get("pageCacheLockTimeMills", none)
+    earliest = _number(stats.get("earliestMessageTimeStamp"))
+    hours = (now_ms - earliest) / _HOUR_MS if stats.get("earliestMessageTimeStamp") else 0.0
+    hour = rounded(hours, 2)
+    space = rounded(_number(stats.get("commitLogDiskRatio")), 4)
+    version = form.shown(stats.get("brokerVersionDesc", none))
+    begin = f"{padded(form.shown(name), 22)}  {number:<4}  {padded(form.shown(address), 22)} "
+    begin += padded(version, 16)
+    if not form.is_5:
+        return (
+            f"{padded(form.shown(cluster), 16)}  {begin} {padded_left(f'{sending})', 19)} "
+            f"{padded_left(f'{pulling})', 19)} {wait:>10} {hour:>5} {space:>6}\n"
+        )
+    absent = "N" if stats else ""
+    size = stats.get("ackThreadPoolQueueSize", absent)
+    head_wait = stats.get("ackThreadPoolQueueHeadWaitTimeMills", absent)
+    active = "true" if stats.get("brokerActive", "").lower() == "true" else "false"
+    return (
+        f"{padded(form.shown(cluster), 22)}  {begin}  {padded_left(f'{sending})', 16)}  "
+        f"{padded_left(f'{pulling}|{size},{head_wait}ms)', 30)}  {padded(_timer(stats), 22)}  "
+        f"{wait:>11}  {hour:<12}  {space:<8}  {active:>10}\n"
+    )
+
+
+def _load(stats: Mapping[str, str], tps: str, pool: str, none: str) -> str:
+    rates = stats.get(tps, "").split(" ")
+    size = stats.get(f"{pool}ThreadPoolQueueSize", none)
+    wait = stats.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", none)
+    return f"{padded_left(rounded(_number(rates[0]), 2), 9)}({size},{wait}ms"
+
+
+def _timer(stats: Mapping[str, str]) -> str:
+    names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum")
+    behind, offset, congested = (int(_number(stats.get(name))) for name in names)
+    enqueue = rounded(_number(stats.get("timerEnqueueTps")), 1)
+    dequeue = rounded(_number(stats.get("timerDequeueTps")), 1)
+    return f"{behind}-{offset}({rounded(congested / 10_000, 1)}w, {enqueue}, {dequeue})"
+
+
+def _number(text: str | None) -> float:
+    return runtime_number(text) or 0.0
+
+
+def more_row(form: Form, cluster: str, name: str, stats: Mapping[str, str]) -> str:
+    """Return the row of ``clusterList -m``: messages in and out, yesterday and today."""
+
+    def total(what: str, when: str) -> int:
+        return int(_number(stats.get(f"msg{what}Total{when}")))
+
+    spans = (("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow"))
+    totals = [total(what, stop) - total(what, start) for start, stop in spans for what in _IN_OUT]
+    numbers = " ".join(f"{each:>14}" for each in totals)
+    return f"{padded(form.shown(cluster), 16)}  {padded(form.shown(name), 32)} {numbers}\n"
+
+
+async def broker_status(call: Call) -> None:
+    """Print the runtime values of a broker, or of all brokers of a cluster.
+
+    :raises AnswerIncomplete: when a broker of the cluster does not answer.
+    """
+    address, cluster = call.given.text("b"), call.given.text("c")
+    brokers = await call.tool.cluster.all_brokers(cluster)
+    if address is not None:
+        call.print(status_lines(call.form, await _runtime_stats(call, address), ""))
+        return
+    if not brokers:
+        raise BadInput(f"cluster {cluster} does not exist")
+    failed: list[str] = []
+    for broker in brokers.values():
+        for each in broker.in_order:
+            try:
+                stats = await _runtime_stats(call, each)
+            except RocketLensError as error:
+                failed.append(str(error))
+            else:
+                call.print(status_lines(call.form, stats, f"{each:<24} "))
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+def status_lines(form: Form, stats: Mapping[str, str], before: str) -> str:
+    """Return a line for each value, sorted by name."""
+    return "".join(
+        f"{before}{padded(form.shown(name), 32)}: {form.shown(stats[name])}\n"
+        for name in sorted(stats)
+    )
+
+
+async def broker_config(call: Call) -> None:
+    """Print the configuration of a broker, or of all brokers of a cluster.
+
+    :raises AnswerIncomplete: if a broker of the cluster does not answer.
+    """
+    address, cluster = call.given.text("b"), call.given.text("c")
+    if address is not None:
+        call.print(f"============{address}============\n")
+        call.print(await _config_lines(call, address))
+        return
+    if cluster is None:
+        raise BadInput("give exactly one of -b, -c")
+    brokers = await call.tool.cluster.all_brokers(cluster)
+    if not brokers:
+        raise BadInput(f"cluster {cluster} does not exist")
+    failed: list[str] = []
+    for broker in brokers.values():
+        await _print_configs(call, broker, failed)
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _print_configs(call: Call, broker: Broker, failed: list[str]) -> None:
+    master = broker.master or "NO_MASTER"
+    call.print(f"============Master: {master}============\n")
+    for address in broker.in_order:
+        if address != master:
+            call.print(f"============My Master: {master}=====Slave: {address}============\n")
+        try:
+            call.print(await _config_lines(call, address))
+        except RocketLensError as error:
+            failed.append(str(error))
+
+
+async def _config_lines(call: Call, address: str) -> str:
+    values = await call.tool.admin.get_broker_config(address)
+    shown = call.form.shown
+    rows = [
+        f"{padded(shown(name), 50)}=  {shown(values[name])}\n"
+        for name in concurrent_map_order(values)
+    ]
+    return "".join(rows) + "\n"

@@ -1,0 +1,340 @@
+"""Command lines as Apache Commons CLI reads them, and the help that it prints.
+
+An option is written as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``; a
+long name may be abbreviated if that is not ambiguous. Options without an argument may be written
+together: ``-ah``. If an option is repeated, the first one counts.
+Source: ``DefaultParser``, ``HelpFormatter`` (its width is 110, as RocketMQ sets it).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rocketlens.errors import BadInput
+
+WIDTH: Final = 110
+_INDENT: Final = len("usage: ")
+
+
+class Option(NamedTuple):
+    """One option. ``long`` may end in a space, as some of RocketMQ's do; help shows it so."""
+
+    short: str
+    long: str
+    description: str
+    takes_value: bool = True
+    required: bool = False
+    """Shown so in the help; missing, it is an error unless ``is_forgiven``."""
+    is_forgiven: bool = False
+    one_of: bool = False
+    """One of several, of which one is required."""
+    only_5: bool = False
+    """Only in the help of RocketMQ 5; accepted in any case."""
+    only_4: bool = False
+    """Only in the help of RocketMQ 4.9."""
+    grouped_in_4: bool = True
+    """Whether RocketMQ 4.9 requires one of them, too."""
+    description_4: str | None = None
+    is_ours: bool = False
+    """Unknown to RocketMQ's tool: only accepted in full and after two dashes, so that no command
+    line of that tool changes its meaning."""
+
+    @property
+    def name(self) -> str:
+        """Its letter, or its long name if it has no letter."""
+        return self.short or self.long
+
+
+class SubCommand(NamedTuple):
+    """One command: runs ``function`` of ``module``, which is imported when it runs."""
+
+    name: str
+    purpose: str
+    module: str
+    function: str
+    options: tuple[Option, ...]
+    has_names: bool = True
+    """Whether -t and -g are a topic and a group, which a namespace is put before."""
+
+
+# Options that several commands have, word for word.
+CLUSTER_OR_PARENT: Final = Option(
+    "c",
+    "cluster",
+    "Cluster name or lmq parent topic, lmq is used to find the route.",
+    only_5=True,
+)
+BEGIN_TIMESTAMP: Final = Option(
+    "b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", only_5=True
+)
+END_TIMESTAMP: Final = Option(
+    "e",
+    "endTimestamp",
+    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
+    only_5=True,
+)
+
+COMMON: Final = (
+    Option("h", "help", "Print help", takes_value=False),
+    Option(
+        "n",
+        "namesrvAddr",
+        "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'",
+    ),
+)
+
+NAMES: Final = ("t", "g")
+"""The letters of topics and consumer groups, in every command."""
+
+
+class Given:
+    """The options of a command line, by their letters, ours by their names."""
+
+    def __init__(self, values: dict[str, str | None]) -> None:
+        self._values: Final = values
+
+    def __contains__(self, letter: str) -> bool:
+        return letter in self._values
+
+    def text(self, letter: str) -> str | None:
+        """Return an option's value without surrounding space, or None if it is missing."""
+        value = self._values.get(letter)
+        return None if value is None else value.strip()
+
+    def required(self, letter: str) -> str:
+        """Return the value of an option that `check_required` has checked."""
+        return self.text(letter) or ""
+
+    def number(self, letter: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
+        """Return a number within bounds, or the default if the option is missing.
+
+        :raises BadInput: when the value is not such a number.
+        """
+        text = self.text(letter)
+        if text is None:
+            return default
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+            raise BadInput(f"invalid -{letter} {text[:40]!r}: expected a number")
+        if not minimum <= int(text) <= maximum:
+            raise BadInput(f"invalid -{letter} {text[:40]}: expected {minimum} to {maximum}")
+        return int(text)
+
+    def in_namespace(self, namespace: str) -> "Given":
+        """Return the same with the full names of topic and consumer group."""
+        if not namespace:
+            return self
+        from rocketlens.client.connect.namespace import with_namespace
+
+        full = {
+            letter: with_namespace(namespace, value.strip())
+            for letter, value in self._values.items()
+            if letter in NAMES and value is not None
+        }
+        return Given({**self._values, **full})
+
+    def flag(self, letter: str, *, default: bool = False) -> bool:
+        """Return the value as Java's ``parseBoolean`` reads it."""
+        text = self.text(letter)
+        return default if text is None else text.lower() == "true"
+
+
+def parse(options: Sequence[Option], arguments: Sequence[str]) -> Given:
+    """Read a command line.
+
+    :raises BadInput: for an unknown or ambiguous option, one without its value, and words that
+        belong to no option.
+    """
+    return Given(_CommandLine(options).read(arguments))
+
+
+def check_required(options: Iterable[Option], given: Given) -> None:
+    """Check that no required option is missing.
+
+    :raises BadInput: when one is.
+    """
+    missing = [
+        option.short
+        for option in options
+        if option.required and not option.is_forgiven and option.short not in given
+    ]
+    if missing:
+        raise BadInput(f"Missing required option{'s' * (len(missing) > 1)}: {', '.join(missing)}")
+    group = [option.short for option in options if option.one_of]
+    present = [letter for letter in group if letter in given]
+    if group and len(present) != 1:
+        raise BadInput(f"give exactly one of {', '.join(f'-{letter}' for letter in group)}")
+
+
+class _CommandLine:
+    """Reads one command line."""
+
+    def __init__(self, options: Sequence[Option]) -> None:
+        self.by_letter: Final = {option.short: option for option in options if option.short}
+        self.by_name: Final = {option.long: option for option in options if not option.is_ours}
+        self.ours: Final = {option.long: option for option in options if option.is_ours}
+        self.values: Final[dict[str, str | None]] = {}
+        self.waiting: Option | None = None
+
+    def read(self, arguments: Sequence[str]) -> dict[str, str | None]:
+        is_over = False
+        for word in arguments:
+            if self.waiting is not None and not self._is_option(word):
+                self._keep(self.waiting, _unquoted(word))
+            elif word == "--" and not is_over:
+                self._no_value()
+                is_over = True
+            elif is_over or word == "-" or not word.startswith("-"):
+                raise BadInput(f"{word[:60]!r} does not belong to an option")
+            elif word.startswith("--"):
+                self._no_value()
+                self._long(word, word[2:])
+            else:
+                self._no_value()
+                self._short_or_long(word, word[1:])
+        self._no_value()
+        return self.values
+
+    def _no_value(self) -> None:
+        if self.waiting is not None:
+            raise BadInput(f"Missing argument for option: {self.waiting.name}")
+
+    def _is_option(self, word: str) -> bool:
+        """Return whether a word is an option: negative numbers and unknown options are values."""
+        if len(word) < 2 or not word.startswith("-") or _is_number(word):
+            return False
+        name = word.lstrip("-").partition("=")[0]
+        if self._matching(name) or (word.startswith("--") and name in self.ours):
+            return True
+        if word.startswith("--"):
+            return word == "--"
+        return bool(name) and (name in self.by_letter or name[0] in self.by_letter)
+
+    def _matching(self, name: str) -> list[Option]:
+        if name in self.by_name:
+            return [self.by_name[name]]
+        return [option for long, option in self.by_name.items() if name and long.startswith(name)]
+
+    def _long(self, word: str, text: str) -> None:
+        name, equals, value = text.partition("=")
+        matching = [self.ours[name]] if name in self.ours else self._matching(name)
+        if len(matching) > 1:
+            names = ", ".join(option.long.strip() for option in matching)
+            raise BadInput(f"Ambiguous option: {word[:60]!r} (could be: {names})")
+        if not matching:
+            raise BadInput(f"Unrecognized option: {word[:60]}")
+        self._take(matching[0])
+        if equals:
+            if not matching[0].takes_value:
+                raise BadInput(f"Unrecognized option: {word[:60]}")
+            self._keep(matching[0], _unquoted(value))
+
+    def _short_or_long(self, word: str, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if name in self.by_letter:
+            option = self.by_letter[name]
+            self._take(option)
+            if equals:
+                if not option.takes_value:
+                    raise BadInput(f"Unrecognized option: {word[:60]}")
+                self._keep(option, _unquoted(value))
+        elif self._matching(name):
+            self._long(word, text)
+        else:
+            self._concatenated(word, text)
+
+    def _concatenated(self, word: str, text: str) -> None:
+        for number, letter in enumerate(text):
+            if letter not in self.by_letter:
+                raise BadInput(f"Unrecognized option: {word[:60]}")
+            option = self.by_letter[letter]
+            self._take(option)
+            rest = text[number + 1 :]
+            if option.takes_value:
+                if rest:
+                    self._keep(option, _unquoted(rest))
+                return
+
+    def _take(self, option: Option) -> None:
+        if option.takes_value:
+            self.waiting = option
+        else:
+            self.values.setdefault(option.name, None)
+
+    def _keep(self, option: Option, value: str) -> None:
+        self.values.setdefault(option.name, value)
+        self.waiting = None
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _unquoted(value: str) -> str:
+    """Remove the quotation marks around a value that has no others."""
+    inner = value[1:-1]
+    if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inner:
+        return inner
+    return value
+
+
+def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
+    """Return the help of a command as RocketMQ prints it, with a line end at the end."""
+    shown = sorted(
+        [
+            option
+            for option in (*COMMON, *options)
+            if not (option.only_4 if is_5 else option.only_5)
+        ],
+        key=lambda option: option.name.lower(),
+    )
+    group = [option for option in shown if option.one_of and (is_5 or option.grouped_in_4)]
+    parts = []
+    for option in shown:
+        if option in group:
+            # The second of a group adds nothing but the space after it.
+            is_first = option is group[0]
+            parts.append(" | ".join(map(_named, group)) if is_first else "")
+        else:
+            parts.append(_named(option) if option.required else f"[{_named(option)}]")
+    lines = _wrapped(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
+    names = [
+        f" {f'-{option.short},' if option.short else '   '}--{option.long}"
+        f"{' <arg>' if option.takes_value else ''}"
+        for option in shown
+    ]
+    column = max(map(len, names)) + 3
+    for name, option in zip(names, shown, strict=True):
+        description = option.description
+        if not is_5 and option.description_4 is not None:
+            description = option.description_4
+        lines += _wrapped(f"{name.ljust(column)}{description}", column)
+    return "\n".join([*lines, ""])
+
+
+def _named(option: Option) -> str:
+    dashed = f"-{option.short}" if option.short else f"--{option.long}"
+    return f"{dashed}{' <arg>' if option.takes_value else ''}"
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    lines = []
+    cut = _cut(text)
+    while cut is not None:
+        lines.append(text[:cut].rstrip())
+        text = " " * indent + text[cut:].strip()
+        cut = _cut(text)
+        if cut is not None and cut == indent - 1:
+            cut = WIDTH
+    return [*lines, text.rstrip()]
+
+
+def _cut(text: str) -> int | None:
+    """Return where the first line of a text ends, or None if it is the last."""
+    if len(text) <= WIDTH:
+        return None
+    space = text.rfind(" ", 0, WIDTH + 1)
+    return space if space > 0 else WIDTH

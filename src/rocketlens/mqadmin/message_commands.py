@@ -1,0 +1,343 @@
+"""Messages: the queryMsg commands, queryMsgTraceById, printMsg and decodeMessageId."""
+
+import time
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import failures
+from rocketlens.client.connect.route import MessageQueue, Route, set_order
+from rocketlens.client.search.view import offset_id_of
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.formats.trace_body import TraceRecord, TraceType
+from rocketlens.formats.trace_body import decode as decode_trace
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import UniqueKey, pack_address
+from rocketlens.model.properties import java_order
+from rocketlens.model.rocketmq import LMQ_PREFIX, TRACE_TOPIC
+from rocketlens.mqadmin.consume import hand_over_by_id, hand_over_by_unique_key
+from rocketlens.mqadmin.printing.blocks import key_table, message_block, track_block
+from rocketlens.mqadmin.printing.body_files import bodies_directory, write_body
+from rocketlens.mqadmin.printing.form import body_pieces, message_pieces, padded, seconds_of
+from rocketlens.mqadmin.send_commands import resend
+from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
+from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.terminal.notes import body_note
+from rocketlens.terminal.output import note, say
+from rocketlens.terminal.times import parse_time, time_text
+
+SHOWN_OF_UNIQUE_KEY: Final = 32
+DASHES: Final = "-" * 56
+_PULLED_AT_ONCE: Final = 32
+_NO_BODY: Final = ("NOT PRINT BODY",)
+Row = tuple[TraceRecord, str]
+"""A record, and the address that its client had."""
+
+
+async def by_id(call: Call) -> None:
+    """Print messages by id; without a topic the ids must be offset message ids.
+
+    With ``-g`` and ``-d`` they are handed to a client instead, with ``-s true`` sent again; ``-s``
+    with anything else does nothing. One that fails does not keep the others from it.
+
+    :raises MessageNotFound: when one is nowhere; those before it are printed.
+    """
+    given = call.given
+    ids = [each.strip() for each in given.required("i").split(",") if each.strip()]
+    if not ids:
+        raise BadInput("-i has no id in it")
+    topic = given.text("t") or None
+    is_push = "g" in given and "d" in given
+    if not is_push and "s" in given and not given.flag("s"):
+        return
+    if not is_push and "s" not in given:
+        for msg_id in ids:
+            await _print_with_offset_id(call, await _message_of_id(call, topic, msg_id))
+        return
+    failed: list[tuple[str, RocketLensError]] = []
+    for msg_id in ids:
+        try:
+            if is_push:
+                await hand_over_by_id(call, topic, msg_id)
+            else:
+                await resend(call, msg_id, await _message_of_id(call, topic, msg_id))
+        except RocketLensError as error:
+            failed.append((msg_id, error))
+    if len(failed) > 1:
+        reasons = "; ".join(f"{msg_id}: {error}" for msg_id, error in failed)
+        raise RocketLensError(f"{len(failed)} of {len(ids)} messages failed: {reasons}")
+    if failed:
+        raise failed[0][1]
+
+
+async def _message_of_id(call: Call, topic: str | None, msg_id: str) -> MessageExt:
+    admin = call.tool.admin
+    if topic is None:
+        return await admin.view_message(msg_id)
+    return await admin.source.view_in_topic(topic, msg_id, _cluster_name(call, topic))
+
+
+async def by_key(call: Call) -> None:
+    """Print a row for each message of a key, or of a tag.
+
+    :raises MessageNotFound: when there is none.
+    :raises AnswerIncomplete: when a broker failed; the rows of the others are printed.
+    """
+    given = call.given
+    index_type = (given.text("p") or "K").upper()
+    if index_type not in {"K", "T"}:
+        raise BadInput("-p is K for keys or T for tags")
+    max_num = given.number("m", limits.DEFAULT_QUERY_MESSAGES, 1, limits.MAX_INT)
+    request = KeyRequest(
+        topic=given.required("t"),
+        key=given.required("k"),
+        index_type=index_type,
+        max_num=max_num,
+        begin=given.number("b", 0, 0),
+        end=given.number("e", limits.MAX_TIMESTAMP_MS, 0),
+        last_key=given.text("l"),
+        cluster_name=_cluster_name(call, given.required("t")),
+    )
+    rows, failed = await call.tool.rows_of_key(request)
+    if rows:
+        call.print(key_table(call.form, rows, request.topic, request.key, index_type))
+    if failed:
+        raise incomplete(failed)
+    if not rows:
+        raise MessageNotFound(f"no message of topic {request.topic} has the key {request.key}")
+    if len(rows) >= min(max_num, limits.MIN_QUERY_CAP):
+        note(f"{len(rows)} rows, and there may be more: see -m, and `rocketlens find`")
+
+
+async def by_unique_key(call: Call) -> None:
+    """Print the oldest message of an id, or with ``-a`` all; an offset message id will do, too.
+
+    With ``-g`` and ``-d`` it is handed to a client instead.
+
+    :raises MessageNotFound: when there is none.
+    :raises AnswerIncomplete: when a broker failed; what the others have is printed.
+    """
+    given = call.given
+    topic, msg_id = given.required("t"), given.required("i")
+    if "g" in given and "d" in given:
+        await hand_over_by_unique_key(call, topic, msg_id)
+        return
+    cluster_name = _cluster_name(call, topic)
+    if ("s" in given) != ("e" in given):
+        raise BadInput("give both of -s and -e, or neither: then all times are searched")
+    begin = given.number("s", 0, 0)
+    end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
+    tool = call.tool
+    max_num = SHOWN_OF_UNIQUE_KEY if "a" in given else 1
+    message_filter = MessageFilter(topic=topic, unique_key=msg_id, begin=begin or None, end=end)
+    answer = await tool.messages_of_unique_key(message_filter, cluster_name, max_num)
+    messages = list(answer.messages)
+    if not messages and offset_id_of(msg_id) is not None:
+        messages = [await tool.admin.view_message(topic, msg_id)]
+    for number, message in enumerate(messages):
+        _say_as_stored(message)
+        path = write_body(bodies_directory(), message.msg_id, message.body, number)
+        call.print(message_block(call.form, message, str(path), with_offset_id=False))
+        await _print_tracks(call, message, with_line_ends=False)
+    if not answer.complete:
+        raise incomplete(failures(answer.coverage))
+    if not messages:
+        raise MessageNotFound(f"no message of topic {topic} has the id {msg_id}")
+
+
+async def by_offset(call: Call) -> None:
+    """Print the message at an offset of a queue.
+
+    :raises MessageNotFound: when there is none.
+    """
+    given = call.given
+    topic = given.required("t")
+    queue_id = given.number("i", 0, 0, 2**31 - 1)
+    queue = MessageQueue(topic, given.required("b"), queue_id)
+    offset = given.number("o", 0, 0)
+    route = await call.tool.cluster.route(given.text("r") or topic)
+    pulled = await call.tool.pull(route, queue, offset, 1)
+    message = next(pulled.messages(), None)
+    if message is None:
+        raise MessageNotFound(f"{queue} has nothing at offset {offset}")
+    await _print_with_offset_id(call, message)
+
+
+async def print_messages(call: Call) -> None:
+    """Print all messages of a topic, queue by queue.
+
+    :raises AnswerIncomplete: when a queue could not be read to its end.
+    """
+    given = call.given
+    topic = given.required("t")
+    route, gone = await call.tool.route_and_failures(given.text("l") or topic)
+    queues = [queue._replace(topic=topic) for queue in route.read_queues]
+    failed = [gone] if gone else []
+    for queue in set_order(queues):
+        try:
+            await _print_queue(call, route, queue)
+        except BadInput:
+            raise
+        except RocketLensError as error:
+            failed.append(f"{queue}: {error}")
+        call.print(f"{DASHES}\n")
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
+    given, form, tool = call.given, call.form, call.tool
+    begin, end = given.text("b"), given.text("e")
+    offset = await tool.admin.min_offset(queue)
+    stop = await tool.admin.max_offset(queue)
+    if begin is not None:
+        offset = await tool.admin.search_offset(queue, parse_time(begin, "-b", is_end=False))
+    if end is not None:
+        stop = await tool.admin.search_offset(queue, parse_time(end, "-e", is_end=True))
+    name = form.shown(str(queue))
+    call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
+    with_body = given.flag("d", default=True)
+    while offset < stop:
+        pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
+        is_stuck = pulled.next_offset <= offset
+        offset = pulled.next_offset
+        if pulled.status == "NO_MATCHED_MSG":
+            call.print(f"{name} no matched msg. status={pulled.status}, offset={offset}\n")
+        elif pulled.status != "FOUND":
+            call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
+            return
+        for message in pulled.messages():
+            _say_as_stored(message)
+            text = body_pieces(message.body, given.text("c")) if with_body else _NO_BODY
+            call.print(f"MSGID: {form.shown(message.msg_id)} ")
+            for piece in message_pieces(form, queue.broker_name, message):
+                call.print(piece)
+            call.print(" BODY: ")
+            call.print_shown(text)
+            call.print("\n")
+        if is_stuck:
+            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
+
+
+async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
+    charset = call.given.text("f")
+    body = None if charset is None else body_pieces(message.body, charset)
+    _say_as_stored(message)
+    path = write_body(bodies_directory(), message.msg_id, message.body)
+    call.print(message_block(call.form, message, str(path)))
+    if body is not None:
+        call.print(f"{'Message Body:':<20} ")
+        call.print_shown(body)
+        call.print("\n")
+    await _print_tracks(call, message, with_line_ends=call.form.is_5)
+
+
+async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool) -> None:
+    try:
+        tracks = await call.tool.admin.message_track_detail(message)
+    except RocketLensError as error:
+        note(f"which consumer groups have it is not known: {error}")
+        return
+    by_group = {track.consumer_group: track for track in tracks}
+    in_order = [by_group[group] for group in java_order(dict.fromkeys(by_group, ""), 16)]
+    call.print(track_block(call.form, in_order, with_line_ends=with_line_ends))
+
+
+def _say_as_stored(message: MessageExt) -> None:
+    if message.body_error is not None:
+        say(body_note(message))
+
+
+def _cluster_name(call: Call, topic: str) -> str | None:
+    """Return the cluster whose brokers are asked; None for all brokers of the topic."""
+    name = call.given.text("c")
+    if name and topic.startswith(LMQ_PREFIX):
+        raise BadInput(f"-c, the parent of a light topic ({LMQ_PREFIX}...), is not possible here")
+    return name or None
+
+
+async def decode_id(call: Call) -> None:
+    """Print address and time of the producer that created a unique key, without a line end.
+
+    RocketMQ 4.9 and 5.5 still have the command's class, but no longer register its name.
+
+    :raises BadInput: when the id is not a unique key.
+    """
+    call.print(decoded_id(call.given.required("i"), time.time_ns() // 1_000_000))
+
+
+def decoded_id(msg_id: str, now_ms: int) -> str:
+    """Return the text for an id at a time.
+
+    :raises BadInput: when it is not a unique key.
+    """
+    key = UniqueKey.decode(msg_id)
+    address = key.address
+    if ":" in address:
+        address = pack_address(address).hex(":", 2)
+    made = time_text(key.nearly_time_ms(now_ms, None))
+    return f"ip={address}date={made.replace(' ', '#').replace('.', ':')}"
+
+
+async def trace_by_id(call: Call) -> None:
+    """Print who sent and who consumed a message, as they said it themselves.
+
+    :raises MessageNotFound: if there is no trace of it.
+    :raises AnswerIncomplete: if a broker failed; what the others have is printed.
+    """
+    given = call.given
+    msg_id, topic = given.required("i"), given.text("t") or TRACE_TOPIC
+    now_ms = time.time_ns() // 1_000_000
+    answer = await call.tool.admin.query_message(
+        topic,
+        msg_id,
+        given.number("c", limits.DEFAULT_QUERY_MESSAGES, 1, limits.MAX_INT),
+        given.number("b", 0, 0),
+        given.number("e", limits.MAX_TIMESTAMP_MS if call.form.is_5 else now_ms, 0),
+    )
+    rows: list[Row] = []
+    damage: list[str] = []
+    for message in answer:
+        records = decode_trace(message.body, damage)
+        rows += [(each, message.born_host.address) for each in records if each.msg_id == msg_id]
+    call.print(trace_text(call, rows))
+    for each in damage:
+        note(f"a trace message has {each}")
+    if not answer.complete:
+        raise incomplete(failures(answer.coverage))
+    if not answer.messages:
+        raise MessageNotFound(f"topic {topic} has no trace of {msg_id}")
+
+
+def trace_text(call: Call, rows: list[Row]) -> str:
+    """Return a table for each send, then one for each consumer group."""
+    consumed: dict[str, list[Row]] = {}
+    parts = []
+    for row in rows:
+        if row[0].trace_type is TraceType.PUB:
+            parts += [_head("#ProducerGroup", "#SendTime"), _row(call, "Pub", row), "\n"]
+        elif row[0].trace_type is TraceType.SUB_AFTER:
+            consumed.setdefault(row[0].group or "", []).append(row)
+    for group in java_order(dict.fromkeys(consumed, ""), 16):
+        parts.append(_head("#ConsumerGroup", "#ConsumerTime"))
+        parts += [_row(call, "Sub", row) for row in consumed[group]]
+        parts.append("\n")
+    return "".join(parts)
+
+
+def _head(group: str, when: str) -> str:
+    return _cells("#Type", group, "#ClientHost", when, "#CostTimes", "#Status")
+
+
+def _row(call: Call, kind: str, row: Row) -> str:
+    record, host = row
+    shown = call.form.shown
+    # A consumer that is too old to say when is printed with the time of printing.
+    when_ms = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
+    status = "success" if record.is_success else "failed"
+    group, when = shown(record.group or ""), seconds_of(when_ms)
+    return _cells(kind, group, host, when, f"{record.cost_ms}ms", status)
+
+
+def _cells(*cells: str) -> str:
+    widths = (10, 20, 20, 20, 10, 10)
+    return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True)) + "\n"

@@ -1,0 +1,281 @@
+"""updateSubGroup, deleteSubGroup and resetOffsetByTime."""
+
+import dataclasses
+import json
+import time
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin.offset_reset import TO_THE_END
+from rocketlens.client.connect.route import MessageQueue, set_order
+from rocketlens.errors import BadInput, BrokerError, CommandBodyError, RocketLensError
+from rocketlens.model.properties import java_order
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
+from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.mqadmin.topic_commands import delete_everywhere
+from rocketlens.terminal.times import parse_time
+from rocketlens.wire.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.offset import (
+    INVOKE_BROKER_TO_RESET_OFFSET,
+    UPDATE_CONSUMER_OFFSET,
+    ResetOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from rocketlens.wire.declare import read_body
+
+_WHERE: Final = "give -b, the address of a broker, or -c, the name of a cluster"
+
+
+async def update_group(call: Call) -> None:
+    """Make a group, or change it as a whole, on one broker or on all masters of a cluster.
+
+    :raises AnswerIncomplete: if a broker of the cluster failed; the others are done and printed.
+    """
+    given, admin = call.given, call.tool.admin
+    config = _config(call)
+    if "b" in given:
+        address = given.required("b")
+        await admin.create_and_update_subscription_group(config, broker_addr=address)
+        call.print(f"create subscription group to {address} success.\n")
+        call.print(config_text(call.form, config))
+        return
+    failed: list[str] = []
+    for address in await _masters(call):
+        try:
+            await admin.create_and_update_subscription_group(config, broker_addr=address)
+        except RocketLensError as error:
+            failed.append(str(error))
+        else:
+            call.print(f"create subscription group to {address} success.\n")
+    call.print(config_text(call.form, config))
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _masters(call: Call) -> list[str]:
+    name = call.given.text("c")
+    if name is None:
+        raise BadInput(_WHERE)
+    brokers = await call.tool.cluster.all_brokers(name)
+    masters = [each.master for each in brokers.values() if each.master is not None]
+    if not masters:
+        raise BadInput(f"the name servers know no master of cluster {name}")
+    return masters
+
+
+def _config(call: Call) -> SubscriptionGroupConfig:
+    given = call.given
+    # The tool's defaults are not those of a group that brokers make by themselves.
+    config = SubscriptionGroupConfig(
+        group_name=given.required("g"),
+        consume_enable=given.flag("s", default=True),
+        consume_from_min_enable=given.flag("m"),
+        consume_broadcast_enable=given.flag("d"),
+        consume_message_orderly=given.flag("o"),
+        retry_queue_nums=given.number("q", 1, 0, limits.MAX_INT),
+        retry_max_times=given.number("r", 16, -1, limits.MAX_INT),
+        broker_id=given.number("i", 0, 0),
+        which_broker_when_consume_slowly=given.number("w", 1, 0),
+        notify_consumer_ids_changed_enable=given.flag("a", default=True),
+    )
+    policy = given.text("p")
+    if policy is not None:
+        try:
+            read = read_body(GroupRetryPolicy, policy.encode())
+        except CommandBodyError as error:
+            raise BadInput(f"invalid -p: {error}") from error
+        config = dataclasses.replace(config, group_retry_policy=read)
+    return dataclasses.replace(config, attributes=_attributes(given.text("attributes")))
+
+
+def _attributes(text: str | None) -> dict[str, str]:
+    """Parse ``+a=b,+c=d,-e``: to set, to set, to remove."""
+    attributes: dict[str, str] = {}
+    for part in (text or "").split(",") if text else ():
+        name, equals, value = part.partition("=")
+        if not name.startswith("+" if equals else "-"):
+            raise BadInput(f"invalid --attributes {part[:40]!r}: expected +name=value or -name")
+        if name in attributes:
+            raise BadInput(f"invalid --attributes: {name[:40]!r} is there twice")
+        attributes[name] = value
+    return attributes
+
+
+def config_text(form: Form, config: SubscriptionGroupConfig) -> str:
+    """Return the text of ``SubscriptionGroupConfig.toString``."""
+    parts = {
+        "groupName": form.shown(config.group_name),
+        "consumeEnable": flag_text(config.consume_enable),
+        "consumeFromMinEnable": flag_text(config.consume_from_min_enable),
+        "consumeBroadcastEnable": flag_text(config.consume_broadcast_enable),
+        "consumeMessageOrderly": flag_text(config.consume_message_orderly),
+        "retryQueueNums": str(config.retry_queue_nums),
+        "retryMaxTimes": str(config.retry_max_times),
+        "groupRetryPolicy": _policy_text(config.group_retry_policy),
+        "brokerId": str(config.broker_id),
+        "whichBrokerWhenConsumeSlowly": str(config.which_broker_when_consume_slowly),
+        "notifyConsumerIdsChangedEnable": flag_text(config.notify_consumer_ids_changed_enable),
+        "groupSysFlag": str(config.group_sys_flag),
+        "consumeTimeoutMinute": str(config.consume_timeout_minute),
+        "subscriptionDataSet": NULL,
+        "attributes": form.shown(map_text(java_order(config.attributes, 16))),
+    }
+    if form.is_5:
+        return f"SubscriptionGroupConfig{map_text(parts)}"
+    for name in (
+        "consumeMessageOrderly",
+        "groupRetryPolicy",
+        "groupSysFlag",
+        "consumeTimeoutMinute",
+        "subscriptionDataSet",
+        "attributes",
+    ):
+        del parts[name]
+    return f"SubscriptionGroupConfig [{map_text(parts)[1:-1]}]"
+
+
+def _policy_text(policy: GroupRetryPolicy) -> str:
+    exponential, customized = policy.exponential, policy.customized
+    parts = {"type": policy.type.name, "exponentialRetryPolicy": NULL}
+    if exponential is not None:
+        delays = {
+            "initial": str(exponential.initial_ms),
+            "max": str(exponential.max_ms),
+            "multiplier": str(exponential.multiplier),
+        }
+        parts["exponentialRetryPolicy"] = f"ExponentialRetryPolicy{map_text(delays)}"
+    parts["customizedRetryPolicy"] = NULL
+    if customized is not None:
+        numbers = json.dumps(list(customized.next_ms))
+        parts["customizedRetryPolicy"] = f"CustomizedRetryPolicy{{next={numbers}}}"
+    return f"GroupRetryPolicy{map_text(parts)}"
+
+
+async def delete_group(call: Call) -> None:
+    """Delete a group on one broker, or on all masters of a cluster with its own topics."""
+    given, admin, shown = call.given, call.tool.admin, call.form.shown
+    group, clean_offset = given.required("g"), given.flag("r")
+    if "b" in given:
+        address = given.required("b")
+        await admin.delete_subscription_group(group, clean_offset=clean_offset, broker_addr=address)
+        call.print(f"delete subscription group [{shown(group)}] from broker [{address}] success.\n")
+        return
+    cluster_name = given.text("c") or ""
+    for address in await _masters(call):
+        await admin.delete_subscription_group(group, clean_offset=clean_offset, broker_addr=address)
+        call.print(
+            f"delete subscription group [{shown(group)}] from broker [{address}] in cluster "
+            f"[{shown(cluster_name)}] success.\n"
+        )
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        # The tool of RocketMQ 5 does this silently.
+        await delete_everywhere(call, prefix + group, cluster_name, is_silent=call.form.is_5)
+
+
+async def reset_offset(call: Call) -> None:
+    """Move a group to a time: its running clients, or if it has none, its offsets."""
+    given, form, admin = call.given, call.form, call.tool.admin
+    group, topic, text = given.required("g"), given.required("t"), given.required("s")
+    time_ms = _time_ms(text, is_5=form.is_5)
+    is_force = given.flag("f", default=True)
+    what = f"group[{form.shown(group)}], topic[{form.shown(topic)}], "
+    when = f"timestamp(string)[{form.shown(text)}], timestamp(long)[{time_ms}]\n"
+    queue_id = given.number("q", -1, -1, limits.MAX_INT)
+    if "b" in given and queue_id >= 0:
+        await _reset_queue(call, queue_id, time_ms, (what, when))
+        return
+    forced = f"force[{flag_text(is_force)}], "
+    try:
+        offsets = await admin.reset_offset_by_time(group, topic, time_ms, is_force=is_force)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        await _reset_table(call, time_ms, is_force=is_force)
+        return
+    start = "start reset" if form.is_5 else "rollback"
+    call.print(f"{start} consumer offset by specified{', ' if form.is_5 else ' '}")
+    call.print(f"{what}{forced}{when}")
+    call.print(f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n")
+    for queue in set_order(list(offsets), is_copied=True):
+        name = padded(form.shown(queue.broker_name[:32]), 40)
+        call.print(f"{name}  {queue.queue_id:<40}  {offsets[queue]:<40}\n")
+
+
+def _time_ms(text: str, *, is_5: bool) -> int:
+    if text == "now":
+        return time.time_ns() // 1_000_000 if is_5 else TO_THE_END
+    if text.removeprefix("-").isdecimal() and len(text) < 20:
+        return int(text)
+    return parse_time(text, "-s", is_end=False)
+
+
+async def _reset_table(call: Call, time_ms: int, *, is_force: bool) -> None:
+    given, shown = call.given, call.form.shown
+    group, topic = given.required("g"), given.required("t")
+    made = await call.tool.admin.reset_offset_by_time_old(group, topic, time_ms, is_force=is_force)
+    verb = "reset" if call.form.is_5 else "rollback"
+    call.print(
+        f"{verb} consumer offset by specified consumerGroup[{shown(group)}], "
+        f"topic[{shown(topic)}], force[{flag_text(is_force)}], "
+        f"timestamp(string)[{shown(given.required('s'))}], timestamp(long)[{time_ms}]\n"
+    )
+    names = (
+        "#brokerName",
+        "#queueId",
+        "#brokerOffset",
+        "#consumerOffset",
+        "#timestampOffset",
+        f"#{verb}Offset",
+    )
+    call.print("  ".join(f"{name:<20}" for name in names) + "\n")
+    for each in made:
+        numbers = (
+            each.queue_id,
+            each.broker_offset,
+            each.consumer_offset,
+            each.timestamp_offset,
+            each.rollback_offset,
+        )
+        cells = [padded(shown(each.broker_name[:32]), 20), *(f"{n:<20}" for n in numbers)]
+        call.print("  ".join(cells) + "\n")
+
+
+async def _reset_queue(call: Call, queue_id: int, time_ms: int, texts: tuple[str, str]) -> None:
+    """Reset one queue of one broker, in its table and at the group's clients."""
+    given, cluster = call.given, call.tool.cluster
+    group, topic, address = given.required("g"), given.required("t"), given.required("b")
+    await cluster.all_brokers()
+    call.print(
+        f"start reset consumer offset by specified, {texts[0]}queueId[{queue_id}], "
+        f"broker[{address}], {texts[1]}"
+    )
+    offset = given.number("o", -1, 0)
+    if "o" not in given:
+        offset = await _offset_of_time(call, address, queue_id, time_ms)
+    call.print(f"reset consumer offset to {offset}\n")
+    update = UpdateConsumerOffsetRequest(
+        consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+    )
+    await cluster.ask(address, UPDATE_CONSUMER_OFFSET, update)
+    header = ResetOffsetRequest(
+        topic=topic,
+        group=group,
+        queue_id=queue_id,
+        offset=offset,
+        timestamp_ms=0,
+        is_force=False,
+    )
+    await cluster.ask(address, INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+
+async def _offset_of_time(call: Call, address: str, queue_id: int, time_ms: int) -> int:
+    """Return the offset of a time in a queue of the broker that has an address."""
+    topic = call.given.required("t")
+    route = await call.tool.cluster.route(topic)
+    for broker in route.brokers.values():
+        if address in broker.addresses.values():
+            queue = MessageQueue(topic, broker.name, queue_id)
+            return await call.tool.admin.search_offset(queue, time_ms)
+    raise BadInput(f"broker {address} does not have topic {topic}")

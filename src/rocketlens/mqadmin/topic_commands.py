@@ -1,0 +1,219 @@
+"""topicList, topicRoute, topicStatus, updateTopic and deleteTopic."""
+
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin.group_calls import groups_of_topic
+from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect.route import Broker
+from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_TOPIC,
+    ORDER_TOPIC_NAMESPACE,
+    RETRY_PREFIX,
+    check_topic,
+    perm_text,
+)
+from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
+from rocketlens.mqadmin.printing.form import NULL, map_text, padded
+from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.namesrv import (
+    DELETE_TOPIC_IN_NAMESRV,
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    GET_KV_CONFIG,
+    PUT_KV_CONFIG,
+    DeleteTopicFromNamesrvRequest,
+    GetKvConfigRequest,
+    PutKvConfigRequest,
+)
+from rocketlens.wire.commands.topic import (
+    DELETE_TOPIC_IN_BROKER,
+    GET_TOPIC_STATS_INFO,
+    UPDATE_AND_CREATE_TOPIC,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    GetTopicStatsRequest,
+)
+
+_GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+_NO_GROUP: Final[tuple[str, ...]] = ("",)
+
+
+async def topic_list(call: Call) -> None:
+    """Print all topics, or with ``-c`` their clusters and consumer groups, too."""
+    listed = await call.tool.cluster.ask_name_servers_for(
+        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+    )
+    topics = listed.topic_list
+    shown = call.form.shown
+    if "c" not in call.given:
+        call.print("".join(f"{shown(topic)}\n" for topic in topics))
+        return
+    clusters = (await call.tool.cluster_info()).cluster_addr_table
+    call.print(f"{'#Cluster Name':<20}  {'#Topic':<48}  {'#Consumer Group':<48}\n")
+    failed: list[str] = []
+    for topic in topics:
+        if topic.startswith(_GROUP_TOPICS):
+            continue
+        cluster, groups = "", _NO_GROUP
+        try:
+            route = await call.tool.route_data(topic)
+            name = route.broker_datas[0].broker_name if route.broker_datas else ""
+            cluster = next((each for each, names in clusters.items() if name in names), "")
+            groups = await groups_of_topic(call.tool.cluster, topic) or _NO_GROUP
+        except RocketLensError as error:
+            failed.append(f"{topic}: {error}")
+        for group in groups:
+            cells = ((cluster, 20), (topic, 64), (group, 64))
+            row = "  ".join(padded(shown(text[:size]), size) for text, size in cells)
+            call.print(f"{row}\n")
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def topic_route(call: Call) -> None:
+    """Print where a topic is."""
+    route = await call.tool.route_data(call.given.required("t"))
+    call.print((route_table if "l" in call.given else route_json)(call.form, route))
+
+
+async def topic_status(call: Call) -> None:
+    """Print the offsets of a topic's queues.
+
+    :raises AnswerIncomplete: when a broker failed; the rows of the others are printed.
+    """
+    topic = call.given.required("t")
+    route = await call.tool.cluster.route(call.given.text("c") or topic)
+
+    async def ask(_: Broker, address: str) -> TopicStatsTable:
+        header = GetTopicStatsRequest(topic=topic)
+        cluster = call.tool.cluster
+        return await cluster.ask_for(
+            as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
+        )
+
+    tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
+    offsets: dict[MessageQueueBody, TopicOffset] = {}
+    for table in tables:
+        offsets.update(table.offset_table)
+    if offsets:
+        call.print(status_table(call.form, offsets))
+    if failed:
+        raise incomplete(failed)
+    if not offsets:
+        raise MessageNotFound(f"no broker has queues of topic {topic}")
+
+
+async def update_topic(call: Call) -> None:
+    """Create a topic, or change it, on one broker or on all masters of a cluster."""
+    given = call.given
+    topic = given.required("t")
+    check_topic(topic)
+    header = CreateTopicRequest(
+        topic=topic,
+        default_topic=DEFAULT_TOPIC,
+        read_queue_nums=given.number("r", 8, 0, limits.MAX_INT),
+        write_queue_nums=given.number("w", 8, 0, limits.MAX_INT),
+        perm=given.number("p", 6, 0, 7),
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=given.flag("u") | given.flag("s") << 1,
+        order=given.flag("o"),
+        attributes=given.text("a") or "",
+    )
+    brokers = await call.tool.cluster.all_brokers(given.text("c"))
+    address = given.text("b")
+    if address is not None:
+        brokers = {n: each for n, each in brokers.items() if each.master == address}
+    masters = {name: each.master for name, each in brokers.items() if each.master is not None}
+    if not masters:
+        where = f"address {address}" if address else f"cluster {given.text('c')}"
+        raise BadInput(f"the name server knows no master of {where}")
+    for master in masters.values():
+        await call.tool.cluster.ask(master, UPDATE_AND_CREATE_TOPIC, header)
+        if address is None:
+            call.print(f"create topic to {master} success.\n")
+    if header.order:
+        await _set_order_conf(call, topic, list(masters), header.write_queue_nums)
+    if address is not None:
+        call.print(f"create topic to {address} success.\n")
+    call.print(config_text(call, header) + _line_end(call))
+
+
+async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) -> None:
+    """Register the queues of an ordered topic with the name servers, and print them."""
+    cluster = call.tool.cluster
+    value = ";".join(f"{name}:{count}" for name in names)
+    kept = value
+    if "b" in call.given:
+        header = GetKvConfigRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+        old = ""
+        try:
+            answer = await cluster.ask_name_servers(GET_KV_CONFIG, header)
+            old = GET_KV_CONFIG.response.decode(answer.ext_fields).value or ""
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+        parts = {part.partition(":")[0]: part for part in f"{old};{value}".split(";") if part}
+        kept = ";".join(parts.values())
+    put = PutKvConfigRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=kept)
+    for address in cluster.name_servers:
+        await cluster.ask(address, PUT_KV_CONFIG, put)
+    what = "broker" if "b" in call.given else "cluster"
+    call.print(
+        f"set {what} orderConf. isOrder=true, orderConf=[{call.form.shown(value)}]{_line_end(call)}"
+    )
+
+
+def _line_end(call: Call) -> str:
+    """Return what ends a line; RocketMQ 4.9 does not end these."""
+    return "\n" if call.form.is_5 else ""
+
+
+def config_text(call: Call, header: CreateTopicRequest) -> str:
+    """Return the text of ``TopicConfig.toString``."""
+    text = (
+        f"TopicConfig [topicName={call.form.shown(header.topic)}, "
+        f"readQueueNums={header.read_queue_nums}, writeQueueNums={header.write_queue_nums}, "
+        f"perm={perm_text(header.perm)}, topicFilterType=SINGLE_TAG, "
+        f"topicSysFlag={header.topic_sys_flag}, "
+        f"order={'true' if header.order else 'false'}"
+    )
+    if not call.form.is_5:
+        return f"{text}]"
+    pairs = [part.partition("=") for part in (header.attributes or "").split(",") if part]
+    attributes = {name: value if equals else NULL for name, equals, value in pairs}
+    return f"{text}, attributes={call.form.shown(map_text(attributes))}]"
+
+
+async def delete_topic(call: Call) -> None:
+    """Delete a topic on all masters of a cluster, then its route on all name servers."""
+    await delete_everywhere(call, call.given.required("t"), call.given.required("c"))
+
+
+async def delete_everywhere(
+    call: Call, topic: str, cluster_name: str, *, is_silent: bool = False
+) -> None:
+    """Delete a topic on all masters of a cluster, then its route on all name servers.
+
+    :raises RocketLensError: if one of them refuses or does not answer.
+    """
+    cluster = call.tool.cluster
+    brokers = await cluster.all_brokers(cluster_name)
+    masters = [each.master for each in brokers.values() if each.master is not None]
+    if not masters:
+        raise BadInput(f"the name server knows no master of cluster {cluster_name}")
+    for master in masters:
+        await cluster.ask(master, DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic=topic))
+    shown = call.form.shown
+    if not is_silent:
+        call.print(f"delete topic [{shown(topic)}] from cluster [{shown(cluster_name)}] success.\n")
+    header = DeleteTopicFromNamesrvRequest(topic=topic, cluster_name=cluster_name)
+    for address in cluster.name_servers:
+        await cluster.ask(address, DELETE_TOPIC_IN_NAMESRV, header)
+    if not is_silent:
+        call.print(f"delete topic [{shown(topic)}] from NameServer success.\n")

@@ -1,0 +1,224 @@
+"""All name servers are asked, and what is in doubt is in the coverage."""
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
+from rocketlens.model.answer import SourceState
+from rocketlens.wire.codes import ResponseCode
+from tests.support.fake_cluster import ask, ask_with_memory, bodies, fail, unregister
+
+
+def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer():
+    async def scenario(cluster, admin):
+        with pytest.raises(TopicNotFound, match="Nowhere"):
+            await admin.query_message("Nowhere", "k")
+        await fail(cluster.name_servers[0], "dead")
+        with pytest.raises(RemotingError):
+            await admin.query_message("T", "k")
+
+    ask(scenario)
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+def test_a_slave_that_is_in_a_route_as_the_master_is_told_from_one(broker_id):
+    async def scenario(cluster, admin):
+        (server,), (slave,) = cluster.name_servers, cluster.slaves
+        slave.store("T", b"copy", keys="k")
+        server.brokers["broker-a"] = {broker_id: slave}
+        server.acting.add("broker-a")
+        for answer in (await admin.query_message("T", "k"), await admin.find(topic="T")):
+            assert bodies(answer) == [b"copy"]
+            assert not answer.complete
+            (covered,) = answer.coverage
+            assert covered.error.startswith("its master is not registered")
+            assert slave.address in covered.source
+
+    ask(scenario, slaves=1)
+
+
+def test_a_master_that_can_only_be_read_is_a_master():
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"m", keys="k")
+        cluster.name_servers[0].acting.add("broker-a")
+        answer = await admin.query_message("T", "k")
+        assert bodies(answer) == [b"m"]
+        assert answer.complete
+
+    ask(scenario, slaves=1)
+
+
+def test_a_route_is_asked_for_again_after_30_s_and_kept_while_no_name_server_answers():
+    now = [0.0]
+
+    async def scenario(cluster, admin):
+        server, broker = cluster.name_servers[0], cluster.masters[0]
+        broker.store("T", b"m", keys="k")
+        for _ in range(3):
+            await admin.query_message("T", "k")
+        assert len(server.asked) == 1
+        now[0] = 30.0
+        await admin.query_message("T", "k")
+        assert len(server.asked) == 2
+        await fail(server, "dead")
+        now[0] = 61.0
+        assert bodies(await admin.query_message("T", "k")) == [b"m"]
+
+    ask(scenario, clock=lambda: now[0])
+
+
+def test_brokers_and_topics_of_all_name_servers_are_asked(path):
+    async def scenario(cluster, admin):
+        first, second = cluster.name_servers
+        cluster.masters[1].store("T", b"there", keys="k")
+        cluster.masters[1].store("Only", b"there", keys="k")
+        first.brokers = {"broker-a": first.brokers["broker-a"]}
+        first.topics = {"T": ["broker-a"]}
+        second.topics["Only"] = ["broker-b"]
+        async with admin() as asking:
+            for topic in ("T", "Only"):
+                answer = await asking.query_message(topic, "k")
+                assert [m.body for m in answer] == [b"there"]
+                assert answer.complete
+            with pytest.raises(TopicNotFound):
+                await asking.query_message("Nowhere", "k")
+
+    ask_with_memory(scenario, path, masters=2, name_servers=2)
+
+
+def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(path):
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"m", keys="k")
+        await cluster.name_servers[0].die()
+        async with admin() as asking:
+            with pytest.raises(RemotingError):
+                await asking.query_message("Nowhere", "k")
+            answer = await asking.query_message("T", "k")
+            assert answer.complete
+            (named,) = [c for c in answer.coverage if c.source.startswith("name server")]
+            assert named.state is SourceState.DAMAGED
+
+    ask_with_memory(scenario, path, name_servers=2)
+
+
+@pytest.mark.parametrize("topic", [None, "Only", "Both"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_broker_that_ended_since_the_brokers_were_listed_is_missing(path, topic, is_known):
+    now = [0.0]
+
+    async def scenario(cluster, admin):
+        for name in ("Both", "Only"):
+            cluster.masters[1].store(name, b"there", keys="k")
+        cluster.masters[0].store("Both", b"here", keys="k")
+        (server,) = cluster.name_servers
+        server.topics |= {"Both": ["broker-a", "broker-b"], "Only": ["broker-b"]}
+        async with admin(clock=lambda: now[0]) as asking:
+            assert (await asking.find("k", "T" if not is_known else None)).complete
+            now[0] += 1
+            await cluster.masters[1].die()
+            unregister(cluster, "broker-b")
+            server.topics.pop("Only")
+            if is_known:
+                # Routes are asked for again, brokers are not yet.
+                asking.source.topology._routes.clear()
+            answer = await asking.find("k", topic)
+            assert not answer.complete
+            assert any("broker-b" in each.source for each in answer.failures), answer.failures
+
+    ask_with_memory(scenario, path, masters=2)
+
+
+def test_a_question_that_asks_no_name_server_does_not_ask_for_brokers_either(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        cluster.masters[0].store("T", b"m", keys="k")
+        async with admin() as asking:
+            for _ in range(2):
+                assert (await asking.find("k", "T")).complete
+            asked = len(server.asked)
+            assert (await asking.find("k", "T")).complete
+            assert len(server.asked) == asked
+
+    ask_with_memory(scenario, path)
+
+
+def test_a_stale_route_is_named(path):
+    now = [0.0]
+
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"m", keys="k")
+        async with admin(seen_brokers=None, clock=lambda: now[0]) as asking:
+            assert (await asking.query_message("T", "k")).complete
+            await cluster.name_servers[0].die()
+            assert (await asking.query_message("T", "k")).complete
+            now[0] += limits.ROUTE_REFRESH_S
+            answer = await asking.query_message("T", "k")
+            assert [m.body for m in answer] == [b"m"]
+            assert not answer.complete
+            assert "other brokers" in answer.failures[0].error
+
+    ask_with_memory(scenario, path)
+
+
+def test_every_kind_of_refusal_makes_the_answer_incomplete(path):
+    async def scenario(cluster, admin):
+        for code in (
+            ResponseCode.SYSTEM_BUSY,
+            ResponseCode.SYSTEM_ERROR,
+            ResponseCode.NO_PERMISSION,
+            ResponseCode.TOPIC_NOT_EXIST,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+        ):
+            cluster.masters[1].err(code, "not now")
+            async with admin() as asking:
+                answer = await asking.query_message("T", "k")
+                assert not answer.complete
+                assert "not now" in answer.failures[0].error
+
+    ask_with_memory(scenario, path, masters=2)
+
+
+def test_a_broker_without_an_address_and_a_master_that_is_not_registered_are_named(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        data = server.broker_data
+        server.broker_data = lambda name: data("broker-a") if name == "broker-b" else data(name)
+        async with admin() as asking:
+            answer = await asking.query_message("T", "k")
+            assert [c.source for c in answer.failures] == ["broker-b"]
+            assert "knows an address" in answer.failures[0].error
+        server.broker_data = data
+        del server.brokers["broker-a"][0]
+        async with admin() as asking:
+            answer = await asking.query_message("T", "k")
+            said = [c.error for c in answer.coverage if c.source.startswith("broker-a")]
+            assert "its master is not registered" in said[0]
+
+    ask_with_memory(scenario, path, masters=2, slaves=1)
+
+
+def test_no_broker_at_all_is_no_complete_answer(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        server.brokers, server.topics = {}, {"T": []}
+        async with admin() as asking:
+            answer = await asking.query_message("T", "k")
+            assert not answer.complete
+            assert answer.failures[0].error == "no broker is registered"
+            with pytest.raises(AnswerIncomplete, match="no broker is registered"):
+                await asking.view_message("7F0000010000000100000000000000AB")
+
+    ask_with_memory(scenario, path)
+
+
+def test_a_broker_that_registers_after_none_was_there_is_asked_at_once(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        brokers, topics = server.brokers, server.topics
+        server.brokers, server.topics = {}, {"T": []}
+        async with admin() as asking:
+            assert (await asking.brokers()).failures[0].error == "no broker is registered"
+            server.brokers, server.topics = brokers, topics
+            assert (await asking.brokers()).complete
+
+    ask_with_memory(scenario, path)
