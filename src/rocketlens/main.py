@@ -121,7 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say_compiling(is_kept: bool) -> None:  # noqa: FBT001 - compiling calls it so
-    """Print why a command is silent: on a terminal, and where each run will be silent again."""
+    """Print why a command is silent: on a terminal, and where each run will be silent again.
+
+    Once per installation is not said in a pipe: there stderr has what is wrong, cron mails it, and
+    a script that compares it would fail once and never again. `doctor` says what is not compiled.
+    """
     if not is_kept:
         note(
             "compiling, and in every run again, because no directory for compiled code can be "

@@ -10,22 +10,28 @@ def install_command(extra: str) -> str:
     return f"pip install {_requirement(extra)}"
 
 
+def reinstall_command() -> str:
+    """Return the command that installs this package again, as it was installed."""
+    return f"pip install --force-reinstall {_requirement('')}"
+
+
 @cache
 def _requirement(extra: str) -> str:
     # Late, here and below: only a hint needs it.
     import shlex
     from urllib.parse import unquote, urlsplit
 
+    chosen = f"[{extra}]" if extra else ""
     origin = _origin()
     url = str(origin.get("url", ""))
     directory = Path(unquote(urlsplit(url).path))
     if "dir_info" in origin and (directory / "pyproject.toml").is_file():
         editable = "-e " if origin["dir_info"].get("editable") else ""
-        return f"{editable}{shlex.quote(f'{directory}[{extra}]')}"
+        return f"{editable}{shlex.quote(f'{directory}{chosen}')}"
     if "archive_info" in origin or "vcs_info" in origin:
         vcs = origin.get("vcs_info", {}).get("vcs")
-        return shlex.quote(f"rocketlens[{extra}] @ {f'{vcs}+' if vcs else ''}{url}")
-    return shlex.quote(f"rocketlens[{extra}]")
+        return shlex.quote(f"rocketlens{chosen} @ {f'{vcs}+' if vcs else ''}{url}")
+    return shlex.quote(f"rocketlens{chosen}")
 
 
 def _origin() -> dict[str, Any]:

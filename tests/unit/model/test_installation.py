@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens.model import installation
-from rocketlens.model.installation import install_command
+from rocketlens.model.installation import install_command, reinstall_command
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,9 @@ def test_a_package_that_is_not_installed_is_named_by_its_name(monkeypatch):
 
     monkeypatch.setattr(metadata, "distribution", missing)
     assert install_command("sql") == "pip install 'rocketlens[sql]'"
+
+
+def test_installing_again_needs_no_index_where_none_was_used(monkeypatch, tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    installed_from(monkeypatch, {"url": tmp_path.as_uri(), "dir_info": {}})
+    assert reinstall_command() == f"pip install --force-reinstall {tmp_path}"

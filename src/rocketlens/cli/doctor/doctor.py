@@ -45,13 +45,16 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _checks(arguments: Namespace) -> "Iterator[Check]":
-    from rocketlens.cli.doctor.doctor_machine import compile_check, machine_checks
+    from rocketlens.cli.doctor.doctor_machine import (
+        compile_check,
+        compiled_check,
+        machine_checks,
+    )
     from rocketlens.terminal.cluster_access import chosen_context, cluster_access
 
     context = chosen_context(arguments, takes_store=True)
     yield from machine_checks()
-    if arguments.compile:
-        yield from compile_check()
+    yield from compile_check() if arguments.compile else compiled_check()
     if context.store is not None:
         from pathlib import Path
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens.model.installation import reinstall_command
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured, size_text
 
@@ -72,9 +73,7 @@ def guarded(checks: Callable[[], Iterator[Check]], name: str) -> Iterator[Check]
         yield from checks()
     except Exception as error:  # noqa: BLE001 - a broken installation can raise anything
         detail = f"{type(error).__name__}: {error}"
-        yield fail(
-            name, detail, "install RocketLens again: pip install --force-reinstall rocketlens"
-        )
+        yield fail(name, detail, f"install RocketLens again: {reinstall_command()}")
 
 
 def free_space(name: str, directory: Path, needed_bytes: int) -> Check:

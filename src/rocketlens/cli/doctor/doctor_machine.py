@@ -57,6 +57,21 @@ def _kernels() -> Iterator[Check]:
         yield fail("kernels", f"{versions}: compiled code fails", mend)
 
 
+def compiled_check() -> Iterator[Check]:
+    """Check that no command will have to compile; nothing is compiled."""
+    from rocketlens.formats.compiled import kernels
+
+    count, number = kernels.compiled_count()
+    if count < number:
+        detail = (
+            f"{count} of {number} kernels: the first command that needs another one compiles it, "
+            "for some seconds, and does not say so where stderr is no terminal"
+        )
+        yield warn("compiled", detail, "rocketlens doctor --compile")
+    else:
+        yield ok("compiled", f"all {number} kernels")
+
+
 def compile_check() -> Iterator[Check]:
     """Compile all kernels, and check that the compiled code is kept."""
     from rocketlens.formats.compiled import kernels

@@ -34,7 +34,12 @@ from numpy.typing import NDArray
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.compiled import kernels_index, kernels_pull, kernels_scan, kernels_text
-from rocketlens.formats.compiled.kernels_device import ByteArray, CompiledKernels, compile_kernels
+from rocketlens.formats.compiled.kernels_device import (
+    ByteArray,
+    CompiledKernels,
+    compile_kernels,
+    count_compiled,
+)
 from rocketlens.formats.compiled.kernels_scan import RECORD_DTYPE, RowArray
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
 from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES, ChainCheck
@@ -83,6 +88,14 @@ def compile_all() -> CompiledKernels:
 
     del kernels_json
     return compile_kernels()
+
+
+def compiled_count() -> tuple[int, int]:
+    """Return how many kernels are compiled, and how many there are; compiles none."""
+    from rocketlens.formats.compiled import kernels_json
+
+    del kernels_json
+    return count_compiled()
 
 
 class ScanReason(IntEnum):

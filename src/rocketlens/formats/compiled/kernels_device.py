@@ -15,6 +15,7 @@ takes in: see ``INLINED`` there.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -88,6 +89,37 @@ def compile_kernels() -> CompiledKernels:
     paths = [compile_one().stats.cache_path for compile_one in _COMPILE_EACH]
     kept = () if None in paths else tuple(dict.fromkeys(paths))
     return CompiledKernels(len(paths), kept)
+
+
+class _NotCompiledError(Exception):
+    """Ends what would compile a kernel."""
+
+
+class _Refusal(event.Listener):
+    """Ends what would compile a kernel, before it does."""
+
+    def on_start(self, _event: Any) -> None:
+        """Raise.
+
+        :raises _NotCompiledError: always.
+        """
+        raise _NotCompiledError
+
+    def on_end(self, _event: Any) -> None:
+        """Do nothing."""
+
+
+def count_compiled() -> tuple[int, int]:
+    """Return how many kernels of the modules that were imported are compiled, and how many there
+    are. Loads those that are, and compiles none.
+    """
+    count = 0
+    with event.install_listener("numba:compile", _Refusal()):
+        for compile_one in _COMPILE_EACH:
+            with suppress(_NotCompiledError):
+                compile_one()
+                count += 1
+    return count, len(_COMPILE_EACH)
 
 
 def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:

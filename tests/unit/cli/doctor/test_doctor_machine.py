@@ -1,6 +1,7 @@
 """``rocketlens doctor``: the machine."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -91,18 +92,33 @@ def test_every_warning_and_failure_says_what_mends_it(run, monkeypatch):
     assert all("; to mend: " in line for line in bad)
 
 
-def test_kernels_are_compiled_ahead_and_kept(tmp_path):
-    # Loaded from where they were compiled before, or compiled now: either way they are kept.
+def compiled_line(*options, **environment):
+    """What doctor says of compiled kernels, in a process of its own, and nothing on stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "rocketlens", "doctor", "--compile"],
-        env=os.environ | {"HOME": str(tmp_path)},
+        [sys.executable, "-m", "rocketlens", "doctor", *options],
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=True,
     )
-    line = next(each for each in done.stdout.splitlines() if each.split()[1] == "compiled")
+    assert done.stderr == ""
+    (line,) = [each for each in done.stdout.splitlines() if each.split()[1] == "compiled"]
+    return line
+
+
+def test_kernels_are_compiled_ahead_and_kept(tmp_path):
+    # Loaded from where they were compiled before, or compiled now: either way they are kept.
+    line = compiled_line("--compile", HOME=str(tmp_path))
     assert line.startswith("ok")
     assert "kernels, kept in /" in line
+    assert re.match(r"ok +compiled +all \d\d kernels", compiled_line(HOME=str(tmp_path)))
+
+
+def test_kernels_that_are_not_compiled_are_told_and_not_compiled(tmp_path):
+    for _ in range(2):
+        # What is checked is compiled for that.
+        line = compiled_line(NUMBA_CACHE_DIR=str(tmp_path))
+        assert re.match(r"warn +compiled +1 of \d\d kernels: .*rocketlens doctor --compile", line)
 
 
 def test_kernels_that_cannot_be_kept_are_a_warning(run, monkeypatch):
