@@ -1,6 +1,7 @@
 """The dead letters of a consumer group, as they are sent again: all of them, or those left out."""
 
 from collections.abc import Collection
+from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketlens.client.resend.resend_job import Target, planned
@@ -46,8 +47,10 @@ async def plan_dead_letters(
         )
     messages: list[PlannedMessage] = []
     skipped, is_cut = 0, False
-    async with admin.tail(topic, None) as tail:
-        async for message in tail:
+    # In the order of store times: as brokers answer, a plan would be another one each time.
+    scan = admin.scan(topic)
+    async with aclosing(aiter(scan)) as letters:
+        async for message in letters:
             if message.offset_msg_id in earlier:
                 skipped += 1
             elif len(messages) == max_num:
@@ -55,10 +58,10 @@ async def plan_dead_letters(
                 break
             else:
                 messages.append(planned(message, target, admin.source.full_topic))
-    if not is_cut and not tail.complete:
-        failed = next(each for each in tail.coverage if each.is_failure)
+    if not is_cut and not scan.complete:
+        failed = next(each for each in scan.coverage if each.is_failure)
         raise AnswerIncomplete(
             f"not all dead letters could be read: {failed.source}: {failed.error}",
-            Answer(topic, (), tail.coverage),
+            Answer(topic, (), scan.coverage),
         )
     return DeadLetters(messages, skipped, is_cut)
