@@ -45,6 +45,8 @@ class FakeMaster(Fake):
         """Bytes after which each connection is dropped, if set."""
         self.is_mute = False
         """Whether nothing but heartbeats is sent."""
+        self.said_min_offset = None
+        """What it answers instead of its minimum offset, if set."""
         self.before_it_answers = None
         """Awaited before runtime information arrives, after it was read."""
         self.changed = asyncio.Event()
@@ -69,7 +71,8 @@ class FakeMaster(Fake):
         return lambda *_: Response(body=self.tables[code])
 
     def runtime(self, *_):
-        table = f'"commitLogMinOffset":"{self.min_offset}","commitLogMaxOffset":"{self.end_offset}"'
+        least = self.min_offset if self.said_min_offset is None else self.said_min_offset
+        table = f'"commitLogMinOffset":"{least}","commitLogMaxOffset":"{self.end_offset}"'
         response = Response(body=b'{"table":{%s}}' % table.encode())
         return response if self.before_it_answers is None else self._late(response)
 

@@ -73,10 +73,11 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
     config = loads(answer.body.decode("utf-8", "replace"))
     table = await runtime_table(cluster, address)
-    offsets = [runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max")]
-    if any(offset is None or offset < 0 for offset in offsets):
+    least, end = (runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max"))
+    if least is None or end is None or end < 0:
         raise BadAnswer(address, "GET_BROKER_RUNTIME_INFO", "it does not tell where its log is")
-    least, end = (int(offset or 0) for offset in offsets)
+    # RocketMQ 4.9 has -1 as the minimum of a log without files.
+    least, end = int(end if least < 0 else least), int(end)
     return Master(
         name, address, *_ha_address(config, address, name), least, end, _store_keys(config, name)
     )

@@ -378,6 +378,22 @@ def test_a_new_copy_begins_where_it_was_told(tmp_path, original, begin, at):
     assert read_tap_note(StoreLayout(copy)).begin_offset == at
 
 
+def test_a_master_without_a_log_is_followed_from_its_first_message_on(tmp_path, original):
+    path, log = original
+
+    async def scenario():
+        master = master_of(b"")
+        master.said_min_offset = -1
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            assert not tap.problems()
+            master.append(log)
+            master.said_min_offset = None
+            await master.acknowledged(len(log))
+
+    run(scenario)
+    assert content_of(tmp_path / "broker-a", "commitlog") == content_of(path, "commitlog")
+
+
 @pytest.mark.parametrize("begin", [5, 10_000_000])
 def test_an_offset_that_the_master_does_not_have_is_refused(tmp_path, original, begin):
     _, log = original
