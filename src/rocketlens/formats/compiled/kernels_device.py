@@ -6,8 +6,7 @@ that the bytes are inside the array first. ``NUMBA_BOUNDSCHECK=1`` compiles the 
 instead (give it a cache directory of its own), which is how the tests find a read outside.
 
 Positions, lengths and numbers are ``int64`` throughout, bit patterns ``uint64``; numba turns a mix
-of the two into a float, so constants for bit patterns are ``np.uint64``. The machine must be little
-endian, as every machine that numba runs on is.
+of the two into a float, so constants for bit patterns are ``np.uint64``. Machines are little endian.
 
 Compiled code is cached on disk. numba looks at the file of the outermost function only to see
 whether the cache is stale, not at this file, so each file of kernels carries a digest of what it
@@ -92,27 +91,21 @@ def compile_kernels() -> CompiledKernels:
 
 
 class _NotCompiledError(Exception):
-    """Ends what would compile a kernel."""
+    """Raised in place of compiling a kernel."""
 
 
 class _Refusal(event.Listener):
-    """Ends what would compile a kernel, before it does."""
+    """Raises `_NotCompiledError` when a kernel is about to be compiled."""
 
-    def on_start(self, _event: Any) -> None:
-        """Raise.
-
-        :raises _NotCompiledError: always.
-        """
+    def on_start(self, _: Any) -> None:
         raise _NotCompiledError
 
-    def on_end(self, _event: Any) -> None:
-        """Do nothing."""
+    def on_end(self, _: Any) -> None:
+        pass
 
 
 def count_compiled() -> tuple[int, int]:
-    """Return how many kernels of the modules that were imported are compiled, and how many there
-    are. Loads those that are, and compiles none.
-    """
+    """Return how many kernels of imported modules are compiled, of how many; compile none."""
     count = 0
     with event.install_listener("numba:compile", _Refusal()):
         for compile_one in _COMPILE_EACH:
