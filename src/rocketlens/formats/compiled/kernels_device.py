@@ -6,7 +6,7 @@ that the bytes are inside the array first. ``NUMBA_BOUNDSCHECK=1`` compiles the 
 instead (give it a cache directory of its own), which is how the tests find a read outside.
 
 Positions, lengths and numbers are ``int64`` throughout, bit patterns ``uint64``; numba turns a mix
-of the two into a float, so constants for bit patterns are ``np.uint64``. Machines are little endian.
+of the two into a float, so constants for bit patterns are ``np.uint64``. Little endian only.
 
 Compiled code is cached on disk. numba looks at the file of the outermost function only to see
 whether the cache is stale, not at this file, so each file of kernels carries a digest of what it
