@@ -100,10 +100,8 @@ class BrokerCore:
         self.timers: Final = Timers(
             store, self.copies, progress, settings.store, clock, by_topic=settings.auth.is_on
         )
-        reader = self.pull_reader = self._new_pull_reader()
-        self.held_pulls: Final = HeldPulls(reader.scan, reader.pull_again, loop.time)
-        if config.longPollingEnable:
-            store.watch_queues(self.held_pulls.queues, self.held_pulls.arrived)
+        self.pull_reader: Final = self._new_pull_reader()
+        self.held_pulls: Final = self._new_held_pulls(loop.time)
         self.large_answers: Final = LargeAnswers()
         self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
         self.replies: Final = self._new_replies()
@@ -123,6 +121,13 @@ class BrokerCore:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)
         ratio = self.config.accessMessageInMemoryMaxRatio
         return PullReader(self.store, tables, self.config, _memory_bytes() * ratio // 100)
+
+    def _new_held_pulls(self, clock: Callable[[], float]) -> HeldPulls:
+        reader = self.pull_reader
+        held_pulls = HeldPulls(reader.scan, reader.pull_again, clock)
+        if self.config.longPollingEnable:
+            self.store.watch_queues(held_pulls.queues, held_pulls.arrived)
+        return held_pulls
 
     def _new_replies(self) -> SafeReplies:
         config = self.settings.store

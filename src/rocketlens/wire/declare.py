@@ -420,11 +420,11 @@ def map_of(key: Shape, value: Shape) -> Shape:
     RocketMQ 4 and 5 both read. Read is that, and its JSON text in quotes.
     """
 
-    def read_pairs(given: Any) -> Mapping[Any, Any]:
-        if type(given) is not dict:
-            raise _expected("an object", given)
+    def read_pairs(members: Any) -> Mapping[Any, Any]:
+        if type(members) is not dict:
+            raise _expected("an object", members)
         return {
-            key.read(name): value.read(each) for name, each in given.items() if each is not None
+            key.read(name): value.read(each) for name, each in members.items() if each is not None
         }
 
     def write_pairs(values: Mapping[Any, Any]) -> str:

@@ -190,29 +190,29 @@ class PullReader:
             )
         group = self._clients.consumers.get(request.consumer_group)
         if group is None:
-            words = f"the consumer's group info not exist{FAQ}"
-            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, words)
+            problem = f"the consumer's group info not exist{FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, problem)
         if group.message_model is MessageModel.BROADCASTING:
             config = self._groups.find(request.consumer_group) or {}
             if not config.get("consumeBroadcastEnable", True):
-                words = "can not consume by broadcast way"
-                remark = f"the consumer group[{request.consumer_group}] {words}"
+                problem = "can not consume by broadcast way"
+                remark = f"the consumer group[{request.consumer_group}] {problem}"
                 raise PullRefused(ResponseCode.NO_PERMISSION, remark)
         subscription = group.subscriptions.get(request.topic)
         if subscription is None:
-            words = f"the consumer's subscription not exist{FAQ}"
-            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, words)
+            problem = f"the consumer's subscription not exist{FAQ}"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, problem)
         if subscription.sub_version < request.subscription_version:
-            words = "the consumer's subscription not latest"
-            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, words)
+            problem = "the consumer's subscription not latest"
+            raise PullRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, problem)
         kind, expression = subscription.expression_type, subscription.sub_string
         try:
             return parse_filter(kind, expression, with_sql92=with_sql92)
         except PullRefused as refusal:
             if kind != SQL92_TYPE or refusal.code == ResponseCode.SYSTEM_ERROR:
                 raise
-            words = "The broker's consumer filter data is not exist!Your expression may be wrong!"
-            raise PullRefused(ResponseCode.FILTER_DATA_NOT_EXIST, words) from refusal
+            problem = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            raise PullRefused(ResponseCode.FILTER_DATA_NOT_EXIST, problem) from refusal
 
     def get(self, request: PullFields, pull_filter: PullFilter, offset: int) -> PullResult:
         """Return the messages at an offset; see the table above."""

@@ -198,8 +198,8 @@ class Turns:
             self._new_owners.pop(owner, None)
             self._started_owners.pop(owner, None)
             self._count -= len(jobs)
-            begun = (job for job in jobs if job.has_begun and job is not self._current)
-            self._abandoned.extend(begun)
+            jobs_begun = (job for job in jobs if job.has_begun and job is not self._current)
+            self._abandoned.extend(jobs_begun)
             self._changed.notify()
         for job in jobs:
             job.future.cancel()

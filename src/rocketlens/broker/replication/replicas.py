@@ -110,14 +110,14 @@ class SlaveConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self.send)
 
     def _next_frames(self) -> list[bytes | memoryview]:
-        found = self._replicas.log_from(self._position)
-        if found is None:
+        segment = self._replicas.log_from(self._position)
+        if segment is None:
             return []
-        view, base_offset = found
+        view, base_offset = segment
         frames: list[bytes | memoryview] = []
         for _ in range(_FRAMES_AT_ONCE):
-            begin = self._position - base_offset
-            body = view[begin : begin + FRAME_BYTES]
+            start = self._position - base_offset
+            body = view[start : start + FRAME_BYTES]
             if not body:
                 break
             frames += (encode_header(self._position, len(body)), body)
