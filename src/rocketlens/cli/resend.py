@@ -185,7 +185,8 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
         await _show(arguments, messages, states, admin)
         topics = ", ".join(sorted({each.topic for each in messages})[:_SHOWN_ROWS])
         note(
-            f"dry run: {counted(len(messages), 'message')} of {topics} would go to {target}; "
+            f"dry run: {counted(len(messages), 'message')} of {topics} would go to "
+            f"{target.words(len(messages))}; "
             "nothing was sent: give --send and --reason TEXT"
         )
         return ExitCode.OK

@@ -90,11 +90,17 @@ class Target:
     original: bool = False
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return it in words, for several messages."""
+        return self.words(2)
+
+    def words(self, count: int) -> str:
+        """Return it in words, for so many messages."""
         if self.topic is not None:
             return f"topic {self.topic}"
         if self.group is not None:
             return f"group {self.group} alone, by topic {RETRY_PREFIX}{self.group}"
+        if count == 1:
+            return "the topic that it was first consumed from" if self.original else "its topic"
         return "the topics that they were first consumed from" if self.original else "their topics"
 
     def topic_of(self, message: MessageExt, full_topic: Callable[[str], str]) -> str:

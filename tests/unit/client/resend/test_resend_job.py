@@ -392,3 +392,10 @@ def test_with_a_broker_each_step_can_be_the_last(path):
     copies = [each for each in answer.messages if MARKER in each.properties]
     assert sorted(each.properties[MARKER] for each in copies) == ALL
     assert sorted(each.body for each in copies) == [b"0", b"1", b"2"]
+
+
+def test_where_one_message_goes_is_said_of_one():
+    assert (Target().words(1), str(Target())) == ("its topic", "their topics")
+    one = Target(original=True).words(1)
+    assert one == "the topic that it was first consumed from"
+    assert Target(topic="T").words(1) == Target(topic="T").words(3) == "topic T"
