@@ -97,18 +97,20 @@ async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> 
     header = ViewBrokerStatsDataRequest(stats_name=stats_name, stats_key=stats_key)
     for address in topic.masters:
         try:
-            found = await call.tool.cluster.ask_for(
+            broker_counts = await call.tool.cluster.ask_for(
                 as_it_is, BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
             )
         except BrokerError as error:
-            said = error.remark or ""
-            if error.code != ResponseCode.SYSTEM_ERROR or not said.endswith("not exist"):
+            remark = error.remark or ""
+            if error.code != ResponseCode.SYSTEM_ERROR or not remark.endswith("not exist"):
                 topic.failed.append(f"{topic.name}: {error}")
         except RocketLensError as error:
             topic.failed.append(f"{topic.name}: {error}")
         else:
-            counts.per_second += found.minute.per_second
-            counts.in_24_hours += found.day.sum or found.hour.sum or found.minute.sum
+            counts.per_second += broker_counts.minute.per_second
+            counts.in_24_hours += (
+                broker_counts.day.sum or broker_counts.hour.sum or broker_counts.minute.sum
+            )
     return counts
 
 

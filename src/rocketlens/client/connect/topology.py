@@ -207,11 +207,11 @@ class Topology:
 
         :raises RemotingError: if there is no response.
         """
-        known = self._has_index.get(address)
-        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
-            known = self._clock(), await self._ask_for_index(address)
-            self._has_index[address] = known
-        return known[1]
+        cached = self._has_index.get(address)
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+            cached = self._clock(), await self._ask_for_index(address)
+            self._has_index[address] = cached
+        return cached[1]
 
     async def _ask_for_index(self, address: str) -> bool:
         try:

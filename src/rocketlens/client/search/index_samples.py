@@ -58,13 +58,13 @@ class IndexSamples:
         if not queues or not count:
             return SampledIndex(None)
         sampled_by = (queues[0].topic, address, count)
-        known = self._sampled.get(sampled_by)
-        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
+        cached = self._sampled.get(sampled_by)
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
             if len(self._sampled) > limits.MAX_TOPOLOGY_ROUTES:
                 self._sampled.clear()
-            known = self._clock(), await self._take(address, queues, count)
-            self._sampled[sampled_by] = known
-        return known[1]
+            cached = self._clock(), await self._take(address, queues, count)
+            self._sampled[sampled_by] = cached
+        return cached[1]
 
     async def _take(self, address: str, queues: Sequence[MessageQueue], count: int) -> SampledIndex:
         try:

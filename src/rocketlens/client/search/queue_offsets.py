@@ -86,8 +86,8 @@ async def former_messages(
 ) -> list[str]:
     """Return as `unreadable_messages`, of queues that a topic had before it was given fewer."""
     problems = []
-    known = [*route.read_queues, *route.unreadable_queues]
-    first = max((each.queue_id + 1 for each in known if each.broker_name == broker), default=0)
+    queues = [*route.read_queues, *route.unreadable_queues]
+    first = max((each.queue_id + 1 for each in queues if each.broker_name == broker), default=0)
     if queue_ids is None:
         queue_ids = range(first, first + limits.FORMER_QUEUES_ASKED_FOR)
     former = [MessageQueue(route.topic, broker, number) for number in queue_ids if number >= first]

@@ -210,13 +210,13 @@ class TimeOrder:
         async def route(topic: str) -> Route | None:
             async with turn:
                 try:
-                    found, doubts = await self._source.topology.route(topic)
+                    topic_route, doubts = await self._source.topology.route(topic)
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
                     self._findings.cover(await self._source.coverage_without(error))
                     return None
                 self._findings.cover(doubts)
-                return found
+                return topic_route
 
         return [each for each in await asyncio.gather(*map(route, topics)) if each is not None]
 
