@@ -195,7 +195,7 @@ class BatchScan:
             if self.fails_on_loss:
                 raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
             _log.warning("%s: %s", self.store, what)
-        lost = lost_end_of(layout, log)
+        lost = lost_end_of(layout, log, self._has_topic)
         if self.is_damage:
             return _whole_segments(log, lost)
         if lost is not None:

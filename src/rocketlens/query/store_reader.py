@@ -12,7 +12,9 @@ from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.index.tail import Tail
+from rocketlens.store.read.log.begin_evidence import lost_begin
 from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.group_evidence import GroupAhead, GroupEvidence
 from rocketlens.store.read.log.log_evidence import LogEvidence, LostEnd
 from rocketlens.store.read.log.scan import Damage
 from rocketlens.store.read.log.starts import RecordStarts
@@ -62,6 +64,9 @@ class StoreReader:
         self._log_version = self.log.version
         self._evidence = LogEvidence(layout, self.log, self.queues)
         self._lost_end: tuple[LostEnd | None] | None = None
+        self._groups = GroupEvidence(layout, self.log, self.queues)
+        self._ahead: list[GroupAhead] | None = None
+        self._lost_begin: tuple[int, str | None] | None = None
         self._is_tail_checked = False
         self.is_closed = False
         self.on_progress: OnProgress | None = None
@@ -75,7 +80,7 @@ class StoreReader:
         self.log.refresh_if_changed()
         self.queues.look_again()
         self._is_tail_checked = False
-        self._lost_end = None
+        self._lost_end = self._ahead = None
         is_listed_again = False
         if self.queues.unlisted is not None:
             self.queues.topics()
@@ -272,12 +277,23 @@ class StoreReader:
         lost = self.lost_end()
         return self.unlisted() if lost is None else [*self.unlisted(), lost.text]
 
+    def lost_of_queues(self, takes_topic: Callable[[str], bool]) -> list[str]:
+        """Return what groups consumed of some topics and the store does not have, once a query."""
+        if self._ahead is None:
+            self._ahead = self._groups.ahead()
+        return [str(each) for each in self._ahead if takes_topic(each.queue.topic)]
+
     def kept_elsewhere(self, begin: int | None) -> tuple[Coverage, ...]:
-        """Return where messages are that were deleted from the log, but not from the store.
+        """Return where messages are that were deleted from the log, but not from the store, and
+        whether others before its begin are lost.
 
         For a search from a store time on; None is from the first message on.
         """
-        return (*self._kept_by_broker(begin), *self._kept_by_tap(begin))
+        return (
+            *self._kept_by_broker(begin),
+            *self._kept_by_tap(begin),
+            *self._lost_at_begin(begin),
+        )
 
     def _kept_by_tap(self, begin: int | None) -> tuple[Coverage, ...]:
         note = self._tap_note()
@@ -299,6 +315,15 @@ class StoreReader:
         for gap in () if note is None else note.gaps:
             if gap.stop > self.log.min_offset:
                 yield str(Damage(gap.start, gap.stop, str(gap)))
+
+    def _lost_at_begin(self, begin: int | None) -> tuple[Coverage, ...]:
+        least = self.log.min_offset
+        if self._lost_begin is None or self._lost_begin[0] != least:
+            self._lost_begin = least, lost_begin(self.layout, self.log, self.queues)
+        error = self._lost_begin[1]
+        if error is None or (begin is not None and begin >= self._first_time()):
+            return ()
+        return tuple(self.log_failures([error]))
 
     def _kept_by_broker(self, begin: int | None) -> tuple[Coverage, ...]:
         if self.log.min_offset == 0:

@@ -252,6 +252,7 @@ class _StoreTopics:
                 self._add(piece)
         failures = [
             *reader.missing_parts(),
+            *reader.lost_of_queues(lambda _: True),
             *map(str, walk.damage),
             *unfinished(walk.unfinished_at),
         ]

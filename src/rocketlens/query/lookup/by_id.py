@@ -50,6 +50,11 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
     offset = offset_msg_id.physical_offset
     log = reader.log
     if offset < log.min_offset:
+        elsewhere = reader.kept_elsewhere(None)
+        if elsewhere:
+            msg_id = offset_msg_id.encode()
+            answer = Answer(msg_id, (), elsewhere)
+            raise AnswerIncomplete(f"{msg_id}: {elsewhere[0].error}", answer)
         detail = f"the log begins at physical offset {log.min_offset}, what was before is deleted"
         raise MessageNotFound(f"{offset_msg_id.encode()}: {detail}")
     try:

@@ -51,6 +51,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     coverage = reader.key_coverage(tail, log_end_offset)
     if topics is None:
         coverage += tuple(reader.topics.coverage(is_found=is_found))
+    failures += reader.lost_of_queues(message_filter.takes_topic)
     coverage += tuple(reader.log_failures(failures))
     coverage += reader.kept_elsewhere(message_filter.begin)
     findings.cover(coverage)

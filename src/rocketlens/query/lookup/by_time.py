@@ -129,6 +129,11 @@ class Scan(ArrowMessages):
         walk, reader = self._walk, self._reader
         return [
             *(reader.missing_parts() if self._stop is None else reader.unlisted()),
+            *(
+                reader.lost_of_queues(self._message_filter.takes_topic)
+                if self._stop is None
+                else ()
+            ),
             *map(str, walk.damage),
             *unfinished(walk.unfinished_at),
             *self._errors,

@@ -11,13 +11,14 @@ index files         a record began at the physical offset of their last entry, i
                     records of this log
 ``synced``          a record of a RocketLens broker was on the disk
 ``checkpoint``      a record of this store time was on the disk
+offsets of groups   their queues had messages: `rocketlens.store.read.log.group_evidence`
 ==================  =============================================================================
 
 RocketMQ writes all of them after the log, so on a live store they are never ahead of it.
 RocketLens writes queues before it, and all others after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.log.group_evidence import first_ahead
 from rocketlens.store.read.log.scan import LogWalk, exhaust
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import read_synced
@@ -308,10 +310,19 @@ def _goes_on(queue: ConsumeQueue, end: int) -> bool:
     return MIN_RECORD_BYTES <= before.store_size <= step <= _FARTHEST_NEXT_RECORD
 
 
-def lost_end_of(layout: StoreLayout, log: CommitLog) -> LostEnd | None:
-    """Return what is known of messages behind the end of a store's log, looked at once."""
+def lost_end_of(
+    layout: StoreLayout, log: CommitLog, takes_topic: Callable[[str], bool] = lambda _: True
+) -> LostEnd | None:
+    """Return what is known of messages behind the end of a store's log, looked at once.
+
+    What groups consumed counts if it is of topics that are read.
+    """
     queues = queues_in(layout.consume_queue)
     try:
-        return LogEvidence(layout, log, queues).lost_end()
+        lost = LogEvidence(layout, log, queues).lost_end()
+        if lost is None:
+            ahead = first_ahead(layout, log, queues, takes_topic)
+            lost = None if ahead is None else LostEnd(None, str(ahead))
+        return lost
     finally:
         queues.close()
