@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
-import rocketlens
 from rocketlens.bulk.messages import BatchScan, read_batches
 from rocketlens.main import main
+
+# At once: it must not be imported while what it imports is patched.
+from rocketlens.query.offline import open_store
 from rocketlens.store.read.log import scan
 from tests.support.layouts import Layout
 
@@ -65,7 +67,7 @@ def test_what_was_sent_is_120_messages_of_80_records(layout):
 @pytest.mark.usefixtures("read_at_once")
 def test_a_scan_has_each_message_as_a_row_and_as_an_object(layout):
     expected = sent_one_by_one(layout)
-    with rocketlens.open_store(layout.store) as store:
+    with open_store(layout.store) as store:
         rows = store.scan().to_arrow().to_pylist()
         assert told(rows) == expected
         messages = [each for each in store.scan() if each.topic in ("Orders", "Payments")]
@@ -150,7 +152,7 @@ def test_a_batch_that_is_damaged_is_damage_and_no_row(layouts, tmp_path):
     assert found == [row for row in sent_one_by_one(layout) if row[3] != batch["offset_msg_id"]]
     (damage,) = rows_of(read_batches(layout.store, table="damage", topic="Orders"))
     assert damage["physical_offset"] == physical_offset
-    with rocketlens.open_store(layout.store) as store:
+    with open_store(layout.store) as store:
         scan = store.scan("Orders")
         assert len(scan.to_arrow()) == 77
         assert not scan.complete
