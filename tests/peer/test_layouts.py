@@ -48,7 +48,7 @@ def settings_of(name, path):
         "slave": {},
         "controller": {},
         "controllerslave": {},
-        "compaction": {},
+        "compaction": {"compactionMappedFileSize": 32768, "compactionCqMappedFileSize": 4600},
     }[name.partition("-")[0]]
 
 
@@ -91,6 +91,10 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
         SyncMQAdmin(broker.namesrv_address) as admin,
         rocketlens.open_store(layout.store) as store,
     ):
+        if name == "slave-4.9.7":
+            # It was stopped before it had its master's topics.
+            for topic in ("Orders", "Payments"):
+                admin.create_topic(topic, 2)
         new = [
             producer.send(Message("Payments", b"x" * 400, keys=[f"new{number}"]))
             for number in range(60)
@@ -103,7 +107,11 @@ def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_pa
                 for key in keys_of(sent):
                     assert ids(until_found(search, key)) == [sent["offset_msg_id"]]
                 position = f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}"
-                assert ids(until_found(search, position)) == [sent["offset_msg_id"]]
+                (there,) = until_found(search, position).messages
+                assert (there.unique_key, there.keys[0]) == (sent["unique_key"], sent["key"])
+                # A compacted topic is pulled from a log of its own.
+                if "compaction" not in name or search == store.find:
+                    assert there.offset_msg_id == sent["offset_msg_id"]
                 light = sent.get("light")
                 if light:
                     topic = light.partition(",")[0]
