@@ -11,13 +11,12 @@ part of it. A source that cannot be opened or asked makes the answer incomplete.
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rocketlens.client.blocking.blocking_client import SourceInLoop
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.cluster_story import ClusterStorySource
@@ -45,6 +44,7 @@ from rocketlens.query.threaded_source import ThreadedSource
 if TYPE_CHECKING:
     from typing import Unpack
 
+T = TypeVar("T")
 AnySource = str | PathLike[str] | Store | StoreSource | ClusterClient | SyncMQAdmin | Source
 _ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
 """A comma-free list of name servers; any other str is a path."""
@@ -193,30 +193,36 @@ async def story_async(
 
 
 def _story_source(source: Source) -> StorySource:
-    if isinstance(source, ThreadedSource):
-        return StoreStorySource(source, Sentence("by_log_of", source=source.name))
     if isinstance(source, ClusterSource):
         return ClusterStorySource(source)
-    if isinstance(source, SourceInLoop):
-        return _ClusterInLoop(source)
+    if isinstance(source, ThreadedSource):
+        if isinstance(source.inner, ClusterSource):
+            return _ClusterInLoop(source, ClusterStorySource(source.inner))
+        return StoreStorySource(source, Sentence("by_log_of", source=source.name))
     return _MessagesOnly(source)
 
 
 class _ClusterInLoop:
     """A cluster whose client has a loop of its own."""
 
-    def __init__(self, source: SourceInLoop) -> None:
+    def __init__(self, source: ThreadedSource, in_loop: ClusterStorySource) -> None:
         self.source: Final = source
-        self._knowing: Final = ClusterStorySource(source.cluster_source)
+        self._in_loop: Final = in_loop
 
-    async def facts(self, message: MessageExt, groups: set[str], asked: str | None) -> SourceFacts:
-        return await self.source.run(self._knowing.facts(message, groups, asked))
+    async def facts(self, message: MessageExt, groups: set[str], group: str | None) -> SourceFacts:
+        return await self._run(lambda: self._in_loop.facts(message, groups, group))
 
     async def copy_topics(self, messages: Sequence[MessageExt]) -> CopyTopics:
-        return await self.source.run(self._knowing.copy_topics(messages))
+        return await self._run(lambda: self._in_loop.copy_topics(messages))
 
     async def said_by(self, message: MessageExt) -> str:
-        return await self.source.run(self._knowing.said_by(message))
+        return await self._run(lambda: self._in_loop.said_by(message))
+
+    async def _run(self, work: "Callable[[], Coroutine[Any, Any, T]]") -> T:
+        """Return the result of a coroutine that runs in the loop of the client."""
+        result: Any = await self.source.run(work)
+        value: T = result
+        return value
 
 
 class _MessagesOnly:

@@ -5,16 +5,14 @@ The methods that wait for one of an async client are in `sync` and `sync_consume
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from rocketlens.client.cluster_client import ClusterClient
-from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
-from rocketlens.query.answer_builder import Findings
-from rocketlens.query.request import FindRequest
+from rocketlens.query.threaded_source import ThreadedSource
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import MessageQueue
@@ -46,7 +44,9 @@ class SyncClient(Generic[C]):
         except BaseException:
             self._thread.close()
             raise
-        self.source: Final = SourceInLoop(self._thread, self._client.source)
+        self.source: Final = ThreadedSource(
+            self._client.source, submit=lambda work: self._thread.submit(work())
+        )
         """The source for `rocketlens.find`."""
 
     @overload
@@ -87,29 +87,6 @@ class SyncClient(Generic[C]):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-
-class SourceInLoop:
-    """The source of a cluster for other event loops: it runs in its own."""
-
-    def __init__(self, thread: LoopThread, source: ClusterSource) -> None:
-        self._thread: Final = thread
-        self.cluster_source: Final = source
-        self.name: Final = source.name
-        self.kind: Final = source.kind
-        self.is_one_log: Final = source.is_one_log
-
-    async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match."""
-        await self.run(self.cluster_source.find(request, findings))
-
-    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add the topics that the cluster does not have."""
-        await self.run(self.cluster_source.check_topics(names, findings))
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that belongs to the loop of the cluster."""
-        return await asyncio.wrap_future(self._thread.submit(work))
 
 
 class SendsInBackground(SyncClient[P]):

@@ -53,7 +53,7 @@ class StoreStorySource:
         return await self.source.run(lambda: self._facts(message, groups, group))
 
     def _facts(self, message: MessageExt, groups: set[str], only_group: str | None) -> SourceFacts:
-        store = self.source.local
+        store = self.source.inner
         assert isinstance(store, StoreSource)  # noqa: S101 - see __init__
         files = StoreGroupFiles(store.reader)
         offsets, configs = files.offsets(), files.configs()
