@@ -16,7 +16,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import LOCK_TEXT
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.index.index_build import IndexBuilder
+from rocketlens.store.write.index.index_driver import IndexBuilder
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 
 STORE_HOST = Host("127.0.0.1", 10911)

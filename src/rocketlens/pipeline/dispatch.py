@@ -3,7 +3,7 @@
 1. *read*: each range of the log becomes parts: its index entries, and its consume queue entries by
    queue (``extract``). The driver stitches the ranges (``ranges``), and counts.
 2. *build*: each index file is cut out of the row of all parts, each queue file out of those of its
-   queue (``index_build``, ``queue_build``).
+   queue (``index_plan``, ``queue_build``).
 3. *sync*, *swap*: what was built beside is synced and put in place of the old directories, each in
    one step. Whatever ends the job before that leaves them as they were; between the two steps each
    of them is whole, the old one or the new one.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.bulk import delay_levels, index_build, queue_build, store_settings
+from rocketlens.bulk import delay_levels, index_plan, queue_build, store_settings
 from rocketlens.bulk.delay_levels import DelayLevels
 from rocketlens.bulk.extract import Extracted, ExtractTask, QueuePart, extract
 from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
@@ -228,13 +228,13 @@ class _Dispatch:
     def plan_index(self, extracted: Sequence[Extracted], directory: Path) -> list[Any]:
         """Create the index files, and return the tasks that fill them."""
         parts = [one.index for one in extracted]
-        plans = index_build.plan_files(parts, self.result.geometry)
+        plans = index_plan.plan_files(parts, self.result.geometry)
         self.result.index_files = len(plans)
         self.result.index_entries = sum(plan.header.last_entry for plan in plans)
         self.result.bytes_written += len(plans) * self.result.geometry.file_bytes
         geometry = self.result.geometry
         return list(
-            index_build.tasks_of(plans, directory, geometry, self.parallelism, self.workspace.disk)
+            index_plan.tasks_of(plans, directory, geometry, self.parallelism, self.workspace.disk)
         )
 
     def plan_queues(
@@ -320,8 +320,8 @@ class _Dispatch:
     def build(self, work: Sequence[Any]) -> None:
         """Write all files."""
         results = jobs.run(self.spark, "build", work, _build, self.progress)
-        index_tasks = [task for task in work if isinstance(task, index_build.IndexTask)]
-        index_build.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
+        index_tasks = [task for task in work if isinstance(task, index_plan.IndexTask)]
+        index_plan.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
             if isinstance(task, queue_build.QueueBuildTask):
@@ -369,6 +369,6 @@ def _former_notes(former: Counter[str], inferred: set[str]) -> Iterator[str]:
 
 def _build(task: Any) -> Any:
     """Do one task of the build phase; runs in an executor."""
-    if isinstance(task, index_build.IndexTask):
-        return index_build.build(task)
+    if isinstance(task, index_plan.IndexTask):
+        return index_plan.build(task)
     return queue_build.build(task)

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from rocketlens.bulk import extract, index_build, queue_build, ranges
+from rocketlens.bulk import extract, index_plan, queue_build, ranges
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.formats.index_file import Geometry
@@ -28,9 +28,9 @@ def load_kernels(_task: int = 0) -> None:
         )
         extracted = extract.extract(task)
         geometry = Geometry(1, 2)
-        plans = index_build.plan_files([extracted.index], geometry)
-        for build in index_build.tasks_of(plans, directory, geometry, 1, disk):
-            index_build.build(build)
+        plans = index_plan.plan_files([extracted.index], geometry)
+        for build in index_plan.tasks_of(plans, directory, geometry, 1, disk):
+            index_plan.build(build)
         units, _, _ = queue_build.plan_queues(extracted.queues, directory, 1)
         for queue in queue_build.tasks_of(units, 1, (0,), 1, disk):
             queue_build.build(queue)

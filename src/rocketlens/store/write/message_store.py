@@ -70,8 +70,7 @@ from rocketlens.store.write.append import Appended, Appender, Limits
 from rocketlens.store.write.cleaner import Cleaner
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
-from rocketlens.store.write.index.index_build import IndexBuilder
-from rocketlens.store.write.index.index_driver import STEP_BYTES, IndexDriver
+from rocketlens.store.write.index.index_driver import STEP_BYTES, IndexBuilder, IndexDriver
 from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.opening import Opening
 from rocketlens.store.write.queue.queue_view import QueueView

@@ -19,7 +19,7 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.index import tail
 from rocketlens.store.read.log.scan import LogWalk
-from rocketlens.store.write.index import index_build
+from rocketlens.store.write.index import index_driver
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import (
     Clock,
@@ -220,7 +220,7 @@ def test_a_broker_stops_while_kernels_are_being_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(service_module, "LOAD_KERNELS_AFTER_S", 0.0)
     monkeypatch.setattr(tail, "load_kernels", hang)
     monkeypatch.setattr(search, "load_kernels", hang)
-    monkeypatch.setattr(index_build, "load_kernels", partial(hang))
+    monkeypatch.setattr(index_driver, "load_kernels", partial(hang))
     monkeypatch.setattr(tail.Tail, "is_compiled", False)
     monkeypatch.setattr(LogWalk, "is_compiled", False)
 

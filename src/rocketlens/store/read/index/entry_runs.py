@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 WINDOW_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << WINDOW_BITS) - 1
 _SORT_AFTER_LOOK_UPS: Final = 4
-"""Entries are sorted after this number of look-ups: a single one is cheaper unsorted."""
+"""Entries are sorted after this number of look-ups: a single one is cheaper unsorted.
+
+A look-up in a million unsorted entries takes 2.8 ms; sorting them takes 10 ms, and after that a
+look-up takes 6 us.
+"""
 
 _FIRST_UNPACKED: Final = 64
 _MAX_UNPACKED: Final = 8192

@@ -36,7 +36,7 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
     # The driver's events alone: those that threads themselves start and stop with stay whole.
     of_driver = SimpleNamespace(Event=Stop, Lock=threading.Lock, Thread=threading.Thread)
     monkeypatch.setattr("rocketlens.store.write.index.index_driver.threading", of_driver)
-    monkeypatch.setattr("rocketlens.store.write.index.index_build.IndexBuilder.build", fail)
+    monkeypatch.setattr("rocketlens.store.write.index.index_driver.IndexBuilder.build", fail)
     store = open_small(tmp_path, options=replace(QUIET, threads=True))
     try:
         send_many(store, 10)

@@ -17,7 +17,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import read_index_state
-from rocketlens.store.write.index.index_build import IndexBuilder
+from rocketlens.store.write.index.index_driver import IndexBuilder
 from rocketlens.store.write.index.index_writer import IndexWriter
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.support.written_stores import (
