@@ -6,8 +6,8 @@ store in 100 microseconds, and no slower with 10 times the messages. The broker:
 start in 1.5 s, and every message found by all its ids as soon as its send is answered. The index
 that Spark builds beside a broker: 20,000 messages a second without falling farther behind. The
 first send of a new topic: 50 ms at most, with 50,000 topics. A million rows a second to Arrow, and
-20,000 lines a second to a broker. The console: a row 300 ms after a key was pasted,
-with 20 million of them, and a second for 50 users at once.
+20,000 lines a second to a broker. A tap: 150 MB of log a second of one core. The console: a row
+300 ms after a key was pasted, with 20 million of them, and a second for 50 users at once.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from bench import (
     rebuild,
     scan,
     stream,
+    tap,
 )
 from bench.report import goal, heading, machine_lines, ratio, size_text, table
 from bench.synthetic import ENTRIES_PER_RECORD, SyntheticStore, write_store
@@ -46,7 +47,7 @@ RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
 SECTIONS = (
     "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hot_key",
     "hostile",
-    "topics", "held", "passing_on", "scan", "console",
+    "topics", "held", "passing_on", "scan", "tap", "console",
 )  # fmt: skip
 DIRECTLY_COUNT, QUICK_DIRECTLY_COUNT, DIRECTLY_ROUNDS = 3_000, 600, 5
 CONSOLE_ENTRIES = 20_000_000
@@ -71,6 +72,7 @@ BROKER_GOALS = {
     "memory MiB": 4.0,
 }
 SCAN_RATES = {"messages/s to jsonl": 200_000, "rows/s to Arrow": 1_000_000}
+TAP_RATE = 150_000_000
 STREAM_RATE, STREAM_SECONDS, QUICK_STREAM_SECONDS = 20_000, 120, 15
 # A micro-batch begins each second, so between two looks it may be behind by as much.
 STREAM_LAG_SECONDS = 3.0
@@ -349,6 +351,21 @@ class Bench:
             text = f"{name}: {rate:,.0f}, wanted {wanted:,}"
             yield goal(is_met=rate >= wanted, text=text)
         shutil.rmtree(store.path.parent)
+
+    def run_tap(self) -> Iterator[str]:
+        """A tap on several brokers at once."""
+        taken = tap.measure(self.directory / "tap", self.log_bytes)
+        rows = [
+            ("tap", taken.copied_bytes / taken.tap_cpu_seconds),
+            ("our brokers, which send", taken.copied_bytes / taken.brokers_cpu_seconds),
+            ("wall clock", taken.copied_bytes / taken.seconds),
+        ]
+        title = (f"{tap.BROKERS} brokers, {size_text(taken.copied_bytes)} of log", "MB/s")
+        yield from table(title, [(name, f"{rate / 1e6:.0f}") for name, rate in rows])
+        rate = taken.bytes_a_cpu_second
+        text = f"a tap copies {rate / 1e6:.0f} MB a second of one core, wanted {TAP_RATE / 1e6:.0f}"
+        yield goal(is_met=rate >= TAP_RATE, text=text)
+        shutil.rmtree(self.directory / "tap")
 
     def run_topics(self) -> Iterator[str]:
         """First sends of new topics at our broker, with many topics."""
