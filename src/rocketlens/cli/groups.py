@@ -151,7 +151,7 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     count = len(listing.groups)
     answer = Answer(arguments.group or "", (), listing.coverage)
     if not answer.complete:
-        print_notes(answer, count)
+        print_notes(answer, count, "group")
     elif not count:
         from rocketlens.terminal.output import note
 

@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> ExitCode:
     sys.stdout.flush()
     answer = Answer("topics", (), listing.coverage)
     if not answer.complete:
-        print_notes(answer, len(shown))
+        print_notes(answer, len(shown), "topic")
     elif not shown:
         note(
             "there are no topics"

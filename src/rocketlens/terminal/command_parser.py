@@ -36,6 +36,7 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "nameserver": ("namesrv",),
     "newest": ("max",),
     "query": ("where",),
+    "store": ("home",),
     "to": ("until",),
 }
 """What other tools call an option; it means the first of those that the command has."""

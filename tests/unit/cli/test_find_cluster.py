@@ -385,6 +385,17 @@ def test_a_second_ctrl_c_ends_the_program(run, rocketmq, sent, monkeypatch, outp
     assert (done.code, done.out, done.err) == (130, "", "")
 
 
+@pytest.mark.parametrize("options", [(), ("--max", "5")])
+def test_a_topic_is_not_missing_where_no_broker_is_registered(run, options):
+    with cluster() as running:
+        with running.producer() as producer:
+            producer.send(Message("Orders", "x"))
+        running._running.thread.run(running._running.broker.stop())
+        done = run("find", "-t", "Orders", "-n", running.name_server, *options)
+    assert (done.code, done.out) == (3, "")
+    assert "no broker is registered" in done.err
+
+
 # Rows come as they are found.
 
 

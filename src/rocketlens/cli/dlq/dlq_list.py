@@ -44,6 +44,9 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     from rocketlens.client.connect.namespace import is_in_namespace
 
     listed, failed = await admin.source.topology.topics()
+    # A broker that is gone may have had some, too.
+    _, surveyed = await admin.source.topology.brokers()
+    failed = tuple(each for each in (*failed, *surveyed) if each.is_failure)
     only = None
     if arguments.group:
         only = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
@@ -56,7 +59,7 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     ]
     for each in failed:
         note(f"INCOMPLETE: {each.source}: {each.error}")
-    is_complete = not any(each.is_failure for each in failed)
+    is_complete = not failed
     groups: list[dict[str, Any]] = []
     for topic in topics:
         fields = await _fields(admin, topic)
@@ -66,6 +69,9 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     _print(arguments, groups)
     if not is_complete:
         return ExitCode.INCOMPLETE
+    if not groups:
+        which = f"group {arguments.group} has no" if arguments.group else "no group has"
+        note(f"{which} dead letters")
     return ExitCode.OK if groups else ExitCode.NO
 
 

@@ -107,13 +107,17 @@ class ClusterSource:
     ) -> tuple[list[str], list[str]]:
         """Return the full names of the topics that a request asks for, and of those left out.
 
+        A topic is not reported as missing if a broker or name server could not be asked.
+
         :raises TopicNotFound: if no broker has a topic of a name, or none matches a pattern.
         :raises RemotingError: if no name server answers.
         """
         topics, unknown = await self._choose_topics(request.topics, findings)
         listed, failed = await self.topology.topics()
+        brokers, surveyed = await self.topology.brokers()
+        is_told = brokers and not failed and not any(each.is_failure for each in surveyed)
         names = [without_namespace(self.namespace, each) for each in listed]
-        for name in () if failed else request.topics:
+        for name in request.topics if is_told else ():
             if _is_listed(name) and self.full_topic(name) not in listed:
                 raise unknown_topic(name, names, "the cluster")
         for error in unknown.values():

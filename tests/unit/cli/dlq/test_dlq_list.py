@@ -50,6 +50,27 @@ def test_groups_are_listed_with_counts_and_the_newest_time(run, rocketmq):
     assert [line[:2] for line in lines[1:]] == [["billing", "3"], ["ns%audit", "1"]]
 
 
+def test_that_there_are_none_is_said(run, rocketmq):
+    done = run("dlq", "list", "empty", "--namesrv", rocketmq.name_server)
+    assert (done.code, "group empty has no dead letters" in done.err) == (1, True)
+    done = run("dlq", "list", "--namespace", "none", "--namesrv", rocketmq.name_server)
+    assert (done.code, "no group has dead letters" in done.err) == (1, True)
+
+
+def test_no_broker_is_not_no_dead_letter(run, rocketmq):
+    """The name server forgets the topics of a broker that ended."""
+    running = rocketmq._running
+    running.thread.run(running.broker.stop())
+    done = run("dlq", "list", "--namesrv", rocketmq.name_server)
+    assert done.code == 3
+    assert "INCOMPLETE: name servers: no broker is registered" in done.err
+    for command in ("topics", "groups", "status"):
+        done = run(command, "--namesrv", rocketmq.name_server)
+        assert done.code == 3
+        assert "INCOMPLETE: searched nothing" in done.err
+        assert "message" not in done.err.splitlines()[0]
+
+
 def test_a_topic_that_cannot_be_read_is_not_taken_for_an_empty_one(run, rocketmq):
     with rocketmq.admin() as admin:
         admin.create_topic("%DLQ%hidden", perm=2)

@@ -609,3 +609,9 @@ def test_a_console_that_cannot_be_is_an_error_before_the_store_is_opened(tmp_pat
 def test_port_is_that_of_the_broker():
     arguments = build_parser(["serve"]).parse_args(["serve", "--port", "10922"])
     assert arguments.broker_port == 10922
+
+
+def test_the_store_that_other_commands_have_means_the_home_of_the_servers(run):
+    done = run("serve", "--store", "x")
+    assert (done.code, done.out) == (2, "")
+    assert "--store x; did you mean --home?" in done.err
