@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> ExitCode:
     sys.stdout.flush()
     answer = Answer("status", (), status.coverage)
     if not answer.complete:
-        print_notes(answer, 1, "store" if isinstance(found, StoreStatus) else "cluster")
+        print_notes(answer, 1, "store" if isinstance(status, StoreStatus) else "cluster")
     return exit_code(answer, 1)
 
 
