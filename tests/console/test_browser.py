@@ -83,7 +83,7 @@ def cut_texts(page):
     return page.evaluate(
         """() => [...document.querySelectorAll(
                 "main :is(button, .button, h1, h2, dt, th:not(.c-value), .verdict)")]
-            .filter(each => each.checkVisibility() && !each.matches(".visually-hidden"))
+            .filter(each => each.checkVisibility() && !each.closest(".visually-hidden"))
             .filter(each => getComputedStyle(each).display !== "inline")
             .filter(each => each.scrollWidth > each.clientWidth + 1)
             .map(each => each.textContent.trim().slice(0, 60))"""

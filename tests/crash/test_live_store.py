@@ -28,6 +28,7 @@ class Broker:
     def __init__(self, path, *, with_index=True, slot_count=64, entry_count=100):
         self.made = make_store(path, some_messages(10), segment_bytes=SEGMENT_BYTES, index=None)
         self.path = path
+        (path / "abort").touch()
         self.index = (
             RecordIndexWriter(path / "index", slot_count, entry_count) if with_index else None
         )
