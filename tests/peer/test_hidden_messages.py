@@ -90,7 +90,9 @@ def test_each_message_is_found_by_its_ids_and_keys(broker_of, version, topic):
             # This reads the queues, too, and says of which it could not.
             answer = admin.find(each.key, topic, exhaustive=True)
             assert answer.complete == (topic in (PLAIN, COMPACTED)), answer.failures
-            assert ids(answer) == [each.offset_msg_id]
+            # A compacted queue has the message once more, with the offset in a log of its own.
+            assert each.offset_msg_id in ids(answer)
+            assert len(ids(answer)) == 1 or topic == COMPACTED
             assert admin.view_message(each.offset_msg_id).unique_key == each.unique_key
 
 
