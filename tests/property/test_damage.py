@@ -134,8 +134,9 @@ def assert_asked_truly(store, record, readable):
         except MessageNotFound:
             # A flip in a field without a checksum can move a record to another place or host.
             continue
-        except RocketLensError:
-            assert not is_readable
+        except RocketLensError as error:
+            # What no queue leads to may have been lost with the log's first file.
+            assert not is_readable or "first file is lost" in str(error)
             continue
         assert message.body == record.body or message.physical_offset != record.physical_offset
     for text in made_stores.texts_of(record)[:2]:
