@@ -61,7 +61,7 @@ def test_the_environment_names_the_source_where_no_option_does(monkeypatch):
         (("--bind", "127.0.0.1:x"), "IP:PORT"),
         (("--trusted-proxy", "proxy.example"), "not an address"),
         ((), "which store"),
-        (("--store", "/nonexistent/store", "--bind", "0"), "not a directory"),
+        (("--store", "/nonexistent/store", "--bind", "0"), "no such file or directory"),
     ],
 )
 def test_what_cannot_be_served_is_refused_with_the_reason(words, said, monkeypatch, capsys):

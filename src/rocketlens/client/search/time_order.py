@@ -92,6 +92,24 @@ class _Lane:
         self.relies_on_order = False
         self.damage: Final[list[str]] = []
         self.answer: BrokerAnswer[bool] | None = None
+        self._passed: tuple[int, int] | None = None
+        """The lowest and the highest queue offset of the records that were passed on."""
+
+    def unpassed(self, records: list[Record]) -> list[Record]:
+        """Return those of some records that were not passed on before: a pull from within a batch
+        brings all of it again. Records of a light queue have the offsets of another.
+        """
+        queue = (self.queue.topic, self.queue.queue_id)
+        first, last = self._passed or (0, -1)
+        chosen: dict[tuple[str, int, int], Record] = {}
+        for each in records:
+            if first <= each.queue_offset <= last and (each.topic, each.queue_id) == queue:
+                continue
+            chosen.setdefault((each.topic, each.queue_id, each.queue_offset), each)
+        offsets = [each.queue_offset for each in chosen.values()]
+        if offsets:
+            self._passed = min(offsets) if last < 0 else min(first, *offsets), max(last, *offsets)
+        return list(chosen.values())
 
     def all_coverage(self, failed: set[str]) -> list[Coverage]:
         """Return what was read of it; nothing if its broker is in ``failed``, to which it is added
@@ -296,7 +314,7 @@ class TimeOrder:
         arrivals = Arrivals(self._report)
 
         async def hand_on(next_offset: int, reached_ms: int) -> None:
-            records = arrivals.drain()
+            records = lane.unpassed(arrivals.drain())
             await lane.has_room.wait()
             if records:
                 lane.record_bytes = sum(each.total_size for each in records) // len(records)
