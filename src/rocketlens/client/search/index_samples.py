@@ -112,11 +112,11 @@ class IndexSamples:
         )
         async with self._cluster.turn(address):
             answer = await self._cluster.call(address, QUERY_MESSAGE, header)
-        places = [(each.queue_id, each.queue_offset) for each in records_in(answer.body, [])]
+        offsets = [(each.queue_id, each.queue_offset) for each in records_in(answer.body, [])]
         # The index returns the newest only, where many have one unique key. The log of a compacted
         # topic has physical offsets of its own.
-        is_there = (record.queue_id, record.queue_offset) in places
-        return is_there or len(places) >= limits.MIN_QUERY_CAP
+        is_there = (record.queue_id, record.queue_offset) in offsets
+        return is_there or len(offsets) >= limits.MIN_QUERY_CAP
 
     async def _pull(self, address: str, queue: MessageQueue, offset: int) -> Pulled:
         async with self._cluster.turn(address):
