@@ -22,7 +22,7 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -57,6 +57,7 @@ from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigReque
 
 B = TypeVar("B")
 T = TypeVar("T")
+K = TypeVar("K")
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -86,6 +87,24 @@ and returns nothing for times further apart than ``maxRocksDBIndexQueryDays``.
 """
 
 
+class Recent(Generic[K, T]):
+    """Values that were asked for in the last 30 s, by key. ``clock`` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Final = clock
+        self._values: Final[dict[K, tuple[float, T]]] = {}
+
+    async def get(self, key: K, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return a value, asked for if there is none as new; errors are those of ``ask``."""
+        cached = self._values.get(key)
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+            if len(self._values) > limits.MAX_TOPOLOGY_ROUTES:
+                self._values.clear()
+            cached = self._clock(), await ask()
+            self._values[key] = cached
+        return cached[1]
+
+
 class Topology:
     """Asks all name servers of a cluster. ``clock`` returns monotonic seconds."""
 
@@ -97,9 +116,9 @@ class Topology:
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, TopologyResult[Route]]] = {}
         self._brokers: tuple[float, TopologyResult[dict[str, Broker]]] | None = None
-        self._batch_topics: dict[tuple[str, str], tuple[float, bool]] = {}
+        self._batch_topics: Final = Recent[tuple[str, str], bool](clock)
         """By topic and address."""
-        self._has_index: dict[str, tuple[float, bool]] = {}
+        self._has_index: Final = Recent[str, bool](clock)
         """By address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
@@ -179,13 +198,9 @@ class Topology:
         :raises BrokerError: if the broker refuses to answer.
         :raises RemotingError: if there is no response.
         """
-        cached = self._batch_topics.get((topic, address))
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
-            if len(self._batch_topics) > limits.MAX_TOPOLOGY_ROUTES:
-                self._batch_topics.clear()
-            cached = self._clock(), await self._ask_for_batches(topic, address)
-            self._batch_topics[topic, address] = cached
-        return cached[1]
+        return await self._batch_topics.get(
+            (topic, address), lambda: self._ask_for_batches(topic, address)
+        )
 
     async def _ask_for_batches(self, topic: str, address: str) -> bool:
         def read(config: TopicConfig) -> bool:
@@ -207,11 +222,7 @@ class Topology:
 
         :raises RemotingError: if there is no response.
         """
-        cached = self._has_index.get(address)
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
-            cached = self._clock(), await self._ask_for_index(address)
-            self._has_index[address] = cached
-        return cached[1]
+        return await self._has_index.get(address, lambda: self._ask_for_index(address))
 
     async def _ask_for_index(self, address: str) -> bool:
         try:

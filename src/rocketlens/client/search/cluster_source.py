@@ -175,9 +175,8 @@ class ClusterSource:
                 damage.append(f"keys of messages in batches are not searched: {error}")
             if search.reads_queues:
                 damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
-                searched = await search.run()
-            else:
-                searched = await search.run()
+            searched = await search.run()
+            if not search.reads_queues:
                 sampled = await self.samples.take(address, own, samples)
                 damage += [_holes(sampled.missing)] if sampled.missing else []
                 if not searched.records:

@@ -15,6 +15,7 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.queue_puller import Pulled, records_in, tools_puller
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.topology import Recent
 from rocketlens.client.search.key_search import UNIQUE_KEY_INDEX
 from rocketlens.errors import BrokerError, RemotingError
 from rocketlens.formats.commitlog_record import Record
@@ -46,8 +47,7 @@ class IndexSamples:
 
     def __init__(self, cluster: ClusterCalls, clock: Callable[[], float]) -> None:
         self._cluster: Final = cluster
-        self._clock: Final = clock
-        self._sampled: Final[dict[tuple[str, str, int], tuple[float, SampledIndex]]] = {}
+        self._sampled: Final = Recent[tuple[str, str, int], SampledIndex](clock)
 
     async def take(self, address: str, queues: Sequence[MessageQueue], count: int) -> SampledIndex:
         """Ask a broker for up to ``count`` messages of the longest of a topic's queues.
@@ -57,14 +57,9 @@ class IndexSamples:
         """
         if not queues or not count:
             return SampledIndex(None)
-        sampled_by = (queues[0].topic, address, count)
-        cached = self._sampled.get(sampled_by)
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
-            if len(self._sampled) > limits.MAX_TOPOLOGY_ROUTES:
-                self._sampled.clear()
-            cached = self._clock(), await self._take(address, queues, count)
-            self._sampled[sampled_by] = cached
-        return cached[1]
+        return await self._sampled.get(
+            (queues[0].topic, address, count), lambda: self._take(address, queues, count)
+        )
 
     async def _take(self, address: str, queues: Sequence[MessageQueue], count: int) -> SampledIndex:
         try:
