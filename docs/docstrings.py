@@ -9,6 +9,7 @@ from typing import Any
 import griffe
 
 from docs.generate import markdown_of
+from rocketlens.client.blocking.blocking_client import blocking_doc
 
 
 class MarkdownDocstrings(griffe.Extension):
@@ -20,17 +21,33 @@ class MarkdownDocstrings(griffe.Extension):
             obj.docstring.value = markdown_of(obj.docstring.value)
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Show clients with the arguments that `takes_settings` gives them. griffe calls this."""
+        """Show what decorators give clients: arguments, and docstrings. griffe calls this."""
         for client in _classes(pkg):
+            for argument in _arguments(client, "documented_by"):
+                _add_docstrings(client, pkg.modules_collection[argument.canonical_path])
             init = client.members.get("__init__")
             if not isinstance(init, griffe.Function):
                 continue
-            for decorator in init.decorators:
-                call = decorator.value
-                if isinstance(call, griffe.ExprCall) and str(call.function) == "takes_settings":
-                    settings = pkg.modules_collection[call.arguments[0].canonical_path]
-                    own = init.parameters["self"]
-                    init.parameters = griffe.Parameters(own, *_parameters_of(settings))
+            for argument in _arguments(init, "takes_settings"):
+                settings = pkg.modules_collection[argument.canonical_path]
+                own = init.parameters["self"]
+                init.parameters = griffe.Parameters(own, *_parameters_of(settings))
+
+
+def _arguments(decorated: griffe.Class | griffe.Function, name: str) -> Iterator[Any]:
+    """Return the first argument of each decorator of a name."""
+    for decorator in decorated.decorators:
+        call = decorator.value
+        if isinstance(call, griffe.ExprCall) and str(call.function) == name:
+            yield call.arguments[0]
+
+
+def _add_docstrings(client: griffe.Class, documented: griffe.Class) -> None:
+    for name, member in client.members.items():
+        original = documented.all_members.get(name)
+        has_both = member.docstring and original is not None and original.docstring
+        if has_both and not name.startswith("_"):
+            member.docstring.value = blocking_doc(original.docstring.value)
 
 
 def _parameters_of(settings: griffe.Class) -> list[griffe.Parameter]:

@@ -2,17 +2,20 @@
 
     make blocking
 
-Signatures, docstrings and imports are those of the async classes. What is not a call that waits
-(iteration, futures, ``with``) is written by hand, in ``blocking_client.py`` and ``iterators.py`` of
-``client/blocking``.
+Signatures, imports and the first paragraphs of docstrings are those of the async classes;
+`documented_by` adds the rest of the docstrings. What is not a call that waits (iteration, futures,
+``with``) is written by hand, in ``blocking_client.py`` and ``iterators.py`` of ``client/blocking``.
 """
 
 import ast
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from rocketlens.client.blocking.blocking_client import blocking_doc
 
 SOURCE: Final = Path(__file__).parents[1] / "src"
 HOME: Final = SOURCE / "rocketlens" / "client" / "blocking"
@@ -90,6 +93,8 @@ FILES: Final = {
     "sync_producer.py": ("Producers for programs without an event loop", [PRODUCER, TRANSACTIONS]),
     "sync_consumer.py": ("Consumers for programs without an event loop", [PUSH, LITE_PULL]),
 }
+MAX_DOC: Final = 86
+"""Columns of a docstring between its quotes, in a method."""
 BY_HAND: Final = frozenset({"view_message", "start", "close"})
 OF_BROKERS: Final = frozenset(
     {"members_changed", "reset_offsets", "offsets_of", "running_info", "consume_directly"}
@@ -98,17 +103,11 @@ OF_BROKERS: Final = frozenset(
 SETTINGS: Final = frozenset({"message_model", "concurrency", "batch", "auto_commit"})
 WRAPPERS: Final = {"TopicTail": "SyncTopicTail", "ClusterMessages": "SyncClusterMessages"}
 """What a method returns, and what the caller gets: built of the thread and that."""
-PHRASES: Final = {
-    "an async iterator": "an iterator",
-    "an async context manager": "a context manager",
-    "\n\nThe iteration": (
-        "\n\n``on_event`` runs in the client's thread: it must not block.\n\nThe iteration"
-    ),
-}
 HOMES: Final = {
     **dict.fromkeys(
         ["SyncClient", "C", "SendsInBackground", "IteratesOverMessages", "LeavesUnconsumed"], BASE
     ),
+    "documented_by": BASE,
     **dict.fromkeys(WRAPPERS.values(), f"{CLIENT}.blocking.iterators"),
     **dict.fromkeys(["takes_settings", "arguments_of"], f"{CLIENT}.connect.connection_settings"),
     "SyncClusterClient": f"{CLIENT}.blocking.sync_cluster_client",
@@ -211,7 +210,8 @@ def _class(client: Client, imports: _Imports) -> str:
     module_name, own = client.classes[-1].split(":")
     imports.add(f"{CLIENT}.{module_name}", own)
     imports.define(client.name)
-    lines = [f"class {heading}:", *_indented(_quoted(client.doc))]
+    imports.add(BASE, "documented_by")
+    lines = [f"@documented_by({own})", f"class {heading}:", *_indented(_quoted(client.doc))]
     if client.settings:
         home, settings = client.settings.split(":")
         imports.add(home, settings)
@@ -263,9 +263,9 @@ def _method(
         returns = WRAPPERS[returns]
         imports.add(HOMES[returns], returns)
         value = f"{returns}(self._thread, {value})"
-    doc = ast.get_docstring(node) or ""
-    for phrase, instead in PHRASES.items():
-        doc = doc.replace(phrase, instead)
+    doc = blocking_doc(ast.get_docstring(node) or "").split("\n\n", 1)[0]
+    if len(doc) > MAX_DOC:
+        doc = "\n".join(textwrap.wrap(doc, MAX_DOC))
     lines = [f"@{each}" for each in decorators]
     lines += [f"def {node.name}({ast.unparse(arguments)}) -> {returns}:", *_indented(_quoted(doc))]
     lines += _indented(value if returns == "None" else f"return {value}")

@@ -5,6 +5,7 @@ The methods that wait for one of an async client are in `sync` and `sync_consume
 """
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
@@ -29,6 +30,36 @@ P = TypeVar("P", bound="Producer")
 Push = TypeVar("Push", bound="PushConsumer")
 LitePull = TypeVar("LitePull", bound="LitePullConsumer")
 T = TypeVar("T")
+_PHRASES: Final = {
+    "an async iterator": "an iterator",
+    "an async context manager": "a context manager",
+    "\n\nThe iteration": (
+        "\n\n``on_event`` runs in the client's thread: it must not block.\n\nThe iteration"
+    ),
+}
+
+
+def blocking_doc(text: str) -> str:
+    """Return the docstring of a blocking method, from that of the async one."""
+    for phrase, instead in _PHRASES.items():
+        text = text.replace(phrase, instead)
+    return text
+
+
+def documented_by(client: type) -> Callable[[T], T]:
+    """Return a decorator of a blocking client, whose methods get the docstrings of ``client``.
+
+    In the source a generated method has the first paragraph only.
+    """
+
+    def decorate(blocking: T) -> T:
+        for name, method in vars(blocking).items():
+            text = inspect.getdoc(getattr(client, name, None))
+            if text and not name.startswith("_"):
+                method.__doc__ = blocking_doc(text)
+        return blocking
+
+    return decorate
 
 
 class SyncClient(Generic[C]):

@@ -9,6 +9,7 @@ from rocketlens import limits
 from rocketlens.client.blocking.blocking_client import (
     IteratesOverMessages,
     LeavesUnconsumed,
+    documented_by,
 )
 from rocketlens.client.blocking.sync_cluster_client import SyncClusterClient
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
@@ -21,6 +22,7 @@ from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.model.message import MessageExt
 
 
+@documented_by(PushConsumer)
 class SyncPushConsumer(SyncClusterClient[PushConsumer], IteratesOverMessages[PushConsumer]):
     """`rocketlens.PushConsumer`, for programs without an event loop; the same arguments.
 
@@ -44,13 +46,7 @@ class SyncPushConsumer(SyncClusterClient[PushConsumer], IteratesOverMessages[Pus
         return self._call(lambda client: client.assignment)
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
-        """Subscribe to a topic: all of it, or by tags or an SQL92 expression.
-
-        All members of a group must subscribe to the same. A later call for a topic replaces what
-        was subscribed to before.
-
-        :raises BadInput: when topic or expression cannot be used.
-        """
+        """Subscribe to a topic: all of it, or by tags or an SQL92 expression."""
         self._call(lambda client: client.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
@@ -58,42 +54,29 @@ class SyncPushConsumer(SyncClusterClient[PushConsumer], IteratesOverMessages[Pus
         self._call(lambda client: client.unsubscribe(topic))
 
     def commit(self) -> None:
-        """Store the consumed offset of each queue; this happens every 5 s and when closing anyway.
-
-        What cannot be stored is logged, and stored the next time.
+        """Store the consumed offset of each queue; this happens every 5 s and when closing
+        anyway.
         """
         self._thread.run(self._client.commit())
 
     def listen(self, listener: Listener) -> None:
-        """Consume messages in any order, several at once; see `listener`.
-
-        :raises WrongUse: when there is a listener already.
-        """
+        """Consume messages in any order, several at once; see `listener`."""
         self._call(lambda client: client.listen(listener))
 
     def listen_orderly(self, listener: Listener) -> None:
-        """Consume the messages of each queue one after another; see `listener`.
-
-        :raises WrongUse: when there is a listener already.
-        """
+        """Consume the messages of each queue one after another; see `listener`."""
         self._call(lambda client: client.listen_orderly(listener))
 
     def ack(self, message: MessageExt) -> None:
-        """Count a message as consumed that the iteration gave.
-
-        :raises WrongUse: when it is not waited for: acked before, or delivered again meanwhile.
-        """
+        """Count a message as consumed that the iteration gave."""
         self._call(lambda client: client.ack(message))
 
     def later(self, message: MessageExt, delay_level: int = 0) -> None:
-        """Request another delivery of a message, after a delay; errors as `ack`.
-
-        ``delay_level`` is 0 for a delay that grows, 1 to 18 for one of RocketMQ's, -1 to send it to
-        the dead letters.
-        """
+        """Request another delivery of a message, after a delay; errors as `ack`."""
         self._call(lambda client: client.later(message, delay_level))
 
 
+@documented_by(LitePullConsumer)
 class SyncLitePullConsumer(SyncClusterClient[LitePullConsumer], LeavesUnconsumed[LitePullConsumer]):
     """`rocketlens.LitePullConsumer` with blocking calls; the same arguments."""
 
@@ -107,10 +90,7 @@ class SyncLitePullConsumer(SyncClusterClient[LitePullConsumer], LeavesUnconsumed
         return self._call(lambda client: client.assignment)
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
-        """Subscribe to a topic; see `ConsumerClient.subscribe`.
-
-        :raises WrongUse: when queues were assigned.
-        """
+        """Subscribe to a topic; see `ConsumerClient.subscribe`."""
         self._call(lambda client: client.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
@@ -118,37 +98,21 @@ class SyncLitePullConsumer(SyncClusterClient[LitePullConsumer], LeavesUnconsumed
         self._call(lambda client: client.unsubscribe(topic))
 
     def commit(self) -> None:
-        """Count all that was polled as consumed, and store that.
-
-        What cannot be stored is logged, and stored the next time.
-        """
+        """Count all that was polled as consumed, and store that."""
         self._thread.run(self._client.commit())
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Consume these queues, and no others; a later call replaces them.
-
-        :raises WrongUse: when a topic was subscribed to.
-        """
+        """Consume these queues, and no others; a later call replaces them."""
         self._call(lambda client: client.assign(queues))
 
     def poll(
         self, timeout_s: float = 5.0, max_messages: int = limits.MAX_PULL_MESSAGES
     ) -> list[MessageExt]:
-        """Return the next messages, an empty list if none comes within ``timeout_s``.
-
-        Those of one queue are in their order. What the call before returned is consumed now.
-
-        :raises WrongUse: when the consumer is not started, or closed.
-        """
+        """Return the next messages, an empty list if none comes within ``timeout_s``."""
         return self._thread.run(self._client.poll(timeout_s, max_messages))
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Poll a queue from an offset on; what is held of it is dropped.
-
-        :raises BadInput: when the queue is not this consumer's, or does not have the offset.
-        :raises BrokerError: when its broker will not say which offsets there are.
-        :raises RemotingError: when the broker does not answer.
-        """
+        """Poll a queue from an offset on; what is held of it is dropped."""
         self._thread.run(self._client.seek(queue, queue_offset))
 
     def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -168,17 +132,11 @@ class SyncLitePullConsumer(SyncClusterClient[LitePullConsumer], LeavesUnconsumed
         return self._thread.run(self._client.offset_for_timestamp(queue, timestamp_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Return the offset that is stored for the group, None for nothing.
-
-        :raises RocketLensError: when that cannot be learnt.
-        """
+        """Return the offset that is stored for the group, None for nothing."""
         return self._thread.run(self._client.committed(queue))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor return messages of these queues, until they are resumed.
-
-        :raises BadInput: when one is not this consumer's.
-        """
+        """Neither pull nor return messages of these queues, until they are resumed."""
         self._call(lambda client: client.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:

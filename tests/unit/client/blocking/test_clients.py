@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
+from rocketlens.client.blocking.blocking_client import blocking_doc
 
 REPOSITORY = Path(__file__).parents[4]
 CLIENTS = {
@@ -83,3 +84,16 @@ def test_a_blocking_method_returns_what_is_iterated_over_without_an_event_loop()
     assert inspect.signature(rocketlens.SyncMQAdmin.tail).return_annotation.__name__ == (
         "SyncTopicTail"
     )
+
+
+@pytest.mark.parametrize(("blocking", "plain", "name"), PAIRS)
+def test_a_blocking_method_has_the_docstring_of_the_async_one(blocking, plain, name, generator):
+    if name not in generator.BY_HAND:
+        theirs = blocking_doc(inspect.getdoc(getattr(plain, name)))
+        assert inspect.getdoc(getattr(blocking, name)) == theirs
+
+
+def test_the_docstring_of_a_blocking_method_speaks_of_blocking_calls():
+    text = inspect.getdoc(rocketlens.SyncMQAdmin.tail)
+    assert "``on_event`` runs in the client's thread: it must not block.\n\nThe iteration" in text
+    assert "async" not in text
