@@ -182,6 +182,7 @@ class FakeBroker(Fake):
         self.step_ms = 1
         self.tells_dispatch = True
         self.undispatched = []
+        self.runtime_remarks = []
         """How many of the newest records are in no queue or index yet, each time that is asked."""
         self.topic_attributes = {}
         """Of topics; a broker without any is one of RocketMQ 4, which has none."""
@@ -277,6 +278,8 @@ class FakeBroker(Fake):
         return self.records[: len(self.records) - self.undispatched[0]]
 
     def runtime(self, *_):
+        if self.runtime_remarks:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=self.runtime_remarks.pop(0))
         if not self.tells_dispatch:
             return Response(ResponseCode.NO_PERMISSION, remark="no")
         dispatched = self.dispatched

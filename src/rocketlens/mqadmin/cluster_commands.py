@@ -5,7 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rocketlens.client.admin.cluster_status import runtime_number, runtime_table
+from rocketlens.client.admin.cluster_status import runtime_number
+from rocketlens.client.connect.cluster import runtime_table
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.text.java import concurrent_map_order

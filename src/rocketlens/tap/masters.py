@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.admin.cluster_status import runtime_number, runtime_table
-from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.admin.cluster_status import runtime_number
+from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadAnswer, CopyFailed
 from rocketlens.formats.java_properties import loads

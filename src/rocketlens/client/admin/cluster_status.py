@@ -20,7 +20,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.cluster_topics import topics_of_brokers
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
+from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, runtime_table
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, RocketLensError
@@ -28,9 +28,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicKind
 from rocketlens.wire.bodies.consumer import ProducerTable
-from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.commands.admin import GET_ALL_PRODUCER_INFO
-from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import NoFields
 
 _MAX_NUMBER: Final = 1e18
@@ -99,16 +97,6 @@ async def find_brokers(
     )
     by_name = sorted(statuses, key=lambda each: (each.cluster_name, each.name, each.broker_id))
     return BrokersAnswer(tuple(by_name), coverage.all())
-
-
-async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
-    """Return the runtime information of a broker.
-
-    :raises BrokerError: if it refuses.
-    :raises RemotingError: if it does not answer.
-    """
-    read = await cluster.ask_for(as_it_is, KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields())
-    return read.table
 
 
 def runtime_number(text: str | None) -> float | None:

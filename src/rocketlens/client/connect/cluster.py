@@ -46,9 +46,11 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
+from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.namesrv import (
     GET_BROKER_CLUSTER_INFO,
@@ -58,6 +60,9 @@ from rocketlens.wire.commands.namesrv import (
 from rocketlens.wire.declare import read_body
 
 logger: Final = logging.getLogger("rocketlens.client")
+
+_NO_SAMPLE: Final = "NoSuchElementException"
+_NO_SAMPLE_DELAY_S: Final = 0.1
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -485,6 +490,29 @@ class ClusterCalls:
 
 def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
     return listed, brokers_of(listed.broker_addr_table.values())
+
+
+async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
+    """Return the runtime information of a broker.
+
+    RocketMQ refuses this request in the first second after its start, when it has no sample of its
+    rates (an empty ``LinkedList``). Such a broker is asked again, for `limits.DISPATCH_WAIT_S`.
+
+    :raises BrokerError: if it refuses.
+    :raises RemotingError: if it does not answer.
+    """
+    tries_end = time.monotonic() + limits.DISPATCH_WAIT_S
+    while True:
+        try:
+            read = await cluster.ask_for(
+                as_it_is, KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields()
+            )
+        except BrokerError as error:
+            if _NO_SAMPLE not in (error.remark or "") or time.monotonic() > tries_end:
+                raise
+            await asyncio.sleep(_NO_SAMPLE_DELAY_S)
+        else:
+            return read.table
 
 
 def as_it_is(read: B) -> B:

@@ -11,12 +11,8 @@ import asyncio
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.errors import BrokerError
-from rocketlens.wire.bodies.key_value import KvTable
-from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.declare import read_body
+from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
+from rocketlens.errors import BadAnswer, BrokerError
 
 _LOG_END: Final = "commitLogMaxOffset"
 _BEHIND: Final = "dispatchBehindBytes"
@@ -54,7 +50,7 @@ class Dispatch:
                 waited_s += delay_s
                 delay_s = min(2 * delay_s, longest_s)
                 _, dispatched = await self._progress(address)
-        except (BrokerError, ValueError, KeyError) as error:
+        except (BrokerError, BadAnswer, ValueError, KeyError) as error:
             return f"does not say how far it has indexed its log: {error}"
         if dispatched < stored:
             return (
@@ -65,7 +61,6 @@ class Dispatch:
 
     async def _progress(self, address: str) -> tuple[int, int]:
         """Return the physical offsets up to which a broker has stored, and dispatched, messages."""
-        answer = await self._cluster.ask(address, GET_BROKER_RUNTIME_INFO, NoFields())
-        runtime = read_body(KvTable, answer.body).table
+        runtime = await runtime_table(self._cluster, address)
         stored = int(runtime[_LOG_END])
         return stored, stored - int(runtime[_BEHIND])

@@ -49,3 +49,21 @@ def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_complete()
         assert "does not say how far" in answer.failures[0].error
 
     ask(scenario, timeout_s=PATIENCE_S)
+
+
+def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(monkeypatch):
+    no_sample = "java.util.NoSuchElementException, java.util.LinkedList.getLast"
+
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"message", keys="k")
+        broker.runtime_remarks = [no_sample, no_sample]
+        answer = await admin.query_message("T", "k")
+        assert (bodies(answer), answer.complete) == ([b"message"], True)
+        broker.runtime_remarks = ["java.lang.IllegalStateException"]
+        assert not (await admin.query_message("T", "k")).complete
+        monkeypatch.setattr(limits, "DISPATCH_WAIT_S", 0.0)
+        broker.runtime_remarks = [no_sample] * 100
+        assert not (await admin.query_message("T", "k")).complete
+
+    ask(scenario, timeout_s=PATIENCE_S)
