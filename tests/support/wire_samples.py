@@ -19,7 +19,7 @@ from rocketlens.wire.bodies import (
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.send import SendMessageRequest
-from rocketlens.wire.declare import BOOLEAN, I32, I64, TEXT, fields_of, java_name_of
+from rocketlens.wire.declare import BOOLEAN, I32, I64, TEXT, fields_of, java_names_of
 
 VERSIONS = {"4.9.7": 407, "5.5.0": 513}
 VECTORS = Path(__file__).parents[1] / "unit" / "wire" / "vectors"
@@ -34,9 +34,8 @@ def headers():
     """Name of RocketMQ's class, and the codec of ours, for every header that it has a class for."""
     for command in COMMANDS.values():
         for codec in (command.request, command.response):
-            java_name = java_name_of(codec.header_class)
             is_short = codec.header_class is SendMessageRequest and "a" in codec.wire_names.values()
-            if java_name is not None:
+            for java_name in java_names_of(codec.header_class):
                 yield (SHORT_JAVA_NAME if is_short else java_name), codec
 
 
@@ -238,5 +237,5 @@ def all_vectors(kind):
 
 def is_known(header_class, version):
     return header_class is NoFields or any(
-        words[0] == java_name_of(header_class) for words in vectors_of(version, "fields")
+        words[0] in java_names_of(header_class) for words in vectors_of(version, "fields")
     )

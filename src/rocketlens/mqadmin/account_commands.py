@@ -3,6 +3,7 @@
 RocketMQ 5.5's tool has none of them. Printed is what 4.9's tool prints.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from rocketlens.client.connect.cluster import as_it_is
@@ -101,7 +102,7 @@ async def versions(call: Call) -> None:
     """Print which state each file of accounts is in."""
     is_one = call.given.text("b") is not None
     if not is_one:
-        call.print(_row(call, _HEAD))
+        call.print(table_row(call, _HEAD, _WIDTHS))
     for address in await masters_of(call):
         command = commands.GET_BROKER_CLUSTER_ACL_INFO
         answer = await call.tool.cluster.ask(address, command, NoFields())
@@ -112,7 +113,7 @@ async def versions(call: Call) -> None:
         names = (header.cluster_name, header.broker_name, header.broker_addr)
         for path, version in table.files.items():
             changed = time_text(version.timestamp_ms)[: len("2026-11-22 10:00:00")]
-            call.print(_row(call, (*names, path, str(version.counter), changed)))
+            call.print(table_row(call, (*names, path, str(version.counter), changed), _WIDTHS))
     what = "broker" if is_one else "cluster"
     call.print(f"get {what}'s plain access config version success.\n")
 
@@ -167,8 +168,9 @@ def _account_text(header: commands.CreateAccessConfigRequest) -> str:
     )
 
 
-def _row(call: Call, cells: tuple[str, ...]) -> str:
+def table_row(call: Call, cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a line of a table whose columns have these widths."""
     shown = (
-        padded(call.form.shown(cell), width) for cell, width in zip(cells, _WIDTHS, strict=True)
+        padded(call.form.shown(cell), width) for cell, width in zip(cells, widths, strict=True)
     )
     return f"{'  '.join(shown)}\n"

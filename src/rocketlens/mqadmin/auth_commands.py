@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.account_commands import brokers_of, masters_of
-from rocketlens.mqadmin.printing.form import NULL, padded
+from rocketlens.mqadmin.account_commands import brokers_of, masters_of, table_row
+from rocketlens.mqadmin.printing.form import NULL
 from rocketlens.mqadmin.tool import Call
 from rocketlens.wire.bodies.auth import (
     AclInfo,
@@ -56,7 +56,7 @@ async def update_user(call: Call) -> None:
 
 async def delete_user(call: Call) -> None:
     """Remove a user and its policies."""
-    header = commands.DeleteUserRequest(username=call.given.required("u"))
+    header = commands.UserRequest(username=call.given.required("u"))
 
     async def delete(address: str) -> None:
         await call.tool.cluster.ask(address, commands.AUTH_DELETE_USER, header)
@@ -175,27 +175,19 @@ async def _change(call: Call, text: str, change: Callable[[str], Awaitable[None]
 
 
 async def _put_user(call: Call, address: str, user: UserInfo, *, is_new: bool = True) -> None:
-    body = write_body(user)
-    if is_new:
-        header = commands.CreateUserRequest(username=user.username)
-        await call.tool.cluster.ask(address, commands.AUTH_CREATE_USER, header, body)
-    else:
-        changed = commands.UpdateUserRequest(username=user.username)
-        await call.tool.cluster.ask(address, commands.AUTH_UPDATE_USER, changed, body)
+    command = commands.AUTH_CREATE_USER if is_new else commands.AUTH_UPDATE_USER
+    header = commands.UserRequest(username=user.username)
+    await call.tool.cluster.ask(address, command, header, write_body(user))
 
 
 async def _put_acl(call: Call, address: str, acl: AclInfo, *, is_new: bool = True) -> None:
-    body = write_body(acl)
-    if is_new:
-        header = commands.CreateAclRequest(subject=acl.subject)
-        await call.tool.cluster.ask(address, commands.AUTH_CREATE_ACL, header, body)
-    else:
-        changed = commands.UpdateAclRequest(subject=acl.subject)
-        await call.tool.cluster.ask(address, commands.AUTH_UPDATE_ACL, changed, body)
+    command = commands.AUTH_CREATE_ACL if is_new else commands.AUTH_UPDATE_ACL
+    header = commands.AclRequest(subject=acl.subject)
+    await call.tool.cluster.ask(address, command, header, write_body(acl))
 
 
 async def _user(call: Call, address: str, name: str | None) -> UserInfo | None:
-    header = commands.GetUserRequest(username=name)
+    header = commands.UserRequest(username=name)
     answer = await call.tool.cluster.ask(address, commands.AUTH_GET_USER, header)
     return read_body(UserInfo, answer.body) if answer.body else None
 
@@ -207,7 +199,7 @@ async def _users(call: Call, address: str, text: str | None) -> tuple[UserInfo, 
 
 
 async def _acl(call: Call, address: str, subject: str | None) -> AclInfo | None:
-    header = commands.GetAclRequest(subject=subject)
+    header = commands.AclRequest(subject=subject)
     answer = await call.tool.cluster.ask(address, commands.AUTH_GET_ACL, header)
     return read_body(AclInfo, answer.body) if answer.body else None
 
@@ -242,7 +234,7 @@ def _user_rows(call: Call, users: Iterable[UserInfo]) -> str:
         )
         for user in users
     ]
-    return "".join(_row(call, row, _USER_WIDTHS) for row in rows)
+    return "".join(table_row(call, row, _USER_WIDTHS) for row in rows)
 
 
 def _acl_rows(call: Call, acls: Iterable[AclInfo]) -> str:
@@ -263,14 +255,7 @@ def _acl_rows(call: Call, acls: Iterable[AclInfo]) -> str:
                 )
                 for entry in policy.entries or ()
             ]
-    return "".join(_row(call, row, _ACL_WIDTHS) for row in rows)
-
-
-def _row(call: Call, cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    shown = (
-        padded(call.form.shown(cell), width) for cell, width in zip(cells, widths, strict=True)
-    )
-    return f"{'  '.join(shown)}\n"
+    return "".join(table_row(call, row, _ACL_WIDTHS) for row in rows)
 
 
 def _list_text(values: tuple[str, ...] | None) -> str:

@@ -212,9 +212,13 @@ def boolean(
 
 
 class _Table(NamedTuple):
-    java_name: str | None
+    java_names: tuple[str, ...]
     fields: tuple[Field, ...]
     by_wire_name: tuple[Field, ...]
+
+    @property
+    def name(self) -> str:
+        return " or ".join(self.java_names)
 
 
 _TABLES: Final[dict[type, _Table]] = {}
@@ -223,8 +227,8 @@ _TABLES: Final[dict[type, _Table]] = {}
 @dataclass_transform(
     frozen_default=True, kw_only_default=True, field_specifiers=(member, text, i32, i64, boolean)
 )
-def declare(java_name: str | None = None) -> Callable[[type[T]], type[T]]:
-    """Declare a class as a header or body; ``java_name`` is RocketMQ's class, if it has one."""
+def declare(*java_names: str) -> Callable[[type[T]], type[T]]:
+    """Declare a class as a header or body; ``java_names`` are RocketMQ's classes of this table."""
 
     def make(cls: type[T]) -> type[T]:
         rows = [
@@ -235,7 +239,7 @@ def declare(java_name: str | None = None) -> Callable[[type[T]], type[T]]:
             setattr(cls, row.name, field)
         made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
         by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-        _TABLES[made] = _Table(java_name, tuple(rows), tuple(by_wire_name))
+        _TABLES[made] = _Table(java_names, tuple(rows), tuple(by_wire_name))
         return made
 
     return make
@@ -251,9 +255,9 @@ def fields_of(cls: type) -> tuple[Field, ...]:
     return _TABLES[cls].fields
 
 
-def java_name_of(cls: type) -> str | None:
-    """Return the name of RocketMQ's class; None where it has none."""
-    return _TABLES[cls].java_name
+def java_names_of(cls: type) -> tuple[str, ...]:
+    """Return the names of RocketMQ's classes; none for a header or body of our own."""
+    return _TABLES[cls].java_names
 
 
 class HeaderCodec(Generic[T]):
@@ -362,7 +366,7 @@ def read_body(
     try:
         return _read_object(cls, value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CommandBodyError(f"not a {java_name_of(cls)}: {str(error)[:200]}") from None
+        raise CommandBodyError(f"not a {_TABLES[cls].name}: {str(error)[:200]}") from None
 
 
 def write_body(made: Any) -> bytes:
@@ -372,7 +376,7 @@ def write_body(made: Any) -> bytes:
 
 def _read_object(cls: type[T], value: Any) -> T:
     if type(value) is not dict:
-        raise TypeError(f"{java_name_of(cls)} is an object")
+        raise TypeError(f"{_TABLES[cls].name} is an object")
     values: dict[str, Any] = {}
     for row in _TABLES[cls].by_wire_name:
         member_value = value.get(row.wire_name)

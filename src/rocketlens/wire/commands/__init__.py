@@ -22,7 +22,7 @@ from rocketlens.wire.commands import (
     topic,
     transaction,
 )
-from rocketlens.wire.commands.command_table import AnyCommand
+from rocketlens.wire.commands.command_table import AnyCommand, Command
 
 _FAMILIES: Final = (
     admin,
@@ -40,6 +40,11 @@ _FAMILIES: Final = (
 )
 
 COMMANDS: Final[Mapping[RequestCode, AnyCommand]] = MappingProxyType(
-    {command.code: command for family in _FAMILIES for command in family.COMMANDS}
+    {
+        command.code: command
+        for family in _FAMILIES
+        for command in vars(family).values()
+        if isinstance(command, Command)
+    }
 )
 """By request code."""

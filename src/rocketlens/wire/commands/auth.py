@@ -52,30 +52,14 @@ class GetBrokerAclConfigResponse:
     cluster_name: str = text("clusterName")
 
 
-@declare("CreateUserRequestHeader")
-class CreateUserRequest:
-    """Make a user."""
-
-    username: str | None = text("username", default=None, since=V5_0_0)
-
-
-@declare("UpdateUserRequestHeader")
-class UpdateUserRequest:
-    """Change those members of a user that the body has."""
-
-    username: str | None = text("username", default=None, since=V5_0_0)
-
-
-@declare("DeleteUserRequestHeader")
-class DeleteUserRequest:
-    """Remove a user and its policies."""
-
-    username: str | None = text("username", default=None, since=V5_0_0)
-
-
-@declare("GetUserRequestHeader")
-class GetUserRequest:
-    """Ask for a user."""
+@declare(
+    "CreateUserRequestHeader",
+    "UpdateUserRequestHeader",
+    "DeleteUserRequestHeader",
+    "GetUserRequestHeader",
+)
+class UserRequest:
+    """Make, change, remove or return a user; the body has the members to write."""
 
     username: str | None = text("username", default=None, since=V5_0_0)
 
@@ -87,16 +71,9 @@ class ListUsersRequest:
     filter: str | None = text("filter", default=None, since=V5_0_0)
 
 
-@declare("CreateAclRequestHeader")
-class CreateAclRequest:
-    """Add policies to a subject."""
-
-    subject: str | None = text("subject", default=None, since=V5_0_0)
-
-
-@declare("UpdateAclRequestHeader")
-class UpdateAclRequest:
-    """Add policies to a subject, or replace them."""
+@declare("CreateAclRequestHeader", "UpdateAclRequestHeader", "GetAclRequestHeader")
+class AclRequest:
+    """Add policies to a subject, replace them, or return them."""
 
     subject: str | None = text("subject", default=None, since=V5_0_0)
 
@@ -108,13 +85,6 @@ class DeleteAclRequest:
     subject: str | None = text("subject", default=None, since=V5_0_0)
     policy_type: str | None = text("policyType", default=None, since=V5_0_0)
     resource: str | None = text("resource", default=None, since=V5_0_0)
-
-
-@declare("GetAclRequestHeader")
-class GetAclRequest:
-    """Ask what a subject may do."""
-
-    subject: str | None = text("subject", default=None, since=V5_0_0)
 
 
 @declare("ListAclsRequestHeader")
@@ -140,44 +110,17 @@ UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Final = Command(
 GET_BROKER_CLUSTER_ACL_CONFIG: Final = Command(
     RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, NoFields, NoFields
 )
-AUTH_CREATE_USER: Final = Command(
-    RequestCode.AUTH_CREATE_USER, CreateUserRequest, NoFields, since=V5_0_0
-)
-AUTH_UPDATE_USER: Final = Command(
-    RequestCode.AUTH_UPDATE_USER, UpdateUserRequest, NoFields, since=V5_0_0
-)
-AUTH_DELETE_USER: Final = Command(
-    RequestCode.AUTH_DELETE_USER, DeleteUserRequest, NoFields, since=V5_0_0
-)
-AUTH_GET_USER: Final = Command(RequestCode.AUTH_GET_USER, GetUserRequest, NoFields, since=V5_0_0)
+AUTH_CREATE_USER: Final = Command(RequestCode.AUTH_CREATE_USER, UserRequest, NoFields, since=V5_0_0)
+AUTH_UPDATE_USER: Final = Command(RequestCode.AUTH_UPDATE_USER, UserRequest, NoFields, since=V5_0_0)
+AUTH_DELETE_USER: Final = Command(RequestCode.AUTH_DELETE_USER, UserRequest, NoFields, since=V5_0_0)
+AUTH_GET_USER: Final = Command(RequestCode.AUTH_GET_USER, UserRequest, NoFields, since=V5_0_0)
 AUTH_LIST_USER: Final = Command(
     RequestCode.AUTH_LIST_USER, ListUsersRequest, NoFields, since=V5_0_0
 )
-AUTH_CREATE_ACL: Final = Command(
-    RequestCode.AUTH_CREATE_ACL, CreateAclRequest, NoFields, since=V5_0_0
-)
-AUTH_UPDATE_ACL: Final = Command(
-    RequestCode.AUTH_UPDATE_ACL, UpdateAclRequest, NoFields, since=V5_0_0
-)
+AUTH_CREATE_ACL: Final = Command(RequestCode.AUTH_CREATE_ACL, AclRequest, NoFields, since=V5_0_0)
+AUTH_UPDATE_ACL: Final = Command(RequestCode.AUTH_UPDATE_ACL, AclRequest, NoFields, since=V5_0_0)
 AUTH_DELETE_ACL: Final = Command(
     RequestCode.AUTH_DELETE_ACL, DeleteAclRequest, NoFields, since=V5_0_0
 )
-AUTH_GET_ACL: Final = Command(RequestCode.AUTH_GET_ACL, GetAclRequest, NoFields, since=V5_0_0)
+AUTH_GET_ACL: Final = Command(RequestCode.AUTH_GET_ACL, AclRequest, NoFields, since=V5_0_0)
 AUTH_LIST_ACL: Final = Command(RequestCode.AUTH_LIST_ACL, ListAclsRequest, NoFields, since=V5_0_0)
-COMMANDS: Final = (
-    UPDATE_AND_CREATE_ACL_CONFIG,
-    DELETE_ACL_CONFIG,
-    GET_BROKER_CLUSTER_ACL_INFO,
-    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-    GET_BROKER_CLUSTER_ACL_CONFIG,
-    AUTH_CREATE_USER,
-    AUTH_UPDATE_USER,
-    AUTH_DELETE_USER,
-    AUTH_GET_USER,
-    AUTH_LIST_USER,
-    AUTH_CREATE_ACL,
-    AUTH_UPDATE_ACL,
-    AUTH_DELETE_ACL,
-    AUTH_GET_ACL,
-    AUTH_LIST_ACL,
-)

@@ -22,10 +22,3 @@ UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG, NoFields
 GET_ALL_CONSUMER_OFFSET: Final = Command(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, NoFields)
 GET_ALL_DELAY_OFFSET: Final = Command(RequestCode.GET_ALL_DELAY_OFFSET, NoFields, NoFields)
 """Bodies of both: the text of the broker's own file."""
-COMMANDS: Final = (
-    GET_BROKER_RUNTIME_INFO,
-    GET_BROKER_CONFIG,
-    UPDATE_BROKER_CONFIG,
-    GET_ALL_CONSUMER_OFFSET,
-    GET_ALL_DELAY_OFFSET,
-)

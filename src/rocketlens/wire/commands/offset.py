@@ -19,8 +19,13 @@ class SearchOffsetRequest:
     lite_topic: str | None = text("liteTopic", default=None, since=V5_5_0)
 
 
-@declare("SearchOffsetResponseHeader")
-class SearchOffsetResponse:
+@declare(
+    "SearchOffsetResponseHeader",
+    "GetMaxOffsetResponseHeader",
+    "GetMinOffsetResponseHeader",
+    "QueryConsumerOffsetResponseHeader",
+)
+class QueueOffsetResponse:
     """A queue offset."""
 
     queue_offset: int = i64("offset")
@@ -35,26 +40,12 @@ class GetMaxOffsetRequest:
     committed: bool | None = boolean("committed", default=None, since=V5_0_0)
 
 
-@declare("GetMaxOffsetResponseHeader")
-class GetMaxOffsetResponse:
-    """A queue offset."""
-
-    queue_offset: int = i64("offset")
-
-
 @declare("GetMinOffsetRequestHeader")
 class GetMinOffsetRequest:
     """Ask for the first offset of a queue that is still stored."""
 
     topic: str = text("topic")
     queue_id: int = i32("queueId")
-
-
-@declare("GetMinOffsetResponseHeader")
-class GetMinOffsetResponse:
-    """A queue offset."""
-
-    queue_offset: int = i64("offset")
 
 
 @declare("GetEarliestMsgStoretimeRequestHeader")
@@ -80,13 +71,6 @@ class QueryConsumerOffsetRequest:
     topic: str = text("topic")
     queue_id: int = i32("queueId")
     set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", default=None, since=V5_0_0)
-
-
-@declare("QueryConsumerOffsetResponseHeader")
-class QueryConsumerOffsetResponse:
-    """A queue offset."""
-
-    queue_offset: int = i64("offset")
 
 
 @declare("UpdateConsumerOffsetRequestHeader")
@@ -129,13 +113,13 @@ class CloneGroupOffsetRequest:
 
 
 SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, SearchOffsetResponse
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, QueueOffsetResponse
 )
 GET_MAX_OFFSET: Final = Command(
-    RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, GetMaxOffsetResponse
+    RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, QueueOffsetResponse
 )
 GET_MIN_OFFSET: Final = Command(
-    RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest, GetMinOffsetResponse
+    RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest, QueueOffsetResponse
 )
 GET_EARLIEST_MSG_STORETIME: Final = Command(
     RequestCode.GET_EARLIEST_MSG_STORETIME,
@@ -143,7 +127,7 @@ GET_EARLIEST_MSG_STORETIME: Final = Command(
     GetEarliestStoreTimeResponse,
 )
 QUERY_CONSUMER_OFFSET: Final = Command(
-    RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueryConsumerOffsetResponse
+    RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueueOffsetResponse
 )
 UPDATE_CONSUMER_OFFSET: Final = Command(
     RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest, NoFields
@@ -153,14 +137,4 @@ INVOKE_BROKER_TO_RESET_OFFSET: Final = Command(
 )
 CLONE_GROUP_OFFSET: Final = Command(
     RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest, NoFields
-)
-COMMANDS: Final = (
-    CLONE_GROUP_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    GET_EARLIEST_MSG_STORETIME,
-    QUERY_CONSUMER_OFFSET,
-    UPDATE_CONSUMER_OFFSET,
-    INVOKE_BROKER_TO_RESET_OFFSET,
 )

@@ -53,4 +53,3 @@ PULL_MESSAGE: Final = Command(RequestCode.PULL_MESSAGE, PullMessageRequest, Pull
 LITE_PULL_MESSAGE: Final = Command(
     RequestCode.LITE_PULL_MESSAGE, PullMessageRequest, PullMessageResponse, since=V5_0_0
 )
-COMMANDS: Final = (PULL_MESSAGE, LITE_PULL_MESSAGE)

@@ -43,4 +43,3 @@ NOT_SEARCHED: Final = "notSearched"
 """A field of our broker's answers that RocketMQ does not know: what could not be searched."""
 QUERY_MESSAGE: Final = Command(RequestCode.QUERY_MESSAGE, QueryMessageRequest, QueryMessageResponse)
 VIEW_MESSAGE_BY_ID: Final = Command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest, NoFields)
-COMMANDS: Final = (QUERY_MESSAGE, VIEW_MESSAGE_BY_ID)

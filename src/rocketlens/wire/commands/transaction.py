@@ -44,4 +44,3 @@ END_TRANSACTION: Final = Command(RequestCode.END_TRANSACTION, EndTransactionRequ
 CHECK_TRANSACTION_STATE: Final = Command(
     RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequest, NoFields
 )
-COMMANDS: Final = (END_TRANSACTION, CHECK_TRANSACTION_STATE)
