@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import accumulate
 
 from rocketlens import limits
 from rocketlens.client import Producer
@@ -26,7 +27,7 @@ from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
 from rocketlens.model.text.java import decode_utf8, index_hash
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
+from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -64,6 +65,8 @@ class Fake:
     def __init__(self):
         self.asked = []
         self.fails_with = None
+        self.refused = set()
+        """Codes that nobody may use."""
         self.is_slow = False
         self.closes_when_large = False
         self.server = None
@@ -80,6 +83,8 @@ class Fake:
                 return asyncio.get_running_loop().create_future()
             if self.fails_with is not None:
                 return self.fails_with
+            if code in self.refused:
+                return Response(ResponseCode.NO_PERMISSION, remark="no")
             response = answer(header, command)
             if self.closes_when_large and len(response.body) > limits.MAX_FRAME_BYTES:
                 channel.abort("as one who reads such a frame does")
@@ -187,6 +192,8 @@ class FakeBroker(Fake):
         self.topic_attributes = {}
         """Of topics; a broker without any is one of RocketMQ 4, which has none."""
         self.tells_attributes = True
+        self.replaced = []
+        """Records of compacted topics that are not in the log which these are pulled from."""
         self.config = {"messageIndexEnable": "true"}
         """Of the broker; empty if it does not tell."""
         self.has_index = True
@@ -384,6 +391,8 @@ class FakeBroker(Fake):
         queue = self.queue(header.topic, header.queue_id)
         given = queue[header.queue_offset :][: min(header.max_message_nums, 32)]
         after = header.queue_offset + len(given)
+        if self.is_compacted(header.topic):
+            return self.pull_compacted(header, queue)
         fields = {
             "suggestWhichBrokerId": "0",
             "nextBeginOffset": str(after),
@@ -392,6 +401,30 @@ class FakeBroker(Fake):
         }
         code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
         return Response(code, fields, b"".join(map(self.bytes_of, dict.fromkeys(given))))
+
+    def is_compacted(self, topic):
+        return "COMPACTION" in self.topic_attributes.get(topic, {}).values()
+
+    def pull_compacted(self, header, queue):
+        """Answer from the log of a compacted topic, which has offsets of its own."""
+        kept = [each for each in queue if each not in self.replaced]
+        given = [each for each in kept if each.queue_offset >= header.queue_offset]
+        given = given[: min(header.max_message_nums, 32)]
+        after = given[-1].queue_offset + 1 if given else len(queue)
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(after),
+            "minOffset": "0",
+            "maxOffset": str(len(queue)),
+        }
+        starts = accumulate((each.total_size for each in kept), initial=0)
+        own = {id(each): start for each, start in zip(kept, starts, strict=False)}
+        body = b"".join(
+            records.encode(replace(each, physical_offset=own[id(each)])) for each in given
+        )
+        return Response(
+            ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND, fields, body
+        )
 
     def broker_config(self, *_):
         if not self.config:
@@ -422,8 +455,12 @@ class FakeBroker(Fake):
         if (header.topic, header.queue_id) not in self.queues:
             name = f"{header.queue_id}@{header.topic}"
             return Response(ResponseCode.SYSTEM_ERROR, remark=f"{name} is not exist!")
-        count = len(self.queue(header.topic, header.queue_id))
-        return Response(body=write_body(ConsumeQueueAnswer(max_offset=count)))
+        queue = self.queue(header.topic, header.queue_id)
+        entries = tuple(
+            ConsumeQueueData(physical_offset=each.physical_offset, store_size=each.total_size)
+            for each in queue[header.index :][: header.count]
+        )
+        return Response(body=write_body(ConsumeQueueAnswer(entries=entries, max_offset=len(queue))))
 
     def earliest(self, header, _):
         queue = self.queue(header.topic, header.queue_id)

@@ -190,7 +190,7 @@ def field_lines(
     yield _field("Tags", message.tags or "-")
     yield _field("Keys", " ".join(message.keys) or "-", searched)
     yield _field("Unique key", message.unique_key or "-", searched)
-    yield _field("Offset id", message.offset_msg_id, searched)
+    yield _field("Offset id", message.offset_msg_id or "- (its broker tells none)", searched)
     yield _field("Queue position", message.position, searched)
     yield _field("Physical offset", f"{message.physical_offset}, {message.store_size} bytes")
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))

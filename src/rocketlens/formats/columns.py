@@ -272,10 +272,12 @@ def _offset_msg_ids(
     import pyarrow as pa
 
     offsets = physical_offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
-    if _has_v6(rows, "store"):
+    is_in_log = physical_offsets >= 0
+    if _has_v6(rows, "store") or not is_in_log.all():
         hosts = _packed_hosts(content, base_offset, rows, "store")
-        pairs = zip(hosts, offsets, strict=True)
-        return pa.array([(h + o.tobytes()).hex().upper() for h, o in pairs], pa.string())
+        parts = zip(hosts, offsets, is_in_log, strict=True)
+        ids = [(h + o.tobytes()).hex().upper() if there else "" for h, o, there in parts]
+        return pa.array(ids, pa.string())
     packed = np.empty((len(rows), 16), np.uint8)
     packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
     packed[:, 8:] = offsets

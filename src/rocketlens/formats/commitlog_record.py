@@ -150,6 +150,10 @@ class Reason(StrEnum):
     """A port outside 0..65535."""
 
 
+NOT_IN_LOG: Final = -1
+"""The physical offset of a record of which it is not known where in the commit log it is, if there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
@@ -174,7 +178,9 @@ class Record:
 
     @property
     def offset_msg_id(self) -> str:
-        """The id that the broker gave it, upper-case hex."""
+        """The id that the broker gave it, upper-case hex; empty for `NOT_IN_LOG`."""
+        if self.physical_offset < 0:
+            return ""
         return OffsetMessageId(self.store_host, self.physical_offset).encode()
 
 

@@ -40,10 +40,14 @@ class MessageExt:
     keys: Annotated[tuple[str, ...], "its keys in the order sent, repeats included"]
     unique_key: Annotated[str | None, "the id its producer's client gave it, or None"]
     msg_id: Annotated[str, "what clients show as its id: the unique key, else the offset_msg_id"]
-    offset_msg_id: Annotated[str, "the id its broker gave it: store host and physical offset"]
+    offset_msg_id: Annotated[
+        str, "the id its broker gave it: store host and physical offset; empty without that"
+    ]
     queue_id: Annotated[I32, "number of its queue in the topic"]
     queue_offset: Annotated[I64, "its position in the queue, counted in messages"]
-    physical_offset: Annotated[I64, "its position in the commit log of its broker, in bytes"]
+    physical_offset: Annotated[
+        I64, "its position in the commit log of its broker, in bytes; -1 if that is not known"
+    ]
     store_size: Annotated[I32, "bytes of the record as stored, header included"]
     sys_flag: Annotated[I32, "bits: compression, transaction type, hosts that are IPv6"]
     flag: Annotated[I32, "the producer's own number"]

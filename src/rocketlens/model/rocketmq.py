@@ -124,6 +124,9 @@ SYS_FLAG_INNER_BATCH: Final = 0x80
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
 """An attribute of a topic, and its value for one whose batches are such records."""
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTION: Final = "COMPACTION"
+"""An attribute of a topic, and its value for one of which only the newest message of a key stays."""
 
 CRC_MASK: Final = 0x7FFFFFFF
 """RocketMQ keeps 31 bits of each CRC-32."""

@@ -30,6 +30,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.name_server_addresses import name_server_addresses
+from rocketlens.client.connect.recent import Recent
 from rocketlens.client.connect.route import Broker, Route, brokers_of
 from rocketlens.errors import (
     BadAnswer,
@@ -146,6 +147,10 @@ class ClusterCalls:
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
         self.closed_to_tools: Final[set[str]] = set()
         """Addresses of brokers at which the group of tools may not consume."""
+        self.topic_attributes: Final = Recent[tuple[str, str], Mapping[str, str] | BrokerError](
+            clock
+        )
+        """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
 
     # Calls.
 

@@ -28,6 +28,9 @@ refused                                 repeated as
 tool that has a spare group
 ======================================  ==========================================================
 
+Records that a tool pulls have the physical offsets of the commit log, those of compacted topics,
+too (`rocketlens.client.connect.compacted_topics`).
+
 Pulls of tools leave nothing at a broker: they are of the group TOOLS_CONSUMER, which every broker
 has and which has no members, so no subscription, no offset and no member is kept. Sources:
 ``PullMessageProcessor``, ``PullAPIWrapper``.
@@ -43,6 +46,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, request_name
 from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.compacted_topics import with_log_offsets
 from rocketlens.errors import BadAnswer, RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
 from rocketlens.model.rocketmq import ALL_TAGS, MASTER_ID, SQL92_TYPE, TAG_TYPE, TOOLS_GROUP
@@ -197,7 +201,11 @@ class QueuePuller:
         if timeout_s is None:
             timeout_s = self._cluster.timeout_s + hold_s
         command, answer = await self._answer(address, header, timeout_s)
-        return self._pulled(address, command, answer, offset)
+        pulled = self._pulled(address, command, answer, offset)
+        if pulled.body and self._mode is PullMode.TOOL:
+            body = await with_log_offsets(self._cluster, address, queue, pulled.body)
+            pulled = replace(pulled, body=body)
+        return pulled
 
     def _pulled(
         self,

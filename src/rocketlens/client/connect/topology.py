@@ -22,7 +22,7 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +31,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.recent import Recent
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
+from rocketlens.client.connect.compacted_topics import topic_attributes
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.formats import java_properties
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -43,7 +45,6 @@ from rocketlens.wire.bodies.route import (
     TopicList,
     TopicRouteData,
 )
-from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
 from rocketlens.wire.commands.command_table import Command, NoFields
@@ -53,22 +54,15 @@ from rocketlens.wire.commands.namesrv import (
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
-from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
 
 B = TypeVar("B")
 T = TypeVar("T")
-K = TypeVar("K")
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
 _NO_BROKER: Final = Coverage(
     "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
-)
-
-
-_NO_BATCHES: Final = frozenset(
-    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
 )
 
 
@@ -87,24 +81,6 @@ and returns nothing for times further apart than ``maxRocksDBIndexQueryDays``.
 """
 
 
-class Recent(Generic[K, T]):
-    """Values that were asked for in the last 30 s, by key. ``clock`` returns monotonic seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock: Final = clock
-        self._values: Final[dict[K, tuple[float, T]]] = {}
-
-    async def get(self, key: K, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return a value, asked for if there is none as new; errors are those of ``ask``."""
-        cached = self._values.get(key)
-        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
-            if len(self._values) > limits.MAX_TOPOLOGY_ROUTES:
-                self._values.clear()
-            cached = self._clock(), await ask()
-            self._values[key] = cached
-        return cached[1]
-
-
 class Topology:
     """Asks all name servers of a cluster. ``clock`` returns monotonic seconds."""
 
@@ -116,8 +92,6 @@ class Topology:
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, TopologyResult[Route]]] = {}
         self._brokers: tuple[float, TopologyResult[dict[str, Broker]]] | None = None
-        self._batch_topics: Final = Recent[tuple[str, str], bool](clock)
-        """By topic and address."""
         self._has_index: Final = Recent[str, bool](clock)
         """By address."""
         self._listed_s = clock()
@@ -198,22 +172,8 @@ class Topology:
         :raises BrokerError: if the broker refuses to answer.
         :raises RemotingError: if there is no response.
         """
-        return await self._batch_topics.get(
-            (topic, address), lambda: self._ask_for_batches(topic, address)
-        )
-
-    async def _ask_for_batches(self, topic: str, address: str) -> bool:
-        def read(config: TopicConfig) -> bool:
-            return (config.attributes or {}).get(QUEUE_TYPE) == BATCH_QUEUE
-
-        header = GetTopicConfigRequest(topic=topic)
-        try:
-            return await self._cluster.ask_for(read, TopicConfig, address, GET_TOPIC_CONFIG, header)
-        except BrokerError as error:
-            # RocketMQ 4 does not know the request, and has no such batches.
-            if error.code in _NO_BATCHES:
-                return False
-            raise
+        attributes = await topic_attributes(self._cluster, topic, address)
+        return attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
     async def has_index(self, address: str) -> bool:
         """Return whether a broker answers by key from index files, at most 30 s old.

@@ -17,6 +17,7 @@ from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failur
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.index_samples import IndexSamples
@@ -24,8 +25,19 @@ from rocketlens.client.search.key_search import KeySearch, SearchedIndex
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
-from rocketlens.client.search.view import brokers_named, offset_id_of, view_on
-from rocketlens.errors import AnswerIncomplete, BrokerError, MessageNotFound, TopicNotFound
+from rocketlens.client.search.view import (
+    brokers_named,
+    offset_id_of,
+    record_of_position,
+    view_on,
+)
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BrokerError,
+    MessageNotFound,
+    RecordError,
+    TopicNotFound,
+)
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
@@ -300,7 +312,12 @@ class ClusterSource:
             async with self.cluster.turn(address):
                 puller = tools_puller(self.cluster)
                 pulled = await puller.pull(address, queue, queue_offset, count=1)
-                records = pulled.records(search.damage)
+                records = list(pulled.records(search.damage))
+                compacted = pulled.max_offset > queue_offset and await is_compacted(
+                    self.cluster, topic, address
+                )
+                if compacted and not any(each.queue_offset == queue_offset for each in records):
+                    records = await self._replaced(queue, queue_offset, search)
                 for record in chain.from_iterable(map(message_filter.matching_in, records)):
                     there = (record.topic, record.queue_id, record.queue_offset)
                     # An entry of a light queue leads to a record of another topic.
@@ -311,6 +328,23 @@ class ClusterSource:
         # A queue cannot have an offset that does not fit its field.
         queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
         await self._ask_queues(topic, queues, ask, findings)
+
+    async def _replaced(
+        self, queue: MessageQueue, queue_offset: int, search: _BrokerSearch
+    ) -> list[Record]:
+        """Return the record of a position that is not pulled, from the commit log."""
+        problem = "it is not there any more"
+        try:
+            record = await record_of_position(self.cluster, search.address, queue, queue_offset)
+        except (BrokerError, RecordError) as error:
+            record, problem = None, str(error)
+        if record is not None:
+            return [record]
+        search.damage.append(
+            f"{queue.topic}/{queue.queue_id}/{queue_offset}: the broker compacts this topic, and a "
+            f"newer message with its key replaced what was there. In the commit log: {problem}"
+        )
+        return []
 
     async def _find_in_time(
         self, request: FindRequest, topic: str, findings: Findings, *, with_key: bool = False

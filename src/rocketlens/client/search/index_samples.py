@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.queue_puller import Pulled, records_in, tools_puller
+from rocketlens.client.connect.recent import Recent
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.connect.topology import Recent
 from rocketlens.client.search.key_search import UNIQUE_KEY_INDEX
 from rocketlens.errors import BrokerError, RemotingError
 from rocketlens.formats.commitlog_record import Record
@@ -108,8 +108,7 @@ class IndexSamples:
         async with self._cluster.turn(address):
             answer = await self._cluster.call(address, QUERY_MESSAGE, header)
         offsets = [(each.queue_id, each.queue_offset) for each in records_in(answer.body, [])]
-        # The index returns the newest only, where many have one unique key. The log of a compacted
-        # topic has physical offsets of its own.
+        # The index returns the newest only, where many have one unique key.
         is_there = (record.queue_id, record.queue_offset) in offsets
         return is_there or len(offsets) >= limits.MIN_QUERY_CAP
 

@@ -5,14 +5,15 @@ that broker is asked, then its slaves. If not, for example because the broker mo
 and a record counts only if its store host is the id's address.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.errors import BadInput, RecordError, RocketLensError
-from rocketlens.formats.commitlog_record import Reason, Record, decode
+from rocketlens.formats.commitlog_record import NOT_IN_LOG, Reason, Record, decode
+from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
@@ -46,8 +47,10 @@ async def view_on(
 
     async def ask(broker: Broker, address: str) -> list[Record]:
         async with cluster.turn(address):
-            record = await _record_at(cluster, address, offset_id, topic)
+            record = await _record_at(cluster, address, offset_id.physical_offset, topic)
             if records or record is None or (topic is not None and record.topic != topic):
+                return []
+            if not _is_stored_by(record, offset_id.store_host):
                 return []
             if await _is_forged(cluster, broker, address, record) or records:
                 return []
@@ -57,28 +60,45 @@ async def view_on(
     return await cluster.ask_brokers(brokers, ask)
 
 
-async def _record_at(
-    cluster: ClusterCalls, address: str, offset_id: OffsetMessageId, topic: str | None
+async def record_of_position(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, queue_offset: int
 ) -> Record | None:
-    header = ViewMessageRequest(physical_offset=offset_id.physical_offset, topic=topic)
+    """Return the record that a consume queue leads to at an offset, None if there is none.
+
+    :raises BrokerError: if the broker refuses to look it up.
+    :raises RecordError: if its checksum is wrong.
+    :raises RemotingError: if there is no response.
+    """
+    entry = (await queue_entries(cluster, address, queue, [queue_offset])).get(queue_offset)
+    if entry is None:
+        return None
+    record = await _record_at(cluster, address, entry.physical_offset, queue.topic)
+    position = queue.topic, queue.queue_id, queue_offset
+    is_there = record and (record.topic, record.queue_id, record.queue_offset) == position
+    return record if is_there else None
+
+
+async def _record_at(
+    cluster: ClusterCalls, address: str, physical_offset: int, topic: str | None
+) -> Record | None:
+    header = ViewMessageRequest(physical_offset=physical_offset, topic=topic)
     answer = await cluster.call(address, VIEW_MESSAGE_BY_ID, header)
     if answer.code != ResponseCode.SUCCESS:
         if (answer.remark or "").startswith(NOT_THERE):
             return None
         raise broker_error(address, answer)
     try:
-        record = decode(answer.body, physical_offset=offset_id.physical_offset)
+        return decode(answer.body, physical_offset=physical_offset)
     except RecordError as error:
         if error.reason == Reason.CRC:
             raise
         # The broker uses any four bytes as a size: no record starts there.
         return None
-    carried, named = record.store_host, offset_id.store_host
-    is_same = (pack_address(carried.address), carried.port) == (
-        pack_address(named.address),
-        named.port,
-    )
-    return record if is_same else None
+
+
+def _is_stored_by(record: Record, host: Host) -> bool:
+    carried = record.store_host
+    return (pack_address(carried.address), carried.port) == (pack_address(host.address), host.port)
 
 
 async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record: Record) -> bool:
@@ -95,25 +115,5 @@ async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record
         return False
     for each in pulled.records([]):
         if each.queue_offset == record.queue_offset:
-            return each.physical_offset != record.physical_offset and not await _is_compacted(
-                cluster, address, each, record
-            )
+            return each.physical_offset not in (record.physical_offset, NOT_IN_LOG)
     return False
-
-
-async def _is_compacted(
-    cluster: ClusterCalls, address: str, pulled: Record, record: Record
-) -> bool:
-    """Return whether a pulled record is a broker's other copy of the same message.
-
-    Messages of a topic that is compacted are pulled from a log of their own, whose offsets lead to
-    other records of the commit log, or to none.
-    """
-    if replace(pulled, physical_offset=record.physical_offset) != record:
-        return False
-    where = OffsetMessageId(record.store_host, pulled.physical_offset)
-    try:
-        there = await _record_at(cluster, address, where, None)
-    except (RocketLensError, RecordError):
-        return True
-    return there != pulled

@@ -54,7 +54,8 @@ def test_a_stretch_is_read_whole_and_leaves_no_group():
         assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
         # The flag that commits an offset is 1.
         assert not any(each.sys_flag & 1 for each in pulls)
-        assert {code for code, _ in cluster.masters[0].asked} == {RequestCode.PULL_MESSAGE}
+        asked = {code for code, _ in cluster.masters[0].asked}
+        assert asked == {RequestCode.PULL_MESSAGE, RequestCode.GET_TOPIC_CONFIG}
 
     with_reader(main)
 

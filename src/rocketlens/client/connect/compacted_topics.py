@@ -1,0 +1,130 @@
+"""Topics of RocketMQ 5 that are compacted, and what else brokers do by the attributes of a topic.
+
+Messages of a topic with ``cleanup.policy=COMPACTION`` are pulled from a log of their own, with the
+physical offsets of that log: an offset message id made of one leads to another message, or to none.
+Its consume queues lead to the commit log, as those of any topic, so offsets are taken from there.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
+from rocketlens.formats.commitlog_record import HEADS, NOT_IN_LOG, TOTAL_SIZE
+from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
+from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.topic import TopicConfig
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
+from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
+from rocketlens.wire.declare import read_body
+
+_NO_ATTRIBUTES: Final = frozenset(
+    {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
+)
+_OFFSETS: Final = struct.Struct(">qq")
+_OFFSETS_AT: Final = HEADS[0].offsets["queue_offset"]
+"""The queue offset and the physical offset, one behind the other."""
+
+
+async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> Mapping[str, str]:
+    """Return the attributes that a broker has for a topic, at most 30 s old.
+
+    :raises BrokerError: if the broker refuses to answer.
+    :raises RemotingError: if there is no response.
+    """
+
+    async def ask() -> Mapping[str, str] | BrokerError:
+        header = GetTopicConfigRequest(topic=topic)
+        try:
+            return await cluster.ask_for(
+                lambda config: config.attributes or {},
+                *(TopicConfig, address, GET_TOPIC_CONFIG, header),
+            )
+        except BrokerError as error:
+            # RocketMQ 4 does not know the request, and has no attributes.
+            return {} if error.code in _NO_ATTRIBUTES else error
+
+    attributes = await cluster.topic_attributes.get((topic, address), ask)
+    if isinstance(attributes, BrokerError):
+        raise attributes
+    return attributes
+
+
+async def is_compacted(cluster: ClusterCalls, topic: str, address: str) -> bool:
+    """Return whether a broker compacts a topic; False if it does not tell.
+
+    :raises RemotingError: if there is no response.
+    """
+    try:
+        attributes = await topic_attributes(cluster, topic, address)
+    except BrokerError:
+        return False
+    return attributes.get(CLEANUP_POLICY) == COMPACTION
+
+
+async def with_log_offsets(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, body: bytes
+) -> bytes:
+    """Return pulled records with the physical offsets of the commit log, if the topic is compacted.
+
+    That is NOT_IN_LOG for a record that the queue does not lead to, or if the broker does not tell.
+
+    :raises RemotingError: if there is no response.
+    """
+    if not await is_compacted(cluster, queue.topic, address):
+        return body
+    content = bytearray(body)
+    pulled = dict(_pulled(content))
+    entries = await queue_entries(cluster, address, queue, pulled)
+    for queue_offset, start in pulled.items():
+        entry = entries.get(queue_offset)
+        is_there = entry is not None and entry.store_size == TOTAL_SIZE.unpack_from(body, start)[0]
+        physical_offset = entry.physical_offset if entry is not None and is_there else NOT_IN_LOG
+        _OFFSETS.pack_into(content, start + _OFFSETS_AT, queue_offset, physical_offset)
+    return bytes(content)
+
+
+def _pulled(content: bytearray) -> Iterator[tuple[int, int]]:
+    """Yield the queue offset of each record, and where the record starts."""
+    start = 0
+    while len(content) - start >= HEADS[0].size:
+        yield _OFFSETS.unpack_from(content, start + _OFFSETS_AT)[0], start
+        # What is not a record is reported by who decodes it.
+        start += max(TOTAL_SIZE.unpack_from(content, start)[0], HEADS[0].size)
+
+
+async def queue_entries(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, queue_offsets: Iterable[int]
+) -> dict[int, ConsumeQueueData]:
+    """Return the entries that a consume queue has at some offsets.
+
+    :raises RemotingError: if there is no response.
+    """
+    entries: dict[int, ConsumeQueueData] = {}
+    rest = sorted(queue_offsets)
+    while rest:
+        first = rest[0]
+        count = min(rest[-1] + 1 - first, limits.MAX_PULL_MESSAGES)
+        for number, entry in enumerate(await _entries(cluster, address, queue, first, count)):
+            entries[first + number] = entry
+        rest = [each for each in rest if each >= first + count]
+    return entries
+
+
+async def _entries(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, first: int, count: int
+) -> tuple[ConsumeQueueData, ...]:
+    header = QueryConsumeQueueRequest(
+        topic=queue.topic, queue_id=queue.queue_id, index=first, count=count, consumer_group=None
+    )
+    answer = await cluster.call(address, QUERY_CONSUME_QUEUE, header)
+    if answer.code != ResponseCode.SUCCESS or not answer.body:
+        return ()
+    try:
+        return read_body(ConsumeQueueAnswer, answer.body).entries or ()
+    except ProtocolError as error:
+        raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None
