@@ -151,7 +151,7 @@ class Reason(StrEnum):
 
 
 NOT_IN_LOG: Final = -1
-"""The physical offset of a record of which it is not known where in the commit log it is, if there."""
+"""The physical offset of a record if where it is in the commit log is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ BATCH_QUEUE: Final = "BatchCQ"
 """An attribute of a topic, and its value for one whose batches are such records."""
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACTION: Final = "COMPACTION"
-"""An attribute of a topic, and its value for one of which only the newest message of a key stays."""
+"""An attribute of a topic, and its value for one that keeps the newest message of each key."""
 
 CRC_MASK: Final = 0x7FFFFFFF
 """RocketMQ keeps 31 bits of each CRC-32."""

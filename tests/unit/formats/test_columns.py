@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.bulk.ranges import RangeReader, open_range
 from rocketlens.formats import columns
-from rocketlens.formats.commitlog_record import encode, message_of
+from rocketlens.formats.commitlog_record import NOT_IN_LOG, encode, message_of
 from tests.support.synthetic import record, write_log
 from tests.unit.bulk.built_stores import ranges_of
 
@@ -52,6 +52,20 @@ def test_a_row_has_the_fields_of_the_message(written, tmp_path):
         assert dict(row["properties"]) == dict(message.properties)
         assert (row["store_host"], row["body"]) == (str(message.store_host), message.body)
         assert row["body_error"] is None
+
+
+def test_a_row_whose_place_in_the_log_is_not_known_has_no_offset_message_id(written, tmp_path):
+    [log_range] = ranges_of(tmp_path)
+    mapped, content = open_range(log_range)
+    (rows,) = RangeReader(log_range, content)
+    offsets = rows["physical_offset"].copy()
+    offsets[3] = NOT_IN_LOG
+    (batch,) = columns.batches(content, 0, rows.copy(), with_body=False, physical_offsets=offsets)
+    del content
+    mapped.close()
+    expected = [each.offset_msg_id for each in written]
+    expected[3] = ""
+    assert batch.column("offset_msg_id").to_pylist() == expected
 
 
 def test_a_batch_ends_at_its_stored_bytes_and_one_record_always_fits(

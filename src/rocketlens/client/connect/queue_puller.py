@@ -45,8 +45,8 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of, request_name
-from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.connect.compacted_topics import with_log_offsets
+from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
 from rocketlens.model.rocketmq import ALL_TAGS, MASTER_ID, SQL92_TYPE, TAG_TYPE, TOOLS_GROUP

@@ -31,9 +31,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.compacted_topics import topic_attributes
 from rocketlens.client.connect.recent import Recent
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
-from rocketlens.client.connect.compacted_topics import topic_attributes
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.formats import java_properties
 from rocketlens.model.answer import Coverage, SourceKind, SourceState

@@ -14,10 +14,10 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
+from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.index_samples import IndexSamples

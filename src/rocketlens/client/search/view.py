@@ -8,9 +8,9 @@ and a record counts only if its store host is the id's address.
 from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
+from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import NOT_IN_LOG, Reason, Record, decode
 from rocketlens.model.message import Host
