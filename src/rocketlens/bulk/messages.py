@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
+    from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.log.commitlog import CommitLog
     from rocketlens.store.read.log.log_evidence import LostEnd
     from rocketlens.store.read.log.scan import Damage
@@ -149,7 +150,7 @@ class BatchScan:
         self.store: Final = _store_option(options)
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
-        self.takes_lost_end = "failOnDataLoss" in options and not self.fails_on_loss
+        self.takes_loss = "failOnDataLoss" in options and not self.fails_on_loss
         self.with_body = flag_option(options, "body", default=True)
         self.check_crc = flag_option(options, "checkCrc", default=True)
         self.min_partitions = number_option(options, "minPartitions", 1)
@@ -180,8 +181,8 @@ class BatchScan:
 
         :raises NotAStore: when there is no commit log.
         :raises BadInput: when the store does not have a topic that is asked for.
-        :raises StoreError: when messages at the end of the log are lost, as its queues, index files
-            or checkpoint show, unless ``failOnDataLoss`` is ``false``.
+        :raises StoreError: when messages at either end of the log are lost, as other files of the
+            store show, unless ``failOnDataLoss`` is ``false``.
         """
         from rocketlens.bulk.ranges import cut
         from rocketlens.store.layout import StoreLayout
@@ -195,21 +196,31 @@ class BatchScan:
             if self.fails_on_loss:
                 raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
             _log.warning("%s: %s", self.store, what)
-        lost = lost_end_of(layout, log, self._has_topic)
+        before, behind = self._lost_begin(layout, log), lost_end_of(layout, log, self._has_topic)
         if self.is_damage:
-            return _whole_segments(log, lost)
-        if lost is not None:
-            if not self.takes_lost_end:
+            return _whole_segments(log, before, behind)
+        for text in (before, behind and behind.text):
+            if text and not self.takes_loss:
                 raise StoreError(
-                    f'{self.store}: {lost.text}. option("failOnDataLoss", "false") reads the others'
+                    f'{self.store}: {text}. option("failOnDataLoss", "false") reads the others'
                 )
-            _log.warning("%s: %s", self.store, lost.text)
+            if text:
+                _log.warning("%s: %s", self.store, text)
         low, high = self.row_filter.bounds["physical_offset"]
         return [
             Share(one)
             for one in cut(log, self.partition_bytes, self.min_partitions)
             if one.base_offset + one.start <= high and low < one.base_offset + one.stop
         ]
+
+    def _lost_begin(self, layout: "StoreLayout", log: "CommitLog") -> str | None:
+        """Return what is known of messages before the log that are lost and could be rows."""
+        from rocketlens.store.read.log.begin_evidence import lost_begin_of
+
+        bounds = self.row_filter.bounds
+        if bounds["physical_offset"][0] >= log.min_offset:
+            return None
+        return lost_begin_of(layout, log, bounds["store_timestamp_ms"][0])
 
     def check_topics(self) -> None:
         """Check that the store has the topics.
@@ -386,10 +397,10 @@ def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[i
     return placed
 
 
-def _whole_segments(log: "CommitLog", lost: "LostEnd | None") -> list[Share]:
+def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | None") -> list[Share]:
     """Return a share for each segment, so that its damage is reported as a whole.
 
-    The last one has what is lost behind it.
+    The first one has what is lost before it, the last one what is lost behind it.
     """
     from rocketlens.bulk.ranges import LogRange, is_unwritten
     from rocketlens.store.read.log.scan import Damage
@@ -408,10 +419,13 @@ def _whole_segments(log: "CommitLog", lost: "LostEnd | None") -> list[Share]:
         shares.append(Share(whole, ends_log, gap))
         ends_log = ends_log and is_unwritten(segment)
         following = segment.base_offset
-    if lost is not None:
+    if behind is not None:
         end = log.max_offset
-        stop = end if lost.physical_offset is None else max(lost.physical_offset, end)
-        shares[0] = shares[0]._replace(damage=(Damage(end, stop, lost.text),))
+        stop = end if behind.physical_offset is None else max(behind.physical_offset, end)
+        shares[0] = shares[0]._replace(damage=(Damage(end, stop, behind.text),))
+    if before is not None:
+        damage = (Damage(0, log.min_offset, before), *shares[-1].damage)
+        shares[-1] = shares[-1]._replace(damage=damage)
     return shares[::-1]
 
 

@@ -152,7 +152,7 @@ OPTIONS: Final = (
         "failOnDataLoss",
         "false",
         "Whether the job fails when a broker deletes a segment that is still to be read. Given as "
-        "false, messages that are lost at the end of the log are no error.",
+        "false, messages that are lost at either end of the log are no error.",
         _BATCHES,
     ),
     SourceOption(

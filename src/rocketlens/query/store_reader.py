@@ -12,7 +12,7 @@ from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.index.tail import Tail
-from rocketlens.store.read.log.begin_evidence import lost_begin
+from rocketlens.store.read.log.begin_evidence import first_time, lost_begin
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.group_evidence import GroupAhead, GroupEvidence
 from rocketlens.store.read.log.log_evidence import LogEvidence, LostEnd
@@ -292,12 +292,16 @@ class StoreReader:
         return (
             *self._kept_by_broker(begin),
             *self._kept_by_tap(begin),
-            *self._lost_at_begin(begin),
+            *self.lost_at_begin(begin),
         )
 
     def _kept_by_tap(self, begin: int | None) -> tuple[Coverage, ...]:
         note = self._tap_note()
-        if note is None or not note.replaced or (begin is not None and begin >= self._first_time()):
+        if (
+            note is None
+            or not note.replaced
+            or (begin is not None and begin >= first_time(self.log))
+        ):
             return ()
         copies = " and ".join(str(self.path.parent / name) for name in note.replaced)
         error = f"the broker had another log before this one: search its copy in {copies}, too"
@@ -316,12 +320,13 @@ class StoreReader:
             if gap.stop > self.log.min_offset:
                 yield str(Damage(gap.start, gap.stop, str(gap)))
 
-    def _lost_at_begin(self, begin: int | None) -> tuple[Coverage, ...]:
+    def lost_at_begin(self, begin: int | None) -> tuple[Coverage, ...]:
+        """Return whether messages before the log's begin are lost; ``begin`` as `kept_elsewhere`."""
         least = self.log.min_offset
         if self._lost_begin is None or self._lost_begin[0] != least:
             self._lost_begin = least, lost_begin(self.layout, self.log, self.queues)
         error = self._lost_begin[1]
-        if error is None or (begin is not None and begin >= self._first_time()):
+        if error is None or (begin is not None and begin >= first_time(self.log)):
             return ()
         return tuple(self.log_failures([error]))
 
@@ -333,20 +338,13 @@ class StoreReader:
             self.layout.compacted: f"of compacted topics ({self.layout.compacted}/TOPIC/QUEUE)",
         }
         there = [where for path, where in kept.items() if path.exists()]
-        if not there or (begin is not None and begin >= self._first_time()):
+        if not there or (begin is not None and begin >= first_time(self.log)):
             return ()
         error = (
             f"the log begins at physical offset {self.log.min_offset}; older messages are "
             f"{' and '.join(there)}, not searched here: open the log of a queue by itself"
         )
         return tuple(self.log_failures([error]))
-
-    def _first_time(self) -> int:
-        """Return the store time of the log's first message, or, if that is damaged, any later."""
-        try:
-            return self.log.record_at(self.log.min_offset, check_crc=False).store_timestamp_ms
-        except RecordError:
-            return limits.MAX_TIMESTAMP_MS
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Return unreadable ranges of the log as coverage; the first 1,000 by name."""

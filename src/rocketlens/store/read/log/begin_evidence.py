@@ -10,12 +10,14 @@ files later: then they prove nothing.
 
 from collections.abc import Iterator
 
-from rocketlens.errors import IndexFileError
+from rocketlens import limits
+from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import HEADER_BYTES, decode_header
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
 from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.rocks import queues_in
 
 
 def lost_begin(layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> str | None:
@@ -33,6 +35,27 @@ def lost_begin(layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> st
                 "file is lost"
             )
     return None
+
+
+def first_time(log: CommitLog) -> int:
+    """Return the store time of a log's first message, or, if that is damaged, any later."""
+    try:
+        return log.record_at(log.min_offset, check_crc=False).store_timestamp_ms
+    except RecordError:
+        return limits.MAX_TIMESTAMP_MS
+
+
+def lost_begin_of(layout: StoreLayout, log: CommitLog, begin_ms: int) -> str | None:
+    """Return what is known of messages from a store time on before the begin of a store's log,
+    looked at once.
+    """
+    if begin_ms >= first_time(log):
+        return None
+    queues = queues_in(layout.consume_queue)
+    try:
+        return lost_begin(layout, log, queues)
+    finally:
+        queues.close()
 
 
 def _deleted_with_log(layout: StoreLayout, queues: ConsumeQueues) -> Iterator[tuple[str, int]]:

@@ -2,6 +2,9 @@
 
 import pytest
 
+import rocketlens
+from rocketlens import read_batches
+from rocketlens.errors import StoreError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.store.layout import StoreLayout
@@ -95,3 +98,31 @@ def test_files_that_cannot_be_read_prove_nothing(store, monkeypatch):
     for path in (store / "consumequeue" / "Topic" / "0").iterdir():
         path.unlink()
     assert said(store) is None
+
+
+def test_each_way_to_read_such_a_store_is_incomplete_or_fails(store):
+    with rocketlens.open_store(store) as opened:
+        for answer in (
+            *(opened.find("no such key"), opened.find(topic="Topic"), opened.find("Topic/0/0")),
+            *(opened.topics(), opened.topics("Topic")),
+        ):
+            assert not answer.complete
+        scan = opened.scan("Topic")
+        rows = scan.to_arrow()
+        assert not scan.complete
+    with pytest.raises(StoreError, match="the log's first file is lost"):
+        read_batches(store)
+    damage = [row for batch in read_batches(store, table="damage") for row in batch.to_pylist()]
+    assert [(row["physical_offset"], row["length"]) for row in damage] == [(0, 2048)]
+    kept = read_batches(store, failOnDataLoss="false")
+    assert sum(len(batch) for batch in kept) == len(rows)
+
+
+def test_a_bulk_read_of_what_was_stored_later_does_not_fail(store):
+    log = CommitLog(store / "commitlog")
+    first = log.record_at(log.min_offset)
+    for later in (
+        {"startingTimestamp": first.store_timestamp_ms},
+        {"startingOffset": first.physical_offset},
+    ):
+        assert sum(len(batch) for batch in read_batches(store, **later))
