@@ -321,7 +321,7 @@ class StoreReader:
                 yield str(Damage(gap.start, gap.stop, str(gap)))
 
     def lost_at_begin(self, begin: int | None) -> tuple[Coverage, ...]:
-        """Return whether messages before the log's begin are lost; ``begin`` as `kept_elsewhere`."""
+        """Return whether messages before the log are lost; ``begin`` as `kept_elsewhere`."""
         least = self.log.min_offset
         if self._lost_begin is None or self._lost_begin[0] != least:
             self._lost_begin = least, lost_begin(self.layout, self.log, self.queues)
