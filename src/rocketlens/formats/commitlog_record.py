@@ -54,7 +54,7 @@ from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
 from rocketlens.model.integers import I32, I64
 from rocketlens.model.message import Host, MessageExt
-from rocketlens.model.message_id import OffsetMessageId, address_text, pack_address
+from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, address_text, pack_address
 from rocketlens.model.rocketmq import (
     CRC_MASK,
     SYS_FLAG_BORN_HOST_V6,
@@ -150,10 +150,6 @@ class Reason(StrEnum):
     """A port outside 0..65535."""
 
 
-NOT_IN_LOG: Final = -1
-"""The physical offset of a record if where it is in the commit log is not known."""
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
@@ -179,9 +175,8 @@ class Record:
     @property
     def offset_msg_id(self) -> str:
         """The id that the broker gave it, upper-case hex; empty for `NOT_IN_LOG`."""
-        if self.physical_offset < 0:
-            return ""
-        return OffsetMessageId(self.store_host, self.physical_offset).encode()
+        offset_id = OffsetMessageId(self.store_host, self.physical_offset)
+        return "" if self.physical_offset == NOT_IN_LOG else offset_id.encode()
 
 
 def _head(born_bytes: int, store_bytes: int, *, with_ports: bool) -> Layout:

@@ -38,6 +38,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 
+NOT_IN_LOG: Final = -1
+"""The physical offset of a record if where it is in the commit log is not known."""
 _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 _ADDRESS_BYTES = {32: 4, 56: 16}

@@ -6,7 +6,8 @@ import pytest
 
 from rocketlens.bulk.ranges import RangeReader, open_range
 from rocketlens.formats import columns
-from rocketlens.formats.commitlog_record import NOT_IN_LOG, encode, message_of
+from rocketlens.formats.commitlog_record import encode, message_of
+from rocketlens.model.message_id import NOT_IN_LOG
 from tests.support.synthetic import record, write_log
 from tests.unit.bulk.built_stores import ranges_of
 

@@ -13,7 +13,8 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
-from rocketlens.formats.commitlog_record import HEADS, NOT_IN_LOG, TOTAL_SIZE
+from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
+from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.topic import TopicConfig

@@ -12,9 +12,9 @@ from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BadInput, RecordError, RocketLensError
-from rocketlens.formats.commitlog_record import NOT_IN_LOG, Reason, Record, decode
+from rocketlens.formats.commitlog_record import Reason, Record, decode
 from rocketlens.model.message import Host
-from rocketlens.model.message_id import OffsetMessageId, pack_address
+from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
 
