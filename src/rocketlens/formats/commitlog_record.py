@@ -54,7 +54,7 @@ from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
 from rocketlens.model.integers import I32, I64
 from rocketlens.model.message import Host, MessageExt
-from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, address_text, pack_address
+from rocketlens.model.message_id import address_text, offset_msg_id_of, pack_address
 from rocketlens.model.rocketmq import (
     CRC_MASK,
     SYS_FLAG_BORN_HOST_V6,
@@ -175,8 +175,7 @@ class Record:
     @property
     def offset_msg_id(self) -> str:
         """The id that the broker gave it, upper-case hex; empty for `NOT_IN_LOG`."""
-        offset_id = OffsetMessageId(self.store_host, self.physical_offset)
-        return "" if self.physical_offset == NOT_IN_LOG else offset_id.encode()
+        return offset_msg_id_of(self.store_host, self.physical_offset)
 
 
 def _head(born_bytes: int, store_bytes: int, *, with_ports: bool) -> Layout:

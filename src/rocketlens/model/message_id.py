@@ -132,6 +132,16 @@ class OffsetMessageId:
         return cls(Host(address_text(raw[:address_length]), port), physical_offset)
 
 
+def offset_msg_id_of(store_host: Host, physical_offset: int) -> str:
+    """Return the hex form of an offset message id; empty for `NOT_IN_LOG`.
+
+    :raises BadInput: as `OffsetMessageId.encode`.
+    """
+    if physical_offset == NOT_IN_LOG:
+        return ""
+    return OffsetMessageId(store_host, physical_offset).encode()
+
+
 @dataclass(frozen=True, slots=True)
 class UniqueKey:
     """The parts of a producer-made unique key.
