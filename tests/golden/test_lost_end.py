@@ -3,13 +3,17 @@
 import shutil
 
 import pytest
+import rocksdict
 
 import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, StoreError
 from rocketlens.formats.commitlog_record import message_of
+from rocketlens.formats.consumequeue_entry import decode as decode_entry
+from rocketlens.formats.rocksdb.queue_key import decode as decode_key
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk
+from tests.support.layouts import ONE_ROCKSDB, ROCKSDB, copied
 
 VERSIONS = ("4.9.7", "5.5.0")
 WAYS = ("zeroed", "cut", "zeroed in part")
@@ -86,6 +90,28 @@ def test_a_log_that_lost_its_end_gives_no_complete_answer(cut_store, version, wa
 def test_each_file_that_proves_a_lost_end_is_enough(cut_store, version, kept):
     store, lost = cut_store(version, "zeroed", [kept])
     assert_no_false_answer(store, lost)
+
+
+@pytest.mark.parametrize("name", [ROCKSDB, ONE_ROCKSDB])
+def test_groups_prove_a_lost_end_where_queues_are_in_rocksdb(layouts, name, tmp_path):
+    """A broker that starts on a log without its end cuts queues, index and checkpoint to it."""
+    layout = copied(layouts, name, tmp_path / "broker")
+    at = int(max(each.offset_msg_id for each in layout.messages if each.topic == "Orders")[16:], 16)
+    lose_end(layout.store, at, "zeroed")
+    shutil.rmtree(layout.store / "index")
+    (layout.store / "checkpoint").unlink()
+    path, raw = str(layout.store / "consumequeue"), rocksdict.Options(raw_mode=True)
+    families = dict.fromkeys(rocksdict.Rdict.list_cf(path), raw)
+    database = rocksdict.Rdict(path, raw, column_families=families)
+    for key, value in list(database.items()):
+        if decode_key(key) is not None and decode_entry(memoryview(value), 0).physical_offset >= at:
+            del database[key]
+    database.close()
+    with layout.open() as store:
+        for answer in (store.find(topic="Orders"), store.find("none", topic="Orders")):
+            assert "has consumed topic Orders" in " ".join(each.error for each in answer.failures)
+    with pytest.raises(StoreError, match="has consumed topic Orders"):
+        read_batches(layout.store)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -126,7 +126,7 @@ def test_offsets_of_groups_alone_prove_a_lost_end(store):
     assert list(read_batches(store, topic="PayTopic", failOnDataLoss=False))
 
 
-@pytest.mark.parametrize("version", ["5.5.0"])
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 @pytest.mark.parametrize("more", [0, 1])
 def test_an_offset_behind_a_queue_makes_answers_of_its_topic_incomplete(store, more):
     with rocketlens.open_store(store) as opened:
@@ -156,11 +156,3 @@ def test_messages_that_only_the_log_has_yet_are_before_an_offset(store):
     with rocketlens.open_store(store) as opened:
         answer = opened.find(topic="PayTopic")
         assert answer.complete, answer.failures
-
-
-@pytest.mark.parametrize("version", ["4.9.7"])
-def test_an_offset_of_rocketmq_4_proves_nothing(store):
-    """It keeps those of deleted topics, which may have been made again."""
-    write_offsets(store, "PayTopic", 0, 100_000)
-    with rocketlens.open_store(store) as opened:
-        assert opened.find(topic="PayTopic").complete

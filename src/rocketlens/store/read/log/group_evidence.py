@@ -4,10 +4,10 @@ A group's offset is behind the last message that it consumed, so a queue had tha
 that starts on a log without its end cuts queues, index and checkpoint to it, and leaves the offsets
 as they are: then only they show that messages were lost.
 
-Offsets that RocketMQ 4 wrote prove nothing: it leaves those of a deleted topic, which may have been
-made again. RocketMQ 5 removes them, and has a version in the file. Neither do those of a RocketLens
-broker, whose ``synced`` proves more, nor where queues are in RocksDB, which a running broker writes
-later than offsets.
+RocketMQ 4 leaves the offsets of a deleted topic, which may have been made again; RocketMQ 5 removes
+them, and has a version in the file. So offsets of RocketMQ 4 prove something only of a log from its
+first byte on, which would have the messages of the deleted topic, too, and all of it is read. Those
+of a RocketLens broker prove nothing: its ``synced`` proves more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,6 @@ from rocketlens.store.read.config_tables import OFFSETS_FILE, OFFSETS_MEMBER, re
 from rocketlens.store.read.consumequeue import ConsumeQueues, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import Chunk, LogWalk
-from rocketlens.store.read.rocks import is_database
 
 _VERSION_MEMBER: Final = "dataVersion"
 
@@ -61,17 +60,15 @@ class GroupEvidence:
 
         O(offsets of groups), and the log behind the queues where some are ahead of those.
         """
-        if is_database(self._layout.consume_queue) or self._layout.synced.exists():
-            return []
         root = self._layout.root
         stamp = _stamp(root / OFFSETS_FILE)
-        if stamp is not None and stamp == self._useless:
+        if self._layout.synced.exists() or (stamp is not None and stamp == self._useless):
             return []
-        if not read_table(root, OFFSETS_FILE, _VERSION_MEMBER).entries:
-            self._useless = stamp
-            return []
-        # Before the queues: a running broker goes on.
-        offsets = _farthest(read_table(root, OFFSETS_FILE, OFFSETS_MEMBER).entries)
+        is_of_4 = not read_table(root, OFFSETS_FILE, _VERSION_MEMBER).entries
+        offsets: dict[QueueName, tuple[int, str]] = {}
+        if not is_of_4 or self._log.min_offset == 0:
+            # Before the queues: a running broker goes on.
+            offsets = _farthest(read_table(root, OFFSETS_FILE, OFFSETS_MEMBER).entries)
         starts: dict[QueueName, int] = {}
         ends: dict[QueueName, int] = {}
         for name, (offset, _) in offsets.items():
@@ -81,24 +78,26 @@ class GroupEvidence:
                 entry = queue.last_entry() if queue is not None else None
             except OSError:
                 continue
-            if offset > end:
+            # RocketMQ 4 leaves nothing of a deleted topic's queues.
+            if offset > end and (end or not is_of_4):
                 ends[name] = end
                 first = self._log.min_offset
-                starts[name] = first if entry is None else max(entry.physical_offset, first)
-        if not starts:
-            self._useless = stamp
+                starts[name] = first if entry is None or is_of_4 else entry.physical_offset
+        start = max(min(starts.values(), default=0), self._log.min_offset)
+        if starts and self._log.max_offset - start > limits.MAX_TOPIC_SCAN_BYTES:
             return []
-        if self._log.max_offset - min(starts.values()) > limits.MAX_TOPIC_SCAN_BYTES:
-            return []
-        for name, end in self._ends(min(starts.values())):
+        for name, end in self._ends(start) if starts else ():
             if name in ends:
                 ends[name] = max(ends[name], end)
         # Of a queue without files and messages nothing tells where it ended.
-        return [
+        ahead = [
             GroupAhead(name, offsets[name][1], offsets[name][0], end)
             for name, end in sorted(ends.items())
             if 0 < end < offsets[name][0]
         ]
+        if not ahead:
+            self._useless = stamp
+        return ahead
 
     def _ends(self, start: int) -> Iterator[tuple[QueueName, int]]:
         """Yield the queues of the log's records from an offset on, and where each ends by them."""

@@ -76,22 +76,57 @@ def test_a_queue_without_files_and_messages_may_have_lost_them_by_age(store, ahe
     assert ahead() == []
 
 
-@pytest.mark.parametrize("why", ["RocketMQ 4", "ours", "RocksDB", "no file", "nonsense"])
+@pytest.mark.parametrize("why", ["ours", "no file", "nonsense"])
 def test_other_offsets_prove_nothing(store, ahead, why):
     write_offsets(store, {"Topic@a": {"0": 25}})
     assert ahead()
-    if why == "RocketMQ 4":
-        write_offsets(store, {"Topic@a": {"0": 25}}, dataVersion={})
-    elif why == "ours":
+    if why == "ours":
         (store / "rocketlens").mkdir()
         (store / "rocketlens" / "synced").write_bytes(b"")
-    elif why == "RocksDB":
-        (store / "consumequeue" / "CURRENT").write_text("MANIFEST-1")
     elif why == "no file":
         (store / "config" / "consumerOffset.json").unlink()
     else:
         write_offsets(store, {"Topic@a": [1], "Topic": {"x": 99, "0": "99", "1" * 30: 99}})
     assert ahead() == []
+
+
+def test_offsets_of_rocketmq_4_prove_a_loss_in_a_log_from_its_first_byte_on(store, ahead):
+    write_offsets(store, {"Topic@a": {"0": 25}, "Deleted@a": {"0": 25}}, dataVersion={})
+    assert [(each.queue, each.end) for each in ahead()] == [(("Topic", 0), 20)]
+
+
+def test_offsets_of_a_topic_that_was_made_again_prove_nothing_in_rocketmq_4(tmp_path):
+    """The log still has the messages of the topic that was deleted."""
+    before = [record(n) for n in range(30)]
+    again = [record(n) for n in range(3)]
+    written = write_log(tmp_path, [*before, *again], 1 << 14)
+    queue = tmp_path / "consumequeue" / "Topic" / "0"
+    queue.mkdir(parents=True)
+    entries = [QueueEntry(each.physical_offset, each.total_size, 0) for each in written[30:]]
+    (queue / f"{0:020}").write_bytes(b"".join(each.encode() for each in entries))
+    layout = StoreLayout(tmp_path)
+    queues = queues_in(layout.consume_queue)
+    write_offsets(tmp_path, {"Topic@a": {"0": 30}}, dataVersion={})
+    assert GroupEvidence(layout, CommitLog.of(layout), queues).ahead() == []
+    write_offsets(tmp_path, {"Topic@a": {"0": 31}}, dataVersion={})
+    assert GroupEvidence(layout, CommitLog.of(layout), queues).ahead()
+    queues.close()
+
+
+def test_offsets_of_rocketmq_4_prove_nothing_in_a_log_whose_first_file_was_deleted(tmp_path):
+    written = write_log(tmp_path, (record(n) for n in range(40)), 2048)
+    (tmp_path / "commitlog" / f"{0:020}").unlink()
+    queue = tmp_path / "consumequeue" / "Topic" / "0"
+    queue.mkdir(parents=True)
+    entries = [QueueEntry(each.physical_offset, each.total_size, 0) for each in written]
+    (queue / f"{0:020}").write_bytes(b"".join(each.encode() for each in entries))
+    layout = StoreLayout(tmp_path)
+    queues = queues_in(layout.consume_queue)
+    for version, count in (({}, 0), ({"counter": 1}, 1)):
+        write_offsets(tmp_path, {"Topic@a": {"0": 99}}, dataVersion=version)
+        evidence = GroupEvidence(layout, CommitLog.of(layout), queues)
+        assert len(evidence.ahead()) == count
+    queues.close()
 
 
 def test_an_unchanged_file_that_proves_nothing_is_read_once(store, ahead, monkeypatch):
