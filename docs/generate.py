@@ -28,7 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from rocketlens.main import build_parser, main
 
@@ -422,12 +422,11 @@ def time_columns() -> str:
 
 def source_options() -> str:
     """Return the options of the Spark data source, and which readers have them."""
-    from rocketlens.bulk.options import OPTIONS, Reader
+    from rocketlens.bulk.options import OPTIONS, READS
 
-    readers = get_args(Reader)
     rows = []
     for option in OPTIONS:
-        has = "all" if option.readers == readers else ", ".join(option.readers)
+        has = "all reads" if option.readers == READS else ", ".join(option.readers)
         default = f"`{option.default}`" if option.default else ""
         rows.append((f"`{option.name}`", default, has, inline(option.meaning)))
     return table(("Option", "Default", "For", "Meaning"), rows)

@@ -402,6 +402,9 @@ MAX_BROKER_ADDRESSES: Final = 64
 SEND_TIMEOUT_S: Final = 3.0
 """Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
 
+SINK_TIMEOUT_S: Final = 30.0
+"""For one send of a Spark task with all its attempts: a task that fails is repeated as a whole."""
+
 ADMIN_TIMEOUT_S: Final = 5.0
 """Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""
 

@@ -21,10 +21,14 @@ from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import queues_in
 
 _INT64: Final = (-(2**63), 2**63 - 1)
-Reader = Literal["batch reads", "streams", "read_batches", "cluster reads", "cluster streams"]
-"""The readers: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store; the
-first two of a cluster, which is chosen by ``namesrv``.
+Reader = Literal[
+    "batch reads", "streams", "read_batches", "cluster reads", "cluster streams", "writes"
+]
+"""Who has options: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store;
+the first two of a cluster, which is chosen by ``namesrv``; and ``write`` and ``writeStream``.
 """
+READS: Final[tuple[Reader, ...]] = get_args(Reader)[:5]
+"""All but ``writes``."""
 
 
 class SourceOption(NamedTuple):
@@ -33,13 +37,15 @@ class SourceOption(NamedTuple):
     name: str
     default: str
     meaning: str
-    readers: tuple[Reader, ...] = get_args(Reader)
+    readers: tuple[Reader, ...] = READS
 
 
 STREAMS: Final[tuple[Reader, ...]] = ("streams",)
 _BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "read_batches")
 _STORES: Final[tuple[Reader, ...]] = ("batch reads", "streams", "read_batches")
 _CLUSTERS: Final[tuple[Reader, ...]] = ("cluster reads", "cluster streams")
+_WRITES: Final[tuple[Reader, ...]] = ("writes",)
+_CONNECTED: Final[tuple[Reader, ...]] = (*_CLUSTERS, *_WRITES)
 _CLUSTER_READS: Final[tuple[Reader, ...]] = ("cluster reads",)
 _CLUSTER_STREAMS: Final[tuple[Reader, ...]] = ("cluster streams",)
 _SPARK_BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "cluster reads")
@@ -61,7 +67,7 @@ OPTIONS: Final = (
         "namesrv",
         "",
         "The name servers of a cluster, ADDR or ADDR;ADDR, instead of a store.",
-        _CLUSTERS,
+        _CONNECTED,
     ),
     SourceOption(
         "topic", "", "Only these topics, separated by commas; * and ? match any characters."
@@ -196,34 +202,59 @@ OPTIONS: Final = (
         "Whether the query's own filters prune what is read.",
         _SPARK_BATCHES,
     ),
-    SourceOption("accessKey", "", "The user, if brokers check access.", _CLUSTERS),
+    SourceOption(
+        "topic", "", "The topic of rows that have none in a column of that name.", _WRITES
+    ),
+    SourceOption(
+        "idColumns",
+        "",
+        "The columns, separated by commas, that are the identity of a row: its unique key is "
+        "made of them, or of all columns.",
+        _WRITES,
+    ),
+    SourceOption(
+        "writeId",
+        "",
+        "A text that unique keys are made of, too: the same in two jobs gives the same keys. Each "
+        "job has its own by default; a stream has its query and micro-batch.",
+        _WRITES,
+    ),
+    SourceOption(
+        "messagesPerSecond", "", "How many rows each task sends in a second, at most.", _WRITES
+    ),
+    SourceOption("group", "", "The producer group.", _WRITES),
+    SourceOption("accessKey", "", "The user, if brokers check access.", _CONNECTED),
     SourceOption(
         "secretKeyFile",
         "",
         "File with the user's secret key, which driver and executors read.",
-        _CLUSTERS,
+        _CONNECTED,
     ),
-    SourceOption("tls", "false", "Whether to use TLS; what follows implies it.", _CLUSTERS),
+    SourceOption("tls", "false", "Whether to use TLS; what follows implies it.", _CONNECTED),
     SourceOption(
-        "ca", "", "File with the authority of the servers' certificates (PEM).", _CLUSTERS
+        "ca",
+        "",
+        "File with the authority of the servers' certificates (PEM).",
+        _CONNECTED,
     ),
-    SourceOption("cert", "", "File with our own certificate, if servers ask for one.", _CLUSTERS),
-    SourceOption("certKey", "", "File with its private key, if that is another one.", _CLUSTERS),
+    SourceOption("cert", "", "File with our own certificate, if servers ask for one.", _CONNECTED),
+    SourceOption("certKey", "", "File with its private key, if that is another one.", _CONNECTED),
     SourceOption(
         "checkHostname",
         "",
         "Whether certificates must be for the host that is dialled: by default without ca.",
-        _CLUSTERS,
+        _CONNECTED,
     ),
     SourceOption(
         "insecure",
         "false",
         "Whether any certificate is taken, as RocketMQ's own clients do.",
-        _CLUSTERS,
+        _CONNECTED,
     ),
 )
 """Every option, in the order of the docs. Several rows have one name where readers differ."""
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
+_SPARKS_OWN_OF_WRITES: Final = frozenset({"checkpointlocation", "queryname"})
 _ELSEWHERE: Final = {
     "topics": "topic",
     "subscribepattern": "topic",
@@ -258,6 +289,8 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
     allowed = {name.lower(): name for name in names}
     if reader != "read_batches":
         allowed |= {name: name for name in _SPARKS_OWN}
+    if reader == "writes":
+        allowed |= {name: name for name in _SPARKS_OWN_OF_WRITES}
     elsewhere = {option.name.lower() for option in OPTIONS}
     result: dict[str, str] = {}
     for given, value in options.items():

@@ -259,8 +259,11 @@ def nearly_message_id(text: str) -> NearlyMessageId | None:
     return NearlyMessageId(count, expected, letters, meant if mistaken else None)
 
 
-def month_start_ms(now_ms: int, zone: tzinfo = UTC) -> int:
-    """Return when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds."""
+def month_start_ms(now_ms: int, zone: tzinfo | None = UTC) -> int:
+    """Return when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds.
+
+    ``zone`` None is this machine's.
+    """
     return _epoch_ms(_month_of(now_ms, zone))
 
 

@@ -107,12 +107,23 @@ class ClusterAddress(NamedTuple):
 
         :raises BadInput: if one cannot be used.
         """
+        return ClusterCalls(**self.connection())
+
+    def connection(self) -> dict[str, Any]:
+        """Return the arguments of a client; reads the files.
+
+        :raises BadInput: if one cannot be used.
+        """
         credentials = None
         if self.access_key is not None and self.secret_key_file is not None:
             where = "the secret key's file (option secretKeyFile)"
             secret = read_secret_file(Path(self.secret_key_file), where)
             credentials = Credentials(self.access_key, secret)
-        return ClusterCalls(self.name_servers, credentials=credentials, tls=self._context())
+        return {
+            "name_servers": self.name_servers,
+            "credentials": credentials,
+            "tls": self._context(),
+        }
 
     def _context(self) -> ssl.SSLContext | None:
         if not self.tls:

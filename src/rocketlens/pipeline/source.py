@@ -5,7 +5,8 @@
     spark.read.format("rocketmq").option("store", DIR).load()
     spark.read.format("rocketmq").option("namesrv", ADDR).option("subscribe", TOPIC).load()
 
-The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what is
+The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``write`` is in
+:mod:`rocketlens.pipeline.sink`. ``docs/reference/spark.md`` says what is
 left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`; what
 reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stream``.
 
@@ -40,7 +41,11 @@ from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.pipeline.session import use_this_python
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
     from rocketlens.pipeline.cluster_scan import ClusterScan
@@ -103,6 +108,28 @@ class RocketMQDataSource(DataSource):
         from rocketlens.pipeline.stream import RocketMQStreamReader
 
         return RocketMQStreamReader(self.options)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":  # noqa: FBT001
+        """Return what sends the rows of a table.
+
+        :raises BadInput: naming what is not valid.
+        """
+        from rocketlens.pipeline.sink import RocketMQWriter
+
+        return RocketMQWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: "StructType",
+        overwrite: bool,  # noqa: ARG002, FBT001 - of the output mode complete
+    ) -> "DataSourceStreamWriter":
+        """Return what sends the rows of micro-batches.
+
+        :raises BadInput: naming what is not valid.
+        """
+        from rocketlens.pipeline.sink import RocketMQStreamWriter
+
+        return RocketMQStreamWriter(self.options, schema)
 
     def _check_schema(self, schema: "StructType") -> None:
         # Otherwise a worker fails in the middle of the job.

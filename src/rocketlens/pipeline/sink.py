@@ -1,0 +1,359 @@
+"""The data source ``rocketmq`` as a sink: each row of a table is sent to a cluster as a message.
+
+::
+
+    orders.write.format("rocketmq").options(namesrv=ADDR, topic=TOPIC).mode("append").save()
+    orders.writeStream.format("rocketmq").options(namesrv=ADDR, topic=TOPIC).start()
+
+Spark repeats a task that failed, and a micro-batch that it did not see committed: a row is sent at
+least once. The unique key of its message is made of the row, so that both copies have the same one.
+``docs/reference/spark.md`` has the columns.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from ipaddress import IPv4Address
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from rocketlens import limits
+from rocketlens.bulk.options import known_options, number_option
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.producer import DEFAULT_GROUP, Producer
+from rocketlens.errors import BadInput, RemotingError, RocketLensError
+from rocketlens.model import properties as props
+from rocketlens.model.message_id import UniqueKey, month_start_ms
+from rocketlens.net.sync import LoopThread
+from rocketlens.pipeline.cluster_scan import ClusterAddress
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("string",),
+    "body": ("binary", "string"),
+    "keys": ("array<string>", "string"),
+    "tags": ("string",),
+    "properties": ("map<string,string>",),
+    "sharding_key": ("string",),
+    "deliver_at": ("timestamp", "bigint"),
+    "flag": ("int",),
+}
+"""Columns that a message is made of, and Spark's types that each may have."""
+
+_CHUNK_ROWS: Final = 1_000
+_BATCH_MESSAGES: Final = 512
+_BATCH_BYTES: Final = 1 << 18
+_DAY_MS: Final = 86_400_000
+
+
+class SentRows(WriterCommitMessage):
+    """How many rows a task sent."""
+
+    def __init__(self, count: int) -> None:
+        """Tell Spark's driver."""
+        self.count: Final = count
+
+
+class _Row(NamedTuple):
+    number: int
+    message: Message
+    sharding_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowSender:
+    """Sends rows; Spark sends it to executors. It has names of files with secrets, no secret."""
+
+    address: ClusterAddress
+    group: str
+    topic: str | None
+    id_columns: tuple[str, ...]
+    """The columns that are the identity of a row; empty for all."""
+    rate: int
+    """Messages per second that a task sends at most; 0 for any number."""
+    write_id: str
+    """Of what runs now: a job, or a micro-batch of a query."""
+    month_millis: int
+    """The time in unique keys: look-ups by them begin there."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], columns: Mapping[str, str]) -> "RowSender":
+        """Check options, and columns by name with their types as Spark shows them.
+
+        :raises BadInput: naming the option or column that is not valid.
+        """
+        checked = known_options(options, "writes")
+        if checked.get("path"):
+            raise BadInput("rows are sent to a cluster: give option namesrv, and no path to save()")
+        if not checked.get("namesrv"):
+            raise BadInput('say where to send: .option("namesrv", "127.0.0.1:9876")')
+        id_columns = tuple(filter(None, map(str.strip, checked.get("idColumns", "").split(","))))
+        topic = checked.get("topic") or None
+        _check_columns(columns, id_columns, topic)
+        rate = (
+            number_option(checked, "messagesPerSecond", 0) if "messagesPerSecond" in checked else 0
+        )
+        return cls(
+            ClusterAddress.of(checked),
+            checked.get("group") or DEFAULT_GROUP,
+            topic,
+            id_columns,
+            rate,
+            checked.get("writeId") or uuid.uuid4().hex,
+            _month_millis(of_today="writeId" in checked),
+        )
+
+    def of_batch(self, query: str, number: str) -> "RowSender":
+        """Return the sender of a micro-batch, which makes the same keys when it is repeated."""
+        millis = _month_millis(of_today=True)
+        return replace(self, write_id=f"{query}/{number}", month_millis=millis)
+
+    def send(self, batches: Iterable["RecordBatch"], partition: int) -> int:
+        """Send all rows; return how many, when each is acknowledged.
+
+        Rows of one sharding key arrive in their order, in one queue. Others are sent in batches of
+        RocketMQ's own, side by side.
+
+        :raises BadInput: naming a row that makes no message, by partition and number.
+        :raises RemotingError: naming the first row that no broker took.
+        """
+        thread = LoopThread("rocketlens-spark")
+        sent = 0
+        try:
+            producer = thread.run(self._producer())
+            try:
+                begun = time.monotonic()
+                rows = self._rows(batches, partition)
+                while chunk := list(islice(rows, self._chunk_rows)):
+                    thread.run(_send(producer, chunk, partition, str(self.address.name_servers)))
+                    sent += len(chunk)
+                    if self.rate:
+                        time.sleep(max(begun + sent / self.rate - time.monotonic(), 0))
+            finally:
+                thread.run(producer.close())
+        finally:
+            thread.close()
+        return sent
+
+    @property
+    def _chunk_rows(self) -> int:
+        return min(_CHUNK_ROWS, max(self.rate // 4, 1)) if self.rate else _CHUNK_ROWS
+
+    async def _producer(self) -> Producer:
+        producer = Producer(
+            **self.address.connection(), group=self.group, send_timeout_s=limits.SINK_TIMEOUT_S
+        )
+        await producer.start()
+        return producer
+
+    def _rows(self, batches: Iterable["RecordBatch"], partition: int) -> Iterator[_Row]:
+        number = 0
+        for batch in batches:
+            for values in batch.to_pylist():
+                try:
+                    yield _Row(number, self.message(values), values.get("sharding_key"))
+                except BadInput as error:
+                    raise BadInput(
+                        f"row {number} of partition {partition}, keys {values.get('keys')!r:.80}: "
+                        f"{error}. {number} rows before it were sent or are on their way"
+                    ) from error
+                number += 1
+
+    def message(self, values: Mapping[str, Any]) -> Message:
+        """Return the message of a row. RocketMQ's own among its properties are left out.
+
+        :raises BadInput: if it cannot be one.
+        """
+        topic, body = values.get("topic") or self.topic, values["body"]
+        if topic is None:
+            raise BadInput("it has no topic, and there is no option topic")
+        if body is None:
+            raise BadInput("its body is null")
+        own = dict(values.get("properties") or ())
+        return Message(
+            topic,
+            body,
+            tags=values.get("tags") or None,
+            keys=values.get("keys") or (),
+            properties={k: v for k, v in own.items() if k not in props.SYSTEM_PROPERTIES},
+            flag=values.get("flag") or 0,
+            deliver_at=values.get("deliver_at"),
+            unique_key=self._unique_key(values),
+        )
+
+    def _unique_key(self, values: Mapping[str, Any]) -> str:
+        identity = tuple(values[name] for name in self.id_columns or sorted(values))
+        digest = sha256(repr((self.write_id, identity)).encode(errors="surrogatepass")).digest()
+        return UniqueKey(
+            str(IPv4Address(digest[:4])),
+            int.from_bytes(digest[4:6]),
+            int.from_bytes(digest[6:10]),
+            self.month_millis,
+            int.from_bytes(digest[10:12]),
+        ).encode()
+
+
+def _month_millis(*, of_today: bool) -> int:
+    """Return the time in unique keys: now, or the begin of the day, which a repetition has, too."""
+    now_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms // _DAY_MS * _DAY_MS if of_today else now_ms
+    return max(at_ms - month_start_ms(now_ms, None), 0)
+
+
+async def _send(producer: Producer, rows: Iterable[_Row], partition: int, servers: str) -> None:
+    """Send rows side by side: in batches, or one behind the other where their order counts.
+
+    :raises RemotingError: naming the first row that was not stored.
+    """
+    ordered: dict[tuple[str, str], list[_Row]] = {}
+    together: dict[str, list[list[_Row]]] = {}
+    alone: list[_Row] = []
+    sizes: dict[str, int] = {}
+    for row in rows:
+        message = row.message
+        if row.sharding_key is not None:
+            ordered.setdefault((message.topic, row.sharding_key), []).append(row)
+        elif props.TIMER_DELIVER_MS in message.properties:
+            alone.append(row)
+        else:
+            topic, size = message.topic, len(message.body)
+            batches = together.setdefault(topic, [[]])
+            sizes[topic] = sizes.get(topic, 0) + size
+            if batches[-1] and (len(batches[-1]) == _BATCH_MESSAGES or sizes[topic] > _BATCH_BYTES):
+                batches.append([])
+                sizes[topic] = size
+            batches[-1].append(row)
+
+    async def one_by_one(rows: list[_Row]) -> None:
+        for row in rows:
+            await named([row], producer.send(row.message, sharding_key=row.sharding_key))
+
+    async def named(rows: list[_Row], sending: Coroutine[Any, Any, object]) -> None:
+        try:
+            await sending
+        except RocketLensError as error:
+            raise RemotingError(
+                servers,
+                f"rows {rows[0].number} to {rows[-1].number} of partition {partition}, topic "
+                f"{rows[0].message.topic}, were perhaps not stored: {error}",
+            ) from error
+
+    outcomes = await asyncio.gather(
+        *map(one_by_one, ordered.values()),
+        *(one_by_one([row]) for row in alone),
+        *(
+            named(batch, producer.send_batch(row.message for row in batch))
+            for batches in together.values()
+            for batch in batches
+        ),
+        return_exceptions=True,
+    )
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+def _check_columns(
+    kinds: Mapping[str, str], id_columns: tuple[str, ...], topic: str | None
+) -> None:
+    for name in id_columns:
+        if name not in kinds:
+            raise BadInput(f"option idColumns names {name}: the table has {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if name in SINK_COLUMNS and kind not in SINK_COLUMNS[name]:
+            raise BadInput(f"column {name} is {kind}: cast it to {' or '.join(SINK_COLUMNS[name])}")
+        if name not in SINK_COLUMNS and name not in id_columns:
+            raise BadInput(
+                f"column {name} is no part of a message: select {', '.join(SINK_COLUMNS)} of them, "
+                "or name it in option idColumns"
+            )
+    if "body" not in kinds:
+        raise BadInput("there is no column body: select(...alias('body'))")
+    if "topic" not in kinds and topic is None:
+        raise BadInput("there is no column topic: add one, or give option topic")
+
+
+class RocketMQWriter(DataSourceArrowWriter):
+    """Sends the rows of a table."""
+
+    def __init__(
+        self, options: Mapping[str, str], schema: "StructType", *, overwrite: bool
+    ) -> None:
+        """Check options and columns.
+
+        :raises BadInput: naming what is not valid, and for the mode overwrite.
+        """
+        if overwrite:
+            raise BadInput('messages cannot be overwritten: use mode("append")')
+        self._sender: Final = RowSender.of(options, _kinds(schema))
+
+    def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
+        """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
+        return SentRows(self._sender.send(iterator, _task().partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log how many messages were sent."""
+        _log.info("%d messages were sent", _count(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log what stays sent though the job failed."""
+        _log.warning(
+            "the job failed: %d messages of tasks that ended are sent, and those of others in part",
+            _count(messages),
+        )
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """Sends the rows of each micro-batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: "StructType") -> None:
+        """Check options and columns.
+
+        :raises BadInput: naming what is not valid.
+        """
+        self._sender: Final = RowSender.of(options, _kinds(schema))
+
+    def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
+        """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
+        task = _task()
+        query, number = map(
+            task.getLocalProperty, ("sql.streaming.queryId", "streaming.sql.batchId")
+        )
+        sender = replace(self._sender, write_id=f"{query}/{number}")
+        return SentRows(sender.send(iterator, task.partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log how many messages were sent."""
+        _log.info("micro-batch %d: %d messages were sent", batchId, _count(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log what stays sent though the micro-batch failed."""
+        _log.warning("micro-batch %d failed: %d messages are sent", batchId, _count(messages))
+
+
+def _kinds(schema: "StructType") -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _count(messages: list[WriterCommitMessage | None]) -> int:
+    return sum(each.count for each in messages if isinstance(each, SentRows))
+
+
+def _task() -> TaskContext:
+    return cast("TaskContext", TaskContext.get())
