@@ -142,7 +142,8 @@ class Console:
             self.api.include_router(login_routes(LoginPages(pages, logins)))
             return
         # Late: only such a login needs what asks a provider.
-        from rocketlens.console.login.oidc_logins import OidcLogins, oidc_routes
+        from rocketlens.console.login.oidc_logins import OidcLogins
+        from rocketlens.console.login.oidc_pages import oidc_routes
 
         oidc = OidcLogins(settings, logins.sessions, self.api.state.audit)
         login = LoginPages(pages, logins, oidc)

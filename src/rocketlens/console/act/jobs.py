@@ -38,7 +38,8 @@ from rocketlens.console.act.plans import FILE_THREADS, ResendPlan, message_of_pl
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.room import ConsoleBusy
-from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.errors import (
     BadAnswer,
     BadInput,

@@ -2,7 +2,8 @@
 
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.login.viewer import LOCAL, current_viewer
-from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.console.sources.visible import namespace_of
 from rocketlens.errors import MessageNotFound, RocketLensError
 from rocketlens.model.text.escape import printable

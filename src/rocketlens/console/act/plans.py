@@ -21,7 +21,8 @@ from rocketlens.console.act.permission import ActRefused, check_cluster, check_m
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import Searches
-from rocketlens.console.sources.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import ClusterOfConsole, Sources
 from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt

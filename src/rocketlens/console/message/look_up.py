@@ -4,14 +4,14 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import unquote
 
 from rocketlens import limits
 from rocketlens.console.message.message_view import BodyForm, detail_of
 from rocketlens.console.room import hold
 from rocketlens.console.search.search import ROW_THREADS, Searches
-from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.values import (
     CoverageValue,
     GroupsValue,
@@ -30,6 +30,9 @@ from rocketlens.net.pace import in_thread
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
+
+if TYPE_CHECKING:
+    from rocketlens.console.sources.sources import Sources
 
 T = TypeVar("T", TopicsAnswer, GroupsAnswer)
 

@@ -32,7 +32,7 @@ from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import Searches
-from rocketlens.console.sources.sources import ConsoleSource
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.visible import namespace_of, narrowed_topics
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.net.pace import in_thread

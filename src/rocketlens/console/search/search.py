@@ -21,8 +21,9 @@ from rocketlens.console.message.message_view import row_of
 from rocketlens.console.room import hold
 from rocketlens.console.search.facets import facets_of, time_counts
 from rocketlens.console.search.question import Cursor, Question
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.masks import Masks
-from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import namespace_of
 from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
 from rocketlens.decode.rules import BodyRules

@@ -1,8 +1,7 @@
-"""The sources of a console, each with a name: what it can be asked beside messages.
+"""The sources of a console: running clusters, and store directories.
 
-A source that knows no topics or groups returns None for them. Stores are read in threads, one
-search by key and one that reads much of each at a time; a search that its reader has left ends at
-the next step.
+Stores are read in threads, one search by key and one that reads much of each at a time; a search
+that its reader has left ends at the next step.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
-from typing import Final, Literal, Protocol
+from typing import Final
 from urllib.parse import quote
 
 from rocketlens import limits
@@ -21,6 +20,7 @@ from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.visible import visible_source
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
@@ -30,7 +30,6 @@ from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.offline import Store
-from rocketlens.query.source import Source
 from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
@@ -42,84 +41,6 @@ _NAMES_FRESH_S: Final = 30.0
 _SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
 """Settings of a context that a command line can have as options, which anyone may see."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class ConsoleSource(Protocol):
-    """One source of a console."""
-
-    @property
-    def name(self) -> str:
-        """Its name in addresses of pages."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """The path, or the addresses of name servers."""
-        ...
-
-    @property
-    def command_options(self) -> Sequence[str]:
-        """The options by which a command line reads the same source."""
-        ...
-
-    @property
-    def kind(self) -> Literal["store", "cluster"]:
-        """Whether it is a directory or runs."""
-        ...
-
-    @property
-    def source(self) -> Source:
-        """The source of messages."""
-        ...
-
-    @property
-    def opened(self) -> "ConsoleSource":
-        """The source itself, where this is only what a viewer may see of it."""
-        ...
-
-    async def broker_of(self, message: MessageExt) -> str:
-        """Return the name of the broker that stored a message, or its address."""
-        ...
-
-    async def story(self, message: MessageExt, group: str | None = None) -> Story:
-        """Return the story of a message; of one group alone, if it is given."""
-        ...
-
-    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
-        """Return its topics, or those that are asked for; None if it cannot know them."""
-        ...
-
-    async def topic_names(self) -> Sequence[str]:
-        """Return the names of its topics that are known at little cost."""
-        ...
-
-    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return how a topic is configured, broker by broker; what is not known is not in it."""
-        ...
-
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
-        """Return about how many messages of a topic were stored since a time, if that is known."""
-        ...
-
-    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
-        """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
-        ...
-
-    async def groups(self, name: str | None = None) -> GroupsAnswer | None:
-        """Return its consumer groups, or one; None if it cannot know them."""
-        ...
-
-    async def producers(self) -> ProducersAnswer | None:
-        """Return its producers; None if it cannot know them, or they may not be seen."""
-        ...
-
-    async def status(self) -> BrokersAnswer | StoreStatus | None:
-        """Return its brokers, or what a store directory is like; None if that may not be seen."""
-        ...
-
-    async def close(self) -> None:
-        """Close it."""
-        ...
 
 
 async def _story(source: AnySource, message: MessageExt, group: str | None) -> Story:

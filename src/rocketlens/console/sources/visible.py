@@ -44,7 +44,7 @@ from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
     from rocketlens.console.login.viewer import Viewer
-    from rocketlens.console.sources.sources import ConsoleSource
+    from rocketlens.console.sources.console_source import ConsoleSource
     from rocketlens.formats.commitlog_record import RecordView
     from rocketlens.model.message import MessageExt
     from rocketlens.query.facts.waiting import WaitingMessages

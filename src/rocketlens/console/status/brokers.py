@@ -15,7 +15,8 @@ from pydantic import Field
 from rocketlens import limits
 from rocketlens.console.login.viewer import current_viewer
 from rocketlens.console.message.look_up import coverage_values, failed_answer
-from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import Sources
 from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus

@@ -16,7 +16,7 @@ from rocketlens.console.api import ERRORS
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.pages import Pages
 from rocketlens.console.search.parameters import Preferred
-from rocketlens.console.sources.sources import ConsoleSource
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.status.brokers import BrokerLookUps, BrokersValue
 from rocketlens.console.values import ConsoleValue, CoverageValue, GroupsValue, GroupValue
 

@@ -26,7 +26,8 @@ from rocketlens.console.message.look_up import (
 from rocketlens.console.pages import Pages
 from rocketlens.console.search.parameters import Preferred
 from rocketlens.console.search.question import Question
-from rocketlens.console.sources.sources import ConsoleSource, Sources
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import Sources
 from rocketlens.console.sources.visible import namespace_of, no_topic
 from rocketlens.console.status.list_view import ListView
 from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText, TopicValue

@@ -10,7 +10,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditFailed, AuditLog
-from rocketlens.console.login.oidc_logins import FAILURE_STATUS, OidcLogins
+from rocketlens.console.login.oidc_logins import OidcLogins
+from rocketlens.console.login.oidc_pages import FAILURE_STATUS
 from rocketlens.console.login.oidc_token import OidcFailed
 from rocketlens.console.login.sessions import Sessions
 from rocketlens.console.login.viewer import Role

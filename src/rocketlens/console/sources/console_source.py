@@ -1,0 +1,90 @@
+"""What the console asks a source beside messages; None is what a source cannot know."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from rocketlens.model.group import GroupsAnswer, ProducersAnswer
+from rocketlens.model.message import MessageExt
+from rocketlens.model.status import BrokersAnswer, StoreStatus
+from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
+from rocketlens.query.facts.waiting import WaitingMessages
+from rocketlens.query.source import Source
+from rocketlens.query.story.story import Story
+
+
+class ConsoleSource(Protocol):
+    """One source of a console."""
+
+    @property
+    def name(self) -> str:
+        """Its name in addresses of pages."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The path, or the addresses of name servers."""
+        ...
+
+    @property
+    def command_options(self) -> Sequence[str]:
+        """The options by which a command line reads the same source."""
+        ...
+
+    @property
+    def kind(self) -> Literal["store", "cluster"]:
+        """Whether it is a directory or runs."""
+        ...
+
+    @property
+    def source(self) -> Source:
+        """The source of messages."""
+        ...
+
+    @property
+    def opened(self) -> "ConsoleSource":
+        """The source itself, where this is only what a viewer may see of it."""
+        ...
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the name of the broker that stored a message, or its address."""
+        ...
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return the story of a message; of one group alone, if it is given."""
+        ...
+
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer | None:
+        """Return its topics, or those that are asked for; None if it cannot know them."""
+        ...
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return the names of its topics that are known at little cost."""
+        ...
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return how a topic is configured, broker by broker; what is not known is not in it."""
+        ...
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return about how many messages of a topic were stored since a time, if that is known."""
+        ...
+
+    async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
+        """Return how many messages wait for each topic, of a source whose topics are ``answer``."""
+        ...
+
+    async def groups(self, name: str | None = None) -> GroupsAnswer | None:
+        """Return its consumer groups, or one; None if it cannot know them."""
+        ...
+
+    async def producers(self) -> ProducersAnswer | None:
+        """Return its producers; None if it cannot know them, or they may not be seen."""
+        ...
+
+    async def status(self) -> BrokersAnswer | StoreStatus | None:
+        """Return its brokers, or what a store directory is like; None if that may not be seen."""
+        ...
+
+    async def close(self) -> None:
+        """Close it."""
+        ...
