@@ -90,7 +90,6 @@ TESTED_ELSEWHERE = {
     "client/send/listener_threads.py": "tests/unit/client/consume/test_listener.py",
     "query/story/last_failure.py": "tests/unit/cli/dlq/test_dlq_show.py",
     "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",
-    "console/login/oidc_pages.py": "tests/unit/console/login/test_oidc_logins.py",
     "console/sources/console_source.py": "tests/unit/console/sources/test_visible.py",
     "console/search/parameters.py": "tests/unit/console/test_api.py",
     "console/failures.py": "tests/unit/console/test_api.py",
