@@ -19,11 +19,10 @@ broker that answered. Index files, queues and the memory only lead to records of
 only to brokers, so they prove nothing by themselves.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, overload
 
 from rocketlens.model.arrow import ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
@@ -111,7 +110,7 @@ class Coverage:
         )
 
 
-class ListAnswer(ABC, Generic[T_co]):
+class ListAnswer(Generic[T_co]):
     """A result that is a list, such as messages or topics, and how far it can be relied on.
 
     It has a length, can be iterated over, and gives a part or a slice by its index.
@@ -120,16 +119,15 @@ class ListAnswer(ABC, Generic[T_co]):
     __slots__ = ()
     coverage: tuple[Coverage, ...]
     """Where was looked."""
+    _field: ClassVar[str]
+    """The field that has the list."""
+    _noun: ClassVar[str]
+    """The word for one of its values."""
 
     @property
-    @abstractmethod
     def _parts(self) -> tuple[T_co, ...]:
-        """The values, in the order of the list."""
-
-    @property
-    @abstractmethod
-    def _noun(self) -> str:
-        """The word for one of them."""
+        parts: tuple[T_co, ...] = getattr(self, self._field)
+        return parts
 
     @property
     def complete(self) -> bool:
@@ -190,19 +188,13 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
     covered, 0 when it covered none.
     """
 
+    _field = "messages"
+    _noun = "message"
     query: str
     messages: tuple[MessageExt, ...]
     coverage: tuple[Coverage, ...]
     truncated: bool = False
     index_last_update_timestamp_ms: int = 0
-
-    @property
-    def _parts(self) -> tuple[MessageExt, ...]:
-        return self.messages
-
-    @property
-    def _noun(self) -> str:
-        return "message"
 
     def __repr__(self) -> str:
         """Return what was asked, how many messages there are, and what that is worth."""

@@ -92,16 +92,10 @@ class FoundGroup:
 class GroupsAnswer(ListAnswer[FoundGroup]):
     """Groups in the order of their names, and where they were looked for."""
 
+    _field = "groups"
+    _noun = "group"
     groups: tuple[FoundGroup, ...]
     coverage: tuple[Coverage, ...]
-
-    @property
-    def _parts(self) -> tuple[FoundGroup, ...]:
-        return self.groups
-
-    @property
-    def _noun(self) -> str:
-        return "group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +110,10 @@ class ProducerGroup:
 class ProducersAnswer(ListAnswer[ProducerGroup]):
     """Groups of producers in the order of their names, and which brokers were asked."""
 
+    _field = "groups"
+    _noun = "group"
     groups: tuple[ProducerGroup, ...]
     coverage: tuple[Coverage, ...]
-
-    @property
-    def _parts(self) -> tuple[ProducerGroup, ...]:
-        return self.groups
-
-    @property
-    def _noun(self) -> str:
-        return "group"
 
 
 def group_of_topic(topic: str) -> str | None:

@@ -27,8 +27,32 @@ _SHOWN_KEYS: Final = 80
 """Of a message's body and keys in its ``repr``."""
 
 
+class HasBody:
+    """Reads a body as text and as JSON."""
+
+    __slots__ = ()
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text.
+
+        :raises UnicodeDecodeError: when it is not UTF-8.
+        """
+        return self.body.decode("utf-8")
+
+    def json(self) -> Any:
+        """Return the value of a body that is JSON.
+
+        :raises ValueError: when it is not.
+        """
+        import json
+
+        return json.loads(self.body)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class MessageExt:
+class MessageExt(HasBody):
     """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
     What its fields mean stands beside them, and in :data:`MESSAGE_FIELDS`, from which JSON, the
@@ -65,23 +89,6 @@ class MessageExt:
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
-
-    @property
-    def text(self) -> str:
-        """The body as text.
-
-        :raises UnicodeDecodeError: when it is not UTF-8.
-        """
-        return self.body.decode("utf-8")
-
-    def json(self) -> Any:
-        """Return the value of a body that is JSON.
-
-        :raises ValueError: when it is not.
-        """
-        import json
-
-        return json.loads(self.body)
 
     @property
     def store_time(self) -> "datetime":

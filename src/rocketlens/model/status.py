@@ -181,16 +181,10 @@ class BrokerStatus:
 class BrokersAnswer(ListAnswer[BrokerStatus]):
     """The brokers of a cluster, by cluster, name and broker id, and which of them answered."""
 
+    _field = "brokers"
+    _noun = "broker"
     brokers: tuple[BrokerStatus, ...]
     coverage: tuple[Coverage, ...]
-
-    @property
-    def _parts(self) -> tuple[BrokerStatus, ...]:
-        return self.brokers
-
-    @property
-    def _noun(self) -> str:
-        return "broker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,16 +99,10 @@ class FoundTopic:
 class TopicsAnswer(ListAnswer[FoundTopic]):
     """Topics in the order of their names, and where they were looked for."""
 
+    _field = "topics"
+    _noun = "topic"
     topics: tuple[FoundTopic, ...]
     coverage: tuple[Coverage, ...]
-
-    @property
-    def _parts(self) -> tuple[FoundTopic, ...]:
-        return self.topics
-
-    @property
-    def _noun(self) -> str:
-        return "topic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.send.message import Message
@@ -28,7 +28,7 @@ from rocketlens.errors import BadAnswer, BadInput, BodyError, ReplyTimeout
 from rocketlens.formats.body_compression import decompress
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import wrong_type
-from rocketlens.model.message import MessageExt
+from rocketlens.model.message import HasBody, MessageExt
 from rocketlens.model.rocketmq import reply_topic
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
@@ -39,7 +39,7 @@ logger: Final = logging.getLogger("rocketlens.client")
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyMessage:
+class ReplyMessage(HasBody):
     """The reply of a consumer to a request. ``born_host`` is its address, as the broker saw it."""
 
     body: bytes
@@ -47,23 +47,6 @@ class ReplyMessage:
     flag: int
     born_timestamp_ms: int
     born_host: str
-
-    @property
-    def text(self) -> str:
-        """The body as text.
-
-        :raises UnicodeDecodeError: when it is not UTF-8.
-        """
-        return self.body.decode("utf-8")
-
-    def json(self) -> Any:
-        """Return the value of a body that is JSON.
-
-        :raises ValueError: when it is not.
-        """
-        import json
-
-        return json.loads(self.body)
 
 
 def reply_to(
