@@ -10,6 +10,7 @@ from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, NotAStore
 from rocketlens.formats import batchqueue_entry, dledger
 from rocketlens.formats.batch_body import message_count
+from rocketlens.model.installation import install_command
 from rocketlens.model.message import Host
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
@@ -343,12 +344,12 @@ def test_without_its_package_rocksdb_is_named_and_positions_are_read_from_the_lo
     with layout.open() as store:
         answer = store.find(f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}")
         assert ids(answer) == [sent["offset_msg_id"]]
-        assert "pip install 'rocketlens[rocksdb]'" in answer.coverage[0].error
+        assert install_command("rocksdb") in answer.coverage[0].error
         assert store.topics("Orders").topics[0].messages == 60
         answer = store.groups()
         assert not answer.complete
         failures = [each.error for each in answer.coverage if each.state == "failed"]
-        assert any("pip install 'rocketlens[rocksdb]'" in each for each in failures)
+        assert any(install_command("rocksdb") in each for each in failures)
 
 
 @pytest.mark.parametrize("name", [ROCKSDB])

@@ -121,6 +121,15 @@ def test_every_command_in_the_documentation_is_understood(words, monkeypatch, ca
             pytest.fail(capsys.readouterr().err)
 
 
+def test_nothing_is_installed_from_an_index_that_does_not_have_it():
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    # The wheels of one's own index are installed by name.
+    ours = SOURCE / "model" / "installation.py"
+    by_name = re.compile(r"pip install [\"']?rocketlens|\brocketlens\[")
+    assert {path for path, text in texts.items() if by_name.search(text)} <= {ours}
+    assert {page for page, text in WRITTEN.items() if by_name.search(text)} == set()
+
+
 def test_the_examples_show_every_command():
     shown = {
         " ".join(words[:2]) if words[0] in {"index", "dlq", "context"} else words[0]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import JobHeader, PlannedMessage, ResendJournal
+    from rocketlens.model.message import MessageExt
     from rocketlens.terminal.cluster_access import ClusterAccess
 
     MakePlan = Callable[[MQAdmin, Target], Awaitable[list[PlannedMessage]]]
@@ -45,9 +46,10 @@ _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
 _PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body", "last_failure")
 """The last one is of dead letters."""
 EXAMPLES: Final = (
+    ("rocketlens resend order-paid/3/881204", "what would be sent: nothing is"),
     (
         "rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000",
-        "what would be sent: nothing is",
+        "the same, by its message id",
     ),
     (
         "rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'",
@@ -64,8 +66,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "ids",
         metavar="ID",
         nargs="*",
-        help="a message id: an offset message id, or with --topic either kind; of several records "
-        "with one unique key the oldest is sent",
+        help="TOPIC/QUEUE/OFFSET as find prints it, an offset message id, or with --topic either "
+        "kind of id; of several records with one unique key the oldest is sent",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
     parser.add_argument("-t", "--topic", metavar="T", help="the topic of the ids, or of --key")
@@ -286,8 +288,8 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
     full_topic = admin.source.full_topic
     messages = []
     for each in arguments.ids:
-        of_topic = (arguments.topic, each) if arguments.topic else (each,)
-        messages.append(planned(await admin.view_message(*of_topic), target, full_topic))
+        message = await _message_of(admin, arguments.topic, each)
+        messages.append(planned(message, target, full_topic))
     if arguments.key is not None:
         answer = await admin.find(arguments.key, arguments.topic, kind="key")
         if not answer.complete or answer.truncated:
@@ -303,6 +305,25 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
     if len(unique) > arguments.max:
         note(f"{len(unique)} messages match: only the first {arguments.max} are taken")
     return list(unique.values())[: arguments.max]
+
+
+async def _message_of(admin: "MQAdmin", topic: str | None, text: str) -> "MessageExt":
+    """Return the message at a queue position, or with an id.
+
+    :raises MessageNotFound: if there is none.
+    :raises AnswerIncomplete: if not everything could be searched.
+    """
+    from rocketlens.query.request import FindRequest
+
+    if FindRequest.parse(text).queue_position is None:
+        return await admin.view_message(*((topic, text) if topic else (text,)))
+    answer = await admin.find(text, kind="queue-offset")
+    if not answer.complete:
+        failed = next(each for each in answer.coverage if each.is_failure)
+        raise AnswerIncomplete(f"{text}: {failed.source}: {failed.error}", answer)
+    if not answer.messages:
+        raise MessageNotFound(f"there is no message {text}")
+    return answer.messages[0]
 
 
 def _header(

@@ -7,6 +7,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.decode.tree import Tree, tree_of
 from rocketlens.errors import BodyError
+from rocketlens.model.installation import install_command
 
 MAGIC: Final = b"\xd9\xd9\xf7"
 TAG: Final = "@tag"
@@ -21,7 +22,7 @@ def read_cbor(body: bytes) -> Tree:
     try:
         import cbor2
     except ImportError as error:
-        raise BodyError("CBOR is read by rocketlens[decode]: install that") from error
+        raise BodyError(f"CBOR needs a package: {install_command('decode')}") from error
 
     def other(value: Any) -> Tree:
         if isinstance(value, cbor2.CBORTag):

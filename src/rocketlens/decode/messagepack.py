@@ -5,6 +5,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.decode.tree import Tree, tree_of
 from rocketlens.errors import BodyError
+from rocketlens.model.installation import install_command
 
 EXTENSION: Final = "@ext"
 
@@ -18,7 +19,7 @@ def read_messagepack(body: bytes) -> Tree:
     try:
         import msgpack
     except ImportError as error:
-        raise BodyError("MessagePack is read by rocketlens[decode]: install that") from error
+        raise BodyError(f"MessagePack needs a package: {install_command('decode')}") from error
 
     def other(value: Any) -> Tree:
         if isinstance(value, msgpack.ExtType):

@@ -13,7 +13,7 @@ from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
 from rocketlens.query.lookup.newest import find_newest
 from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import StoreReader
-from rocketlens.query.topic_choice import is_pattern
+from rocketlens.query.topic_choice import is_pattern, no_topic_of_position
 
 
 class StoreSource:
@@ -73,6 +73,8 @@ class StoreSource:
         if request.is_key and not findings.count:
             key_filter = request.filter_of(topics, with_key=True)
             find_by_key(reader, key_filter, findings)
+        if position is not None and not is_there and not findings.count:
+            findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the store does not have: see `LocalSource.check_topics`."""

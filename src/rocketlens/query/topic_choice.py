@@ -5,7 +5,9 @@ from types import MappingProxyType
 from typing import Final
 
 from rocketlens.errors import BadInput, TopicNotFound
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arguments import check_text, wrong_type
+from rocketlens.model.text.sentences import Sentence
 
 _WILDCARDS: Final = frozenset("*?[")
 _SHOWN_TOPICS: Final = 3
@@ -63,6 +65,17 @@ def matching_topics(
 def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFound:
     """Return the error for a topic that `where`, such as "this store", does not have."""
     return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, topics)}")
+
+
+def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
+    """Return what an answer says of a text that names a queue's position in no known topic."""
+    meant = resembling(name, topics)
+    told = (
+        Sentence("no_topic_but", name=repr(name), meant=" / ".join(meant))
+        if meant
+        else Sentence("no_topic", name=repr(name))
+    )
+    return Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, told)
 
 
 def suggestion(

@@ -32,6 +32,7 @@ from typing import Any, BinaryIO, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.model.text.counted import counted
 from rocketlens.net.secret_file import opened_regular, read_secret_file
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE
 from rocketlens.terminal.output import note
@@ -243,7 +244,7 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
         # Nearly what was typed: no secret in the wrong spot is shown by it.
         near = get_close_matches(name[:100], contexts, 1, 0.75)
         meant = f"; did you mean {near[0]}?" if near else " (rocketlens context list)"
-        raise BadInput(f"{path} has {len(contexts)} contexts, but not this one{meant}")
+        raise BadInput(f"{path} has {counted(len(contexts), 'context')}, but not this one{meant}")
     values = contexts[name]
     where = f"{path}: context number {list(contexts).index(name) + 1}"
     _check_names(where, values, _KINDS_OF_KEYS)

@@ -134,6 +134,22 @@ def test_what_is_not_there_gives_code_1(find, text):
     assert (code, answer["messages"], answer["complete"]) == (1, [], True)
 
 
+@pytest.mark.parametrize("command", ["find", "show", "story"])
+def test_a_position_in_a_topic_that_is_not_there_names_the_one_probably_meant(
+    run, rocketmq, sent, command
+):
+    done = run(command, "Ordres/0/0", "--namesrv", rocketmq.name_server)
+    assert (done.code, done.out) == (1, "")
+    assert "position: there is no topic 'Ordres'; did you mean Orders?" in done.err
+
+
+@pytest.mark.parametrize("command", [("find", "K"), ("tail", "-t", "T"), ("send", "T", "b")])
+def test_the_address_of_a_broker_is_not_that_of_a_name_server(run, rocketmq, sent, command):
+    done = run(*command, "--namesrv", rocketmq.broker)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "is this the address of a broker, and not of a name server?" in done.err
+
+
 @pytest.mark.parametrize("text", [(KEY,), ()])
 def test_an_unknown_topic_is_refused_and_the_one_probably_meant_is_named(run, rocketmq, sent, text):
     done = run("find", *text, "--topic", "orders", "--namesrv", rocketmq.name_server)

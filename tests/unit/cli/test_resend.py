@@ -94,12 +94,26 @@ def test_messages_are_sent_once_however_often_the_job_is_run(run, rocketmq, sent
     assert (done.code, "another request" in done.err) == (2, True)
 
 
+def test_a_message_is_named_by_its_position_too(run, rocketmq, sent):
+    topic, results = sent
+    result = results[2]
+    queue = result.message_queue
+    position = f"{topic}/{queue.queue_id}/{result.queue_offset}"
+    for options in ((), ("-t", topic)):
+        done = run("resend", position, *options, "--namesrv", rocketmq.name_server)
+        assert done.code == 0
+        assert [row[2] for row in rows(done)] == [result.msg_id]
+    absent = f"{topic}/{queue.queue_id}/999"
+    done = run("resend", absent, "--namesrv", rocketmq.name_server)
+    assert (done.code, f"there is no message {absent}" in done.err) == (1, True)
+
+
 def test_another_topic_must_be_there(run, rocketmq, sent):
     topic, results = sent
     command = ("resend", results[0].msg_id, "-t", topic, "--namesrv", rocketmq.name_server)
     options = ("--send", "--reason", "test")
     done = run(*command, *options, "--to-topic", "Otehr")
-    assert (done.code, "Otehr" in done.err) == (2, True)
+    assert (done.code, "Otehr" in done.err, "did you mean Other?" in done.err) == (2, True, True)
     done = run(*command, *options, "--to-group", "nobody")
     assert (done.code, "nobody" in done.err) == (2, True)
     done = run(*command, *options, "--to-topic", "Other")

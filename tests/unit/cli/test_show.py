@@ -30,6 +30,15 @@ def test_any_id_shows_everything_about_the_message(run, golden_store, sent):
             assert word in done.out
 
 
+@pytest.mark.parametrize("command", ["find", "show", "story"])
+def test_a_position_in_a_topic_that_is_not_there_names_the_one_probably_meant(
+    run, golden_store, command
+):
+    done = run(command, "PayTopc/1/0", "--store", golden_store.store)
+    assert (done.code, done.out) == (1, "")
+    assert "position: there is no topic 'PayTopc'; did you mean PayTopic?" in done.err
+
+
 def test_body_raw_writes_the_bytes_and_nothing_else(golden_store, sent, capfdbinary):
     from rocketlens.main import main
 

@@ -96,7 +96,8 @@ def test_a_store_is_not_followed_and_a_topic_must_exist(run, rocketmq):
     for source in (store, ("--namesrv", rocketmq.name_server)):
         done = run("tail", "-t", "Ordres", *source)
         assert (done.code, done.out) == (2, "")
-        assert "Ordres" in done.err
+        assert "'Ordres'" in done.err or "topic Ordres" in done.err
+        assert done.err.endswith("; did you mean Orders?\n")
 
 
 def test_a_broker_that_fails_makes_it_incomplete(run, tmp_path):

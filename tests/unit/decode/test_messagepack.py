@@ -43,5 +43,5 @@ def test_only_maps_and_arrays_are_taken_for_messagepack():
 @pytest.mark.parametrize(("read", "library"), [(read_messagepack, "msgpack"), (read_cbor, "cbor2")])
 def test_without_the_library_the_error_says_what_to_install(read, library, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(BodyError, match=r"rocketlens\[decode\]"):
+    with pytest.raises(BodyError, match=r"pip install .*\[decode\]"):
         read(b"\x80")

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.cli.dlq import no_dead_letters
 from rocketlens.cli.options import add_cluster, add_list_output
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
@@ -70,8 +71,11 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     if not is_complete:
         return ExitCode.INCOMPLETE
     if not groups:
-        which = f"group {arguments.group} has no" if arguments.group else "no group has"
-        note(f"{which} dead letters")
+        note(
+            str(no_dead_letters(arguments.group))
+            if arguments.group
+            else "no group has dead letters"
+        )
     return ExitCode.OK if groups else ExitCode.NO
 
 

@@ -3,9 +3,10 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.cli.dlq import no_dead_letters
 from rocketlens.cli.options import add_cluster
 from rocketlens.cli.resend import JOB_EXIT_CODES, add_job_options, run_job
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
@@ -68,7 +69,7 @@ async def _plan(
 ) -> "list[PlannedMessage]":
     """Read the dead letters, page by page.
 
-    :raises TopicNotFound: if the group has none.
+    :raises MessageNotFound: if the group has none.
     :raises AnswerIncomplete: if not all of them could be read.
     """
     from pathlib import Path
@@ -87,9 +88,12 @@ async def _plan(
             if arguments.send:
                 raise BadInput(f"{problem}, or send all dead letters with --again")
             note(problem)
-    plan = await plan_dead_letters(
-        admin, arguments.group, target, earlier=earlier, max_num=arguments.max
-    )
+    try:
+        plan = await plan_dead_letters(
+            admin, arguments.group, target, earlier=earlier, max_num=arguments.max
+        )
+    except TopicNotFound as error:
+        raise no_dead_letters(arguments.group) from error
     if plan.skipped:
         note(
             f"{plan.skipped} were sent by earlier jobs, or may have been (--again sends those, too)"

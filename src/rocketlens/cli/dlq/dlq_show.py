@@ -3,9 +3,10 @@
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
+from rocketlens.cli.dlq import no_dead_letters
 from rocketlens.cli.message_output import MessageOutput, add_output
 from rocketlens.cli.options import add_source, positive_number
-from rocketlens.errors import MessageNotFound, TopicNotFound
+from rocketlens.errors import TopicNotFound
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -59,7 +60,7 @@ def run(arguments: Namespace) -> ExitCode:
     try:
         answer = find_in(choose_source(arguments), arguments, request)
     except TopicNotFound as error:
-        raise MessageNotFound(f"group {arguments.group[:100]} has no dead letters") from error
+        raise no_dead_letters(arguments.group) from error
     failures |= ask_source(
         arguments,
         lambda store: last_failures_in(store, answer.messages),

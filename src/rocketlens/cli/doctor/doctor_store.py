@@ -142,13 +142,13 @@ def _damage(examined: "StoreExamination") -> Iterator[Check]:
 def _queues(examined: "StoreExamination") -> Iterator[Check]:
     """Check that queues are there, and reach as far as the log."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
-    from rocketlens.store.read.rocks import NEEDED, is_readable
+    from rocketlens.store.read.rocks import is_readable, needed
 
     name, path = "consume queues", examined.layout.root
     if queues_are_in_rocksdb(path):
         detail = "in RocksDB: what a broker has not written to it yet is looked up in the log"
         if not is_readable():
-            detail = f"{NEEDED}; positions are looked up in the log"
+            detail = f"{needed()}; positions are looked up in the log"
         yield about(name, detail)
         return
     topics = examined.reader.queues.topics()

@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -122,7 +123,9 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
                 source.register(connection, _READ)
                 connection.execute(_VIEW.format(table=TABLE, read=_READ))
             try:
-                result = connection.sql(query).to_arrow_reader(16_384)
+                result = _begun(connection.sql(query).to_arrow_reader(16_384))
+                if plan.uses_table:
+                    source.check_topics()
                 count = _print(result, arguments)
             except duckdb.Error as error:
                 raise BadInput(_reason(str(error))) from error
@@ -131,6 +134,14 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
         return ExitCode.OK
     print_notes(answer, count, "row")
     return exit_code(answer, count)
+
+
+def _begun(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
+    """Return a result whose first rows are there; an aggregate has then read all."""
+    import pyarrow as pa
+
+    first = list(islice(result, 1))
+    return pa.RecordBatchReader.from_batches(result.schema, chain(first, result))
 
 
 def _reason(text: str) -> str:
@@ -212,19 +223,23 @@ class _Streamed:
             yield batch
         self._is_read = True
 
-    def answer(self) -> "Answer":
-        """Return what was searched; a LIMIT may have needed only a part, which is complete then.
+    def check_topics(self) -> None:
+        """Check, once all was read, that there is something to read, or the topics.
 
         :raises TopicNotFound: when there was nothing to read, for want of a topic.
         """
+        from rocketlens.cli.message_stream import check_topics
+
+        if self._is_read:
+            check_topics(self._store, self._request.topics, self._count)
+
+    def answer(self) -> "Answer":
+        """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
         from dataclasses import replace
 
-        from rocketlens.cli.message_stream import check_topics
         from rocketlens.model.answer import Answer
 
         coverage = self._scan.coverage
-        if self._is_read:
-            check_topics(self._store, self._request.topics, self._count)
         if not self._is_read:
             coverage = tuple(
                 replace(each, log_end_offset=each.end_offset) if each.is_short else each
@@ -258,6 +273,9 @@ class _Spooled:
         with parquet_sink(path) as sink:
             self._answer = read_into(sink, self._selection, self._arguments)
         connection.read_parquet(str(path)).create_view(name)
+
+    def check_topics(self) -> None:
+        """Do nothing: `register` has checked them."""
 
     def answer(self) -> "Answer":
         """Return what was searched."""

@@ -368,7 +368,9 @@ class ClusterCalls:
             else:
                 self._first_name_server = number % count
                 return answer
-        raise refused or failed or AssertionError("there is a name server")
+        if refused is not None:
+            raise refusal_of_name_server(refused)
+        raise failed or AssertionError("there is a name server")
 
     # Routes.
 
@@ -545,6 +547,14 @@ def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> 
 def request_name(command: Command[Q, A]) -> str:
     """Return the name of a request for error texts: its code and RocketMQ's name."""
     return f"request {int(command.code)} ({command.code.name})"
+
+
+def refusal_of_name_server(error: BrokerError) -> BrokerError:
+    """Return the error of what was asked as a name server; a broker does not know the requests."""
+    if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return error
+    remark = f"{error.remark}: is this the address of a broker, and not of a name server?"
+    return BrokerError(error.address, error.code, remark, retriable=False)
 
 
 def failures(coverage: Sequence[Coverage]) -> str:

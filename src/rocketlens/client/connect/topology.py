@@ -23,6 +23,7 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -30,7 +31,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
-from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.cluster import ClusterCalls, refusal_of_name_server
 from rocketlens.client.connect.compacted_topics import topic_attributes
 from rocketlens.client.connect.recent import Recent
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
@@ -38,6 +39,7 @@ from rocketlens.errors import BrokerError, RemotingError, RocketLensError, Topic
 from rocketlens.formats import java_properties
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
+from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -96,6 +98,16 @@ class Topology:
         """By address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
+
+    async def route_of_name(self, topic: str) -> TopologyResult[Route]:
+        """Return what `route` does; the error of a topic that is not there suggests others."""
+        try:
+            return await self.route(topic)
+        except TopicNotFound as error:
+            topics: list[str] = []
+            with suppress(RocketLensError):
+                topics = (await self.topics()).value
+            raise TopicNotFound(f"{error}{suggestion(topic, topics)}") from None
 
     async def route(self, topic: str) -> TopologyResult[Route]:
         """Return the route of a topic, at most 30 s old; the coverage is that of `brokers`, too.
@@ -304,7 +316,8 @@ class Topology:
                     Coverage(source, SourceKind.TOPICS, SourceState.DAMAGED, None, str(answer))
                 )
         if errors and not bodies:
-            raise errors[0]
+            error = errors[0]
+            raise refusal_of_name_server(error) if isinstance(error, BrokerError) else error
         return bodies, tuple(failed)
 
     def _forget_old_routes(self) -> None:

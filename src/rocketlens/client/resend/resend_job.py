@@ -178,7 +178,7 @@ async def check_targets(admin: "MQAdmin", messages: list[PlannedMessage]) -> Non
     """
     for target in sorted({each.target for each in messages} - {""}):
         try:
-            await admin.source.topology.route(target)
+            await admin.source.topology.route_of_name(target)
         except TopicNotFound as error:
             if not target.startswith(RETRY_PREFIX):
                 raise

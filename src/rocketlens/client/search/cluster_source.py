@@ -47,7 +47,12 @@ from rocketlens.model.text.counted import counted
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to
 from rocketlens.query.request import FindRequest, QueuePosition
-from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
+from rocketlens.query.topic_choice import (
+    is_pattern,
+    matching_topics,
+    no_topic_of_position,
+    unknown_topic,
+)
 from rocketlens.wire.codes import ResponseCode
 
 TOPICS_AT_ONCE: Final = 16
@@ -251,14 +256,21 @@ class ClusterSource:
         if offset_id is not None:
             message_filter = request.filter_of(topics, is_identified=True)
             await self._find_by_offset_id(offset_id, message_filter, findings)
-        position = None if findings.count else request.queue_position
-        if position is not None:
-            position = position._replace(topic=self.full_topic(position.topic))
-            if request.kind == "queue-offset" or await self._has_topic(position.topic):
+        named = None if findings.count else request.queue_position
+        is_there = False
+        if named is not None:
+            position = named._replace(topic=self.full_topic(named.topic))
+            is_there = request.kind == "queue-offset" or await self._has_topic(position.topic)
+            if is_there:
                 message_filter = request.filter_of(is_identified=True)
                 await self._find_by_queue_offset(position, message_filter, findings)
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
+        if named is not None and not is_there and not findings.count:
+            names = [
+                without_namespace(self.namespace, each) for each in await self._topics(findings)
+            ]
+            findings.cover((no_topic_of_position(named.topic, names),))
 
     async def _choose_topics(
         self, patterns: Sequence[str], findings: Findings

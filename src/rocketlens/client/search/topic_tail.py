@@ -194,7 +194,7 @@ class TopicTail:
 
     async def _read(self) -> None:
         began_ms = int(self._wall_clock() * 1000)
-        route = await self._topology.route(self._topic)
+        route = await self._topology.route_of_name(self._topic)
         self._findings.cover(route.coverage)
         for each in route.coverage:
             if each.is_failure and self._request.follow:

@@ -139,7 +139,7 @@ class SendingSettings(ConnectionSettings):
 
         :raises BadInput: if one is not valid.
         """
-        problem = group_problem(self.group)
+        problem = group_problem(check_text(self.group, "group"))
         if problem is not None:
             raise BadInput(problem)
         if self.retries < 0:

@@ -182,6 +182,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "messages": "{count} messages",
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
+    "no_topic": "there is no topic {name}",
+    "no_topic_but": "there is no topic {name}; did you mean {meant}?",
     "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out: --all "
     "(all_topics=True) searches these topics, too",
     "filter_unread": "{messages}, the first {position}: {why}: the filter could not look at the "
@@ -190,20 +192,20 @@ SENTENCES: Final[Mapping[str, str]] = {
     "so these messages do not match",
     # What an answer relies on.
     "rising_log": "store times rise along the log, as those of its files' first messages do: what "
-    "is {part} was not read (an exhaustive search reads it)",
+    "is {part} was not read (find --exhaustive, exhaustive=True, reads it)",
     "before_offset": "before physical offset {start}",
     "from_offset": "from physical offset {stop} on",
     "before_and_from": "before physical offset {start} and from physical offset {stop} on",
-    "rising_queues": "the store times of its queues rise, as samples of them did (an exhaustive "
-    "search reads whole queues)",
+    "rising_queues": "the store times of its queues rise, as samples of them did (find "
+    "--exhaustive, exhaustive=True, reads whole queues)",
     "rising_key": "the store times of the messages with this key rise, as those of the ones it "
-    "returned did (an exhaustive search reads whole queues)",
-    "index_sampled": "its index has all messages, as it has {count} sampled ones (an exhaustive "
-    "search reads whole queues)",
-    "index_untried": "its index has all messages, which was not tried (an exhaustive search reads "
-    "whole queues)",
+    "returned did (find --exhaustive, exhaustive=True, reads whole queues)",
+    "index_sampled": "its index has all messages, as it has {count} sampled ones (find "
+    "--exhaustive, exhaustive=True, reads whole queues)",
+    "index_untried": "its index has all messages, which was not tried (find --exhaustive, "
+    "exhaustive=True, reads whole queues)",
     "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
-    "(an exhaustive search reads the log)",
+    "(find --exhaustive, exhaustive=True, reads the log)",
     "and_times_rise": ", and their store times rise",
     "queues_before": "consume queues lack nothing before {start}",
     "in_part_only": "something that was looked at in part only",

@@ -111,7 +111,7 @@ def _read_file(path: Path, member: str) -> ConfigTable:
 
 def _read_database(database: Path, table: DatabaseTable, member: str) -> ConfigTable:
     if not rocks.is_readable():
-        return ConfigTable(_NOTHING, None, f"it is {rocks.NEEDED}", is_damaged=True)
+        return ConfigTable(_NOTHING, None, f"it is {rocks.needed()}", is_damaged=True)
     try:
         entries = entries_of(database, table, member)
     except (OSError, ConfigError) as error:

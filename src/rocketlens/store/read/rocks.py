@@ -30,6 +30,7 @@ from rocketlens.formats.consumequeue_entry import (
 )
 from rocketlens.formats.rocksdb.queue_key import QueueKey
 from rocketlens.formats.rocksdb.queue_key import decode as decode_key
+from rocketlens.model.installation import install_command
 from rocketlens.store import fs
 from rocketlens.store.layout import BATCH_QUEUES
 from rocketlens.store.read.batchqueue import FileQueues
@@ -46,7 +47,11 @@ _FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
 _ENDINGS: Final = (".sst", ".log")
 _TRIES: Final = 5
 """How often a database is opened: a broker can have deleted a file that was to be opened."""
-NEEDED: Final = "in RocksDB, which needs the package rocksdict: pip install 'rocketlens[rocksdb]'"
+
+
+def needed() -> str:
+    """Return what a text says that is about to name tables or queues that cannot be read."""
+    return f"in RocksDB, which needs the package rocksdict: {install_command('rocksdb')}"
 
 
 def is_database(directory: Path) -> bool:
@@ -337,7 +342,7 @@ def queues_in(directory: Path) -> ConsumeQueues:
     if is_readable():
         return RocksQueues(directory)
     queues = ConsumeQueues(directory)
-    queues.missing = f"they are {NEEDED}; the log was read"
+    queues.missing = f"they are {needed()}; the log was read"
     return queues
 
 

@@ -143,6 +143,10 @@ def test_a_topic_that_the_store_does_not_have_is_an_error(run, store, tmp_path):
     done = run("sql", "SELECT topic FROM messages WHERE topic = 'PayTopc'", "--store", store)
     assert (done.code, done.out) == (2, "")
     assert "did you mean PayTopic" in done.err
+    count = "SELECT count(*) FROM messages WHERE topic = 'PayTopc'"
+    for output in ("csv", "table", "jsonl"):
+        done = run("sql", count, "--store", store, "-o", output)
+        assert (done.code, done.out, "did you mean PayTopic" in done.err) == (2, "", True)
     done = run("export", tmp_path / "a.csv", "-t", "PayTopc", "--store", store)
     assert done.code == 2
     assert "did you mean PayTopic" in done.err

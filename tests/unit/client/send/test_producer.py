@@ -332,6 +332,11 @@ def test_a_broker_that_allows_no_recalls_is_named_with_the_key_that_allows_them(
     produce(scenario)
 
 
+def test_a_group_of_a_wrong_type_is_named():
+    with pytest.raises(WrongType, match="group must be a str, not int"):
+        Producer("127.0.0.1:1", group=5)
+
+
 def test_a_recall_is_of_a_topic_of_the_namespace():
     async def scenario(cluster, producer):
         cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
