@@ -97,6 +97,11 @@ def unreadable_texts(page):
     return [node["html"][:200] for each in found for node in each["nodes"][:3]]
 
 
+def misfits_of(page):
+    """Give how much of a page is outside of its window, and which texts are cut or unreadable."""
+    return width_beyond(page), cut_texts(page), unreadable_texts(page)
+
+
 def one_by_one(open_page, paths, **options):
     """Yield paths with their page, all in one window: each new one takes a second."""
     page = open_page("/jobs", **options)
@@ -188,8 +193,30 @@ def test_every_page_fits_its_window_and_can_be_read_there(open_page, acting_page
     for path, page in one_by_one(open_page, paths, theme=theme, width=width, height=900):
         # What unfolds must fit, too.
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-        found[path] = (width_beyond(page), cut_texts(page), unreadable_texts(page))
+        found[path] = misfits_of(page)
     assert {path: wrong for path, wrong in found.items() if wrong != (0, [], [])} == {}
+
+
+@every_window
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_login_fits_its_window_and_can_be_read_there(
+    open_page, guarded, width, theme, language
+):
+    options = {"theme": theme, "width": width, "height": 900, "language": language}
+    page = open_page("/login?back=/groups", at=guarded, **options)
+    found = {"login": misfits_of(page)}
+    # A name of its own: tries of one are counted.
+    page.fill("#name", f"nobody-{width}-{theme}-{language}")
+    page.fill("#password", "wrong")
+    page.press("#password", "Enter")
+    page.locator("main [role=alert]").wait_for()
+    found["refused"] = misfits_of(page)
+    page.fill("#name", "li")
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.wait_for_url("**/groups")
+    found["logged in"] = misfits_of(page)
+    assert {name: wrong for name, wrong in found.items() if wrong != (0, [], [])} == {}
 
 
 def test_lag_and_dead_letters_of_groups_are_on_the_screen_of_a_telephone(open_page):
