@@ -56,6 +56,7 @@ INT64: Final = (-(2**63), 2**63 - 1)
 _ANYWHERE: Final = INT64
 
 _CRC: Final = "it does not have its checksum"
+_BATCH: Final = "it is a batch that cannot be taken apart into its messages"
 _DELETED: Final = "the broker deleted this segment while it was read"
 
 
@@ -312,6 +313,8 @@ class BatchScan:
                 is_chosen = self._choose(rows[run], content, base_offset, placed_end)
                 chosen = rows[run] if is_chosen.all() else rows[run][is_chosen]
                 chosen = self._sound(chosen, content, base_offset, damage)
+                if is_batch:
+                    damage += _unread_batches(chosen, content, base_offset)
                 if not self.is_damage:
                     yield from columns.batches(
                         content, base_offset, chosen, with_body=self.with_body
@@ -427,6 +430,18 @@ def _whole_segments(log: "CommitLog", before: str | None, behind: "LostEnd | Non
         damage = (Damage(0, log.min_offset, before), *shares[-1].damage)
         shares[-1] = shares[-1]._replace(damage=damage)
     return shares[::-1]
+
+
+def _unread_batches(rows: "Rows", content: "Bytes", base_offset: int) -> "Iterator[Damage]":
+    """Yield the records that are batches and cannot be taken apart."""
+    from rocketlens.formats.batch_body import records_in
+    from rocketlens.formats.commitlog_record import decode
+    from rocketlens.store.read.log.scan import Damage
+
+    for start in rows["physical_offset"].tolist():
+        record = decode(content.data, start - base_offset, check_crc=False)
+        if not records_in(record):
+            yield Damage(start, start + record.total_size, _BATCH)
 
 
 def _unreadable(walked: "Walked", *, ends_log: bool) -> "list[Damage]":

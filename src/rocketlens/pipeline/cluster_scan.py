@@ -41,10 +41,8 @@ from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
-from rocketlens.model import properties
 from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
-from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.secret_file import read_secret_file
 from rocketlens.net.sync import LoopThread
 from rocketlens.net.tls import client_context
@@ -464,11 +462,11 @@ def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
 
 
 def _batch_size(pulled: "PulledRows", number: int) -> int:
-    """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record."""
+    """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record; 1 if it
+    cannot be taken apart: the others cannot be read.
+    """
+    from rocketlens.formats.batch_body import message_count
     from rocketlens.formats.commitlog_record import decode
 
     start = int(pulled.rows["physical_offset"][number])
-    record = decode(pulled.content.data, start, check_crc=False)
-    count = properties.parse(decode_utf8(record.properties)).get(properties.INNER_NUM, "")
-    # What is not a number of messages is one.
-    return int(count) if count.isascii() and count.isdigit() and 0 < len(count) < 6 else 1
+    return message_count(decode(pulled.content.data, start, check_crc=False))

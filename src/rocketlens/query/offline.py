@@ -292,6 +292,8 @@ class Store:
         find_newest(reader, conditions, findings, exhaustive=False)
         if conditions.content is not None:
             findings.cover(conditions.content.tally.coverage())
+        if conditions.batches is not None:
+            findings.cover(conditions.batches.coverage())
         if not findings.messages and findings.is_complete:
             unknown, told = reader.topics.check_known((topic,))
             for error in unknown.values():

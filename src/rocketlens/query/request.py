@@ -26,6 +26,7 @@ from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.text.time_words import parse_time
+from rocketlens.query.filters.unread_batches import UnreadBatches
 from rocketlens.query.left_out import LeftOutMessages, names_topics
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
@@ -87,6 +88,7 @@ class FindRequest:
     content: "ContentFilter | None" = None
     all_topics: bool = False
     left_out: LeftOutMessages = field(default_factory=LeftOutMessages, compare=False)
+    batches: UnreadBatches = field(default_factory=UnreadBatches, compare=False)
 
     @classmethod
     def parse(
@@ -182,7 +184,7 @@ class FindRequest:
     def for_one_source(self) -> Self:
         """Return the request with a filter that counts for one source alone."""
         content = None if self.content is None else self.content.with_new_tally()
-        return replace(self, content=content, left_out=LeftOutMessages())
+        return replace(self, content=content, left_out=LeftOutMessages(), batches=UnreadBatches())
 
     @property
     def leaves_out(self) -> bool:
@@ -193,7 +195,7 @@ class FindRequest:
     def filter_coverage(self) -> "tuple[Coverage, ...]":
         """Messages that the filter left out or could not decide on, in all searches for this."""
         undecided = () if self.content is None else self.content.tally.coverage()
-        return (*undecided, *self.left_out.coverage())
+        return (*undecided, *self.left_out.coverage(), *self.batches.coverage())
 
     def _check_text(self) -> None:
         if self.text is None:
@@ -267,6 +269,7 @@ class FindRequest:
             several,
             content=self.content,
             left_out=self.left_out if self.leaves_out and not is_identified else None,
+            batches=self.batches,
         )
 
 
@@ -352,6 +355,7 @@ def tail_filter(
         unique_key=key,
         begin=time_range(begin, None)[0],
         content=content_filter(**content),
+        batches=UnreadBatches(),
     )
 
 

@@ -129,9 +129,13 @@ class TopicTail:
             Coverage(topic, SourceKind.BROKER, SourceState.FAILED, None, each)
             for each in self._damage
         )
-        content = self._request.message_filter.content
+        content, batches = (
+            self._request.message_filter.content,
+            self._request.message_filter.batches,
+        )
         undecided = () if content is None else content.tally.coverage()
-        return (*self._findings.coverage, *damaged, *undecided)
+        unread = () if batches is None else batches.coverage()
+        return (*self._findings.coverage, *damaged, *undecided, *unread)
 
     @property
     def complete(self) -> bool:

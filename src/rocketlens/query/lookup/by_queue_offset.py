@@ -13,6 +13,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.filters.unread_batches import UnreadBatches
 from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to, light_queues
 from rocketlens.query.request import QueuePosition
@@ -96,7 +97,8 @@ class _Search:
         queue = self._queue_coverage(state, error or self._missing())
         claims = self._claims_position()
         if claims is not None:
-            scan = Scan(reader, MessageFilter(topic=position.topic), start=start, stop=stop)
+            of_topic = MessageFilter(topic=position.topic, batches=UnreadBatches())
+            scan = Scan(reader, of_topic, start=start, stop=stop)
             self._scanned(queue, scan, list(filter(claims, scan.records()))[:1])
             return
         of_topic = MessageFilter(topic=position.topic)

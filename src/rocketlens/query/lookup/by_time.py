@@ -96,10 +96,12 @@ class Scan(ArrowMessages):
         look at.
         """
         content, left_out = self._message_filter.content, self._message_filter.left_out
+        batches = self._message_filter.batches
         return (
             *self.log_coverage,
             *(content.tally.coverage() if content else ()),
             *(left_out.coverage() if left_out else ()),
+            *(batches.coverage() if batches else ()),
         )
 
     @property

@@ -16,6 +16,7 @@ from rocketlens.model.text.java import decode_utf8
 if TYPE_CHECKING:
     from rocketlens.model.sql.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
+    from rocketlens.query.filters.unread_batches import UnreadBatches
     from rocketlens.query.left_out import LeftOutMessages
 
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
@@ -34,7 +35,7 @@ class MessageFilter:
     (``%LMQ%...``) has the messages of other topics that were dispatched to it as well: ``light``
     are those of them that are asked for.
     ``expression`` must be true of its properties, and ``content`` let it pass. What ``left_out``
-    counts matches not, whatever its content is.
+    counts matches not, whatever its content is. ``batches`` counts those that are unreadable.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
     one of the two is enough. Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
@@ -50,6 +51,7 @@ class MessageFilter:
     expression: "Sql92 | None" = None
     content: "ContentFilter | None" = None
     left_out: "LeftOutMessages | None" = field(default=None, compare=False)
+    batches: "UnreadBatches | None" = field(default=None, compare=False)
     light: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,7 +105,7 @@ class MessageFilter:
         """
         if record.sys_flag & SYS_FLAG_INNER_BATCH:
             whole = record if isinstance(record, Record) else decode(record.buffer, record.start)
-            members = records_in(whole)
+            members = self._members(whole)
             if members:
                 # What the producer was told is the id of the batch.
                 is_itself = self.content is None and self.may_match(record)
@@ -115,8 +117,17 @@ class MessageFilter:
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a batch that match; of any other record that matches, itself."""
-        matches = [each for each in records_in(record) if self._matches_itself(each)]
+        matches = [each for each in self._members(record) if self._matches_itself(each)]
         return matches or [record]
+
+    def _members(self, record: Record) -> tuple[Record, ...]:
+        """Return the messages of a batch; none of one that cannot be taken apart, it is counted."""
+        members = records_in(record)
+        if members or self.batches is None or not record.sys_flag & SYS_FLAG_INNER_BATCH:
+            return members
+        if self.takes_topic(record.topic) and self.is_in_time(record.store_timestamp_ms):
+            self.batches.add(record)
+        return ()
 
     def may_match(self, record: Record | RecordView) -> bool:
         """Return whether a record matches as far as that does not depend on ``content``."""
