@@ -1,4 +1,4 @@
-"""Batches that cannot be taken apart: which messages are in them, nobody can tell.
+"""Batches that cannot be taken apart: which messages are in them is not known.
 
 Such a record is in answers as it is, and makes them incomplete: other messages than it may match.
 """
