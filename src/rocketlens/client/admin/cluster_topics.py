@@ -8,7 +8,7 @@ does not answer makes the answer incomplete, and the queues of its topics are no
 | topics (206), route (105), of name servers | names, and the brokers of each |
 | topic stats (202) | the offsets of each queue, and the time of its newest message |
 | earliest store time (32) | the time of its oldest message |
-| consume queue (321) | messages of queues that a topic had, if the topic was asked for by name |
+| consume queue (321) | messages of queues that a topic had before it was given fewer |
 """
 
 import asyncio
@@ -74,9 +74,7 @@ class _Topics:
         }
         names = self._choose(patterns, full_names, listed.coverage)
         own = topics_of_brokers(brokers.value.values())
-        topics = await asyncio.gather(
-            *(self._find(name, full_names[name], own, is_named=bool(patterns)) for name in names)
-        )
+        topics = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
         return TopicsAnswer(
             tuple(topic for topic in topics if topic is not None), self._coverage.all()
         )
@@ -102,12 +100,9 @@ class _Topics:
         return [name for name in names if name in all_names]
 
     async def _find(
-        self, name: str, full_name: str, of_brokers: Collection[str], *, is_named: bool
+        self, name: str, full_name: str, of_brokers: Collection[str]
     ) -> FoundTopic | None:
-        """Return a topic; None if it was deleted since the topics were listed.
-
-        ``is_named``: whether brokers are asked for queues that it had once, too.
-        """
+        """Return a topic; None if it was deleted since the topics were listed."""
         async with self._turns:
             try:
                 route = await self._topology.route(full_name)
@@ -117,13 +112,13 @@ class _Topics:
                 self._coverage.add(each)
 
             async def ask(broker: Broker, address: str) -> list[TopicQueue]:
-                if is_named:
-                    for problem in await former_messages(
-                        self._cluster, address, broker.name, route.value, None
-                    ):
-                        failed = SourceState.FAILED
-                        lacks = Coverage(broker.name, SourceKind.BROKER, failed, None, problem)
-                        self._coverage.add(lacks)
+                for problem in await former_messages(
+                    self._cluster, address, broker.name, route.value, None
+                ):
+                    failed = SourceState.FAILED
+                    self._coverage.add(
+                        Coverage(broker.name, SourceKind.BROKER, failed, None, problem)
+                    )
                 return await self._queues(full_name, address)
 
             answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)

@@ -35,12 +35,13 @@ def test_each_queue_of_each_broker_has_its_messages_and_times():
     assert (topic.oldest_ms, topic.newest_ms) == (oldest_ms, max(newest_ms, topic.newest_ms))
 
 
-def test_messages_of_queues_that_a_topic_has_no_more_make_its_counts_incomplete():
+@pytest.mark.parametrize("patterns", [("T",), ()])
+def test_messages_of_queues_that_a_topic_has_no_more_make_its_counts_incomplete(patterns):
     async def scenario(cluster, admin):
         for queue_id in (0, 1, 1):
             cluster.masters[0].store("T", queue_id=queue_id)
         cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 1, "write_queue_nums": 1}
-        return await admin.topics("T")
+        return await admin.topics(*patterns)
 
     answer = ask(scenario)
     assert not answer.complete
