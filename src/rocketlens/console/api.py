@@ -42,7 +42,7 @@ _EXPORTED: Final[dict[int | str, dict[str, Any]]] = {
 }
 Sourced = Annotated[
     list[str],
-    Query(max_length=limits.MAX_CONSOLE_SOURCES, description="names of sources; none: all"),
+    Query(max_length=limits.MAX_CONSOLE_SOURCES, description="sources by name; or all"),
 ]
 Name = Annotated[str | None, Query(max_length=limits.MAX_TOPIC_CHARACTERS)]
 

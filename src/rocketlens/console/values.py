@@ -62,11 +62,12 @@ class MessageRow(ConsoleValue):
     born_timestamp_ms: int
     reconsume_times: int
     body_bytes: int
-    body_format: str = Field(description="as it looks; a preview is no proof")
+    body_format: str = Field(description="the likely format, by the beginning of the body")
     preview: str = Field(description="the beginning of the body, safe to show")
     is_masked: bool = Field(default=False, description="whether something of it is hidden: ***")
     values: dict[str, str] = Field(
-        default={}, description="by column: properties and fields of bodies that columns names"
+        default={},
+        description="the properties and fields of the body that columns asks for, by column",
     )
 
 
@@ -115,7 +116,7 @@ class SearchAnswer(ConsoleValue):
         description="of the messages of this page, too; null if they are of one time"
     )
     relies_on: list[SentenceText] = Field(
-        description="what was looked at only in part, and must hold"
+        description="what the answer relies on, where a source was looked at only in part"
     )
     coverage: list[CoverageValue]
     elapsed_ms: int
@@ -145,9 +146,9 @@ class BodyValue(ConsoleValue):
     is_cut: bool = Field(description="whether only its beginning is here")
     is_json: bool = Field(description="whether the content is JSON")
     format: str = Field(description="what the body is: json, text, protobuf, ...")
-    why: SentenceText = Field(description="what the format rests on")
+    why: SentenceText = Field(description="why it is taken to have this format")
     is_guess: bool
-    layers: list[str] = Field(description="the compression that came off")
+    layers: list[str] = Field(description="the compressions that were undone")
     charset: str | None
     error: str | None = Field(description="why it could not be read as it claims, or decompressed")
 
@@ -157,7 +158,9 @@ class MessageDetail(ConsoleValue):
 
     message: MessageRow
     properties: dict[str, str]
-    system_properties: dict[str, str] = Field(description="those that RocketMQ itself sets")
+    system_properties: dict[str, str] = Field(
+        description="the properties that RocketMQ itself sets"
+    )
     ids: list[DecodedId]
     physical_offset: int
     store_size: int
@@ -242,7 +245,7 @@ class TopicValue(ConsoleValue):
     waiting: int | None = Field(
         description="messages that are kept for it until they are due: delays and timers"
     )
-    waiting_is_exact: bool = Field(description="whether no more than these wait")
+    waiting_is_exact: bool = Field(description="whether all that wait were counted")
     size_bytes: int | None
     oldest_ms: int | None
     newest_ms: int | None

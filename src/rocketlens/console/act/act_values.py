@@ -27,10 +27,11 @@ class Acted(ConsoleRequest):
     """What every act takes that is done, and not only shown."""
 
     reason: str = Field(
-        description="why: it is kept with what was done", max_length=limits.MAX_CONSOLE_REASON
+        description="the reason, which is recorded with the act",
+        max_length=limits.MAX_CONSOLE_REASON,
     )
     name: str = Field(
-        description="the name in the plan's answer: sent twice with one name, it is done once",
+        description="the name that the plan's answer has; two requests with one name are done once",
         max_length=40,
     )
 
@@ -110,7 +111,10 @@ class BatchPlanRequest(ResendOptionsRequest):
 class BatchActed(RateRequest, Acted):
     """What every job with several messages takes."""
 
-    digest: str = Field(description="of the plan: nothing is done if it changed", max_length=40)
+    digest: str = Field(
+        description="the digest of the plan; if the plan changed since, nothing is done",
+        max_length=40,
+    )
 
     @property
     def order(self) -> Order:
@@ -140,9 +144,9 @@ class RedrivePlanRequest(BatchPlanRequest):
     group: _Name = Field("", description="whose dead letters these are")
     cluster: _Name = Field("", description="the source that has them")
     original: bool = Field(
-        default=False, description="to the topics that they came from, so all groups"
+        default=False, description="send them to their original topics, and so to all groups"
     )
-    again: bool = Field(default=False, description="also those that earlier jobs have sent")
+    again: bool = Field(default=False, description="also send those that earlier jobs sent")
     only: list[_Name] = Field(
         default=[],
         max_length=limits.MAX_CHOSEN_MESSAGES,
@@ -165,12 +169,12 @@ class SendMessageBody(Acted):
     """A new message to send."""
 
     cluster: _Name = Field(description="a source")
-    topic: _Name = Field(description="it must exist")
+    topic: _Name = Field(description="a topic that exists")
     body: str = Field("", description="the body as text")
     body_base64: str = Field("", description="the body as base64, instead of text")
     tags: str = Field("", max_length=limits.MAX_CONSOLE_TEXT)
     keys: str = Field("", max_length=limits.MAX_CONSOLE_TEXT, description="separated by spaces")
-    properties: dict[str, str] = Field(default={}, description="of your own")
+    properties: dict[str, str] = Field(default={}, description="properties that your programs read")
 
 
 class PlannedValue(ConsoleValue):
@@ -213,7 +217,7 @@ class PlanValue(ConsoleValue):
     cluster: str
     count: int
     digest: str = Field(description="send it back to do exactly this, and nothing if it changed")
-    messages: list[PlannedValue] = Field(description="a page of them: the first")
+    messages: list[PlannedValue] = Field(description="the first page of them")
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},

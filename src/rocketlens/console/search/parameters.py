@@ -26,7 +26,7 @@ def question_of(
     preferences: Annotated[Preferences, Depends(preferences_of)],
     q: Annotated[_Text, Query(description="a key, an id, TOPIC/QUEUE/OFFSET, and name:value")] = "",
     topic: Annotated[_Text, Query(description="a topic, a pattern, or several by commas")] = "",
-    kind: Annotated[Kind, Query(description="what q is")] = "auto",
+    kind: Annotated[Kind, Query(description="how q is to be read")] = "auto",
     tag: Annotated[_Text, Query(description="a tag expression: A, or A || B")] = "",
     where: Annotated[
         _Text,
@@ -42,11 +42,11 @@ def question_of(
     until: Annotated[_Text, Query(description="as since; the end is included")] = "",
     source: Annotated[
         list[str],
-        Query(max_length=limits.MAX_CONSOLE_SOURCES, description="names of sources; none: all"),
+        Query(max_length=limits.MAX_CONSOLE_SOURCES, description="sources by name; or all"),
     ] = [],  # noqa: B006 - FastAPI copies it
     max_num: Annotated[
         int,
-        Query(alias="max", ge=1, le=limits.MAX_CONSOLE_ROWS, description="messages of a page"),
+        Query(alias="max", ge=1, le=limits.MAX_CONSOLE_ROWS, description="messages on a page"),
     ] = limits.DEFAULT_CONSOLE_ROWS,
     exhaustive: Annotated[bool, Query(description="read whole queues or logs")] = False,
     all_topics: Annotated[
@@ -62,7 +62,7 @@ def question_of(
     ] = [],  # noqa: B006 - FastAPI copies it
     cursor: Annotated[_Text, Query(description="next_cursor of the page before")] = "",
     zone: Annotated[
-        str, Query(max_length=40, description="of times without one; default: the reader's")
+        str, Query(max_length=40, description="the zone of times; or the reader's")
     ] = "",
 ) -> Question:
     """Return the question of a request.

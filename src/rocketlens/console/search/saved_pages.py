@@ -39,7 +39,7 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
 class SaveRequest(ConsoleRequest):
     """A name for the search of the address."""
 
-    title: str = Field(description="its name, which no other search of one's own has")
+    title: str = Field(description="its name; no two searches of one user have the same")
     is_shared: bool = Field(
         default=False, description="for all users who may see the topics and sources it names"
     )
@@ -55,7 +55,9 @@ class SavedSearchValue(ConsoleValue):
     is_shared: bool
     may_delete: bool
     time_ms: int = Field(description="when it was saved")
-    query: str = Field(description="asks it: behind /search? or /api/search?")
+    query: str = Field(
+        description="the question as an address has it, after /search? or /api/search?"
+    )
 
 
 class SavedSearchesValue(ConsoleValue):

@@ -2,7 +2,7 @@
 
 Everything here works on arrays in memory (or mapped), releases the GIL, opens no file and keeps
 nothing between calls. Input is not trusted: whatever the bytes are, no call reads or writes outside
-its arrays, and what isn't a record is said to be none.
+its arrays, and no record is reported where there is none.
 
 A ``buffer`` is a one-dimensional ``uint8`` array (``np.frombuffer`` over bytes or a map) whose
 byte 0 stands at physical offset ``base_offset`` of the log. Positions are indexes into it, offsets
@@ -19,10 +19,10 @@ columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_
                                 :func:`property_slices`
 ==============================  ===================================================================
 
-Importing this module loads numba, and a kernel's first call its machine code (made on the very
-first call, which takes seconds, and kept on disk: see
-:func:`rocketlens.formats.compiled.kernels_device.kernel`): a third of a second together. For fewer
-than some ten thousand records :func:`rocketlens.formats.commitlog_record.decode` is faster.
+Importing this module loads numba, and the first call of a kernel loads its machine code: together
+a third of a second. The very first call compiles it, which takes seconds, and keeps it on disk
+(:func:`rocketlens.formats.compiled.kernels_device.kernel`). For fewer than some ten thousand
+records :func:`rocketlens.formats.commitlog_record.decode` is faster.
 """
 
 from enum import IntEnum
@@ -150,12 +150,11 @@ class EntryArrays(NamedTuple):
 
 
 class TakenRecords(NamedTuple):
-    """What :func:`take_records` took: ``entry_count`` entries are done with.
+    """The result of :func:`take_records`, which has dealt with the first ``entry_count`` entries.
 
     ``record_count`` and ``record_bytes`` include what was taken before. ``slices`` are start and
-    stop in the buffer of one record, or of several that follow one another. ``is_full``: it ended
-    because the next record found no room; otherwise the next entry, if there is one, needs another
-    look.
+    stop in the buffer of one record, or of several that follow one another. ``is_full``: there is
+    no room for the next record. If it is false, the caller looks at the next entry itself.
     """
 
     entry_count: int
@@ -188,7 +187,7 @@ class KeySlices(NamedTuple):
 
 
 class PropertySlices(NamedTuple):
-    """As :class:`KeySlices`, a name and a value each; no name twice in a row."""
+    """As :class:`KeySlices`, with a name and a value for each; a row has each name once."""
 
     list_offsets: NDArray[np.int32]
     name_starts: NDArray[np.int64]
@@ -269,7 +268,7 @@ def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> i
 def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tuple[int, ScanReason]:
     """Step from the record at ``start`` to the first that begins at ``target`` or later.
 
-    Returns its position with STOP, or the position at which no record was with the reason. The
+    Returns its position with STOP; or, where no record begins, that position with the reason. The
     record at the position returned has not been looked at. O(records between).
 
     :raises BadInput: as :func:`scan_records`.
@@ -280,10 +279,10 @@ def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tup
 
 
 def crc_ok(buffer: ByteArray, base_offset: int, rows: RowArray) -> NDArray[np.bool_]:
-    """Return for each row what :func:`commitlog_record.decode` says of the record's checksums.
+    """Return for each row whether the checksums of its record are right, by the rules of `decode`.
 
-    They are that of its stored body, which an empty body has not, and where RocketMQ 5 wrote it,
-    ``__CRC32#`` at the end of its properties, of the whole record.
+    A body that is not empty has one. RocketMQ 5 can write another, of the whole record: it is
+    ``__CRC32#`` at the end of the properties.
 
     :raises BadInput: when a row doesn't belong to the buffer.
     """
@@ -414,13 +413,13 @@ def take_records(  # noqa: PLR0917 - what an entry is compared with, and what th
     taken: tuple[int, int],
     room: tuple[int, int],
 ) -> TakenRecords:
-    """Take the records of consecutive consume queue entries, as long as each is beyond doubt.
+    """Take the records of consecutive consume queue entries, up to the first doubtful one.
 
-    ``queue``: topic, queue id and the queue offset of the first entry. An entry whose tags code is
-    not among ``tag_codes``, which ascend, is passed; None lets all pass. A record is taken if it is
-    whole, has its checksums and belongs to its entry, and begins in ``stretch``, which is in
-    physical offsets and inside the buffer. ``taken`` and ``room``: records and bytes, so far and
-    at most; if none was taken so far, the first finds room whatever its size.
+    ``queue``: topic, queue id and the queue offset of the first entry. Entries are skipped unless
+    their tags code is in ``tag_codes``, in ascending order; None skips nothing. A record is taken
+    if it is whole, its checksums are right, it belongs to its entry, and it begins in ``stretch``:
+    physical offsets, inside the buffer. ``taken`` is how many records and bytes were taken before,
+    ``room`` how many there may be together. The first record is taken whatever its size.
 
     :raises BadInput: when the stretch lies outside the buffer, or ``base_offset`` is no offset.
     """
@@ -490,7 +489,7 @@ def gather(
 
 
 def key_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> KeySlices:
-    """Cut every row's KEYS at single spaces; empty keys are none, repeated ones stay.
+    """Cut every row's KEYS at single spaces; drop empty keys, and keep repeated ones.
 
     :raises BadInput: when a row doesn't belong to the buffer.
     """
