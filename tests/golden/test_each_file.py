@@ -47,8 +47,8 @@ def read_all(layout):
 
 
 def has_all(answer, wanted):
-    found = {(each.offset_msg_id, each.queue_offset) for each in answer.messages}
-    return all((each.offset_msg_id, each.queue_offset) in found for each in wanted)
+    found = {(each.topic, each.queue_id, each.queue_offset) for each in answer.messages}
+    return all((each.topic, each.queue_id, each.queue_offset) in found for each in wanted)
 
 
 def false_answers(store, sample, every, may_lack):

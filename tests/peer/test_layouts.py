@@ -74,7 +74,13 @@ def keys_of(sent):
             pytest.param(name, marks=pytest.mark.slow)
             for name in (
                 *("dledger-4.9.7", "dledger-5.5.0", "elsewhere-4.9.7", "elsewhere-5.5.0"),
-                *("multi-5.5.0", "lmq-4.9.7", "slave-4.9.7", "controller-5.5.0", "onerocksdb-5.5.0"),
+                *(
+                    "multi-5.5.0",
+                    "lmq-4.9.7",
+                    "slave-4.9.7",
+                    "controller-5.5.0",
+                    "onerocksdb-5.5.0",
+                ),
                 *("controllerslave-5.5.0", "compaction-5.5.0", "tiered-5.5.0"),
             )
         ),

@@ -35,6 +35,7 @@ from rocketlens.bulk.positions import (
     positions_option,
 )
 from rocketlens.errors import BadInput, StoreError
+from rocketlens.model.message_id import NOT_IN_LOG
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,7 @@ PARTITION_BYTES: Final = 128 << 20
 DAMAGE_COLUMNS: Final = "physical_offset bigint, length bigint, reason string"
 INT64: Final = (-(2**63), 2**63 - 1)
 _ANYWHERE: Final = INT64
+_OFFSETS: Final = ("startingOffset", "endingOffset")
 
 _CRC: Final = "it does not have its checksum"
 _BATCH: Final = "it is a batch that cannot be taken apart into its messages"
@@ -118,6 +120,7 @@ class Share(NamedTuple):
     ``ends_log``: zeros at the end of the range are the log's end, not records that are missing.
     ``walk_from``: a position at or before its start at which a record is known to begin.
     ``placed_end``: the physical offset before which positions of queues count.
+    ``is_of_queue``: it is of the log of one queue, in tiered storage.
     """
 
     log_range: "LogRange | None"
@@ -125,6 +128,7 @@ class Share(NamedTuple):
     damage: "tuple[Damage, ...]" = ()
     walk_from: int = 0
     placed_end: int = INT64[1]
+    is_of_queue: bool = False
 
 
 def _store_option(options: Mapping[str, str]) -> str:
@@ -171,6 +175,8 @@ class BatchScan:
             time_option(options, "startingTimestamp", INT64[0]),
             time_option(options, "endingTimestamp", INT64[1]),
         )
+        # Tiered storage has no offsets of the log.
+        self.is_part_of_log: Final = not options.keys().isdisjoint(_OFFSETS)
         self.row_filter = in_time.within(
             "physical_offset",
             number_option(options, "startingOffset", 0, 0),
@@ -208,11 +214,36 @@ class BatchScan:
             if text:
                 _log.warning("%s: %s", self.store, text)
         low, high = self.row_filter.bounds["physical_offset"]
-        return [
+        of_log = [
             Share(one)
             for one in cut(log, self.partition_bytes, self.min_partitions)
             if one.base_offset + one.start <= high and low < one.base_offset + one.stop
         ]
+        return of_log if self.is_part_of_log else [*self._tiered(layout), *of_log]
+
+    def _tiered(self, layout: "StoreLayout") -> Iterator[Share]:
+        """Yield the files of what only tiered storage has.
+
+        :raises StoreError: if one is lost, unless ``failOnDataLoss`` is ``false``.
+        """
+        from rocketlens.bulk.ranges import cut
+        from rocketlens.query.store_reader import StoreReader
+
+        with closing(StoreReader(layout)) as reader:
+            begin, _ = self.row_filter.bounds["store_timestamp_ms"]
+            if not reader.tiered.is_needed(begin):
+                return
+            logs, lost = reader.tiered.logs(lambda queue: self._has_topic(queue.topic))
+            for each in lost:
+                if not self.takes_loss:
+                    raise StoreError(
+                        f'{self.store}: {each.error}. option("failOnDataLoss", "false") reads the '
+                        "others"
+                    )
+                _log.warning("%s: %s", self.store, each.error)
+            for _, log in logs:
+                whole = log.log.max_offset
+                yield from (Share(one, is_of_queue=True) for one in cut(log.log, whole))
 
     def _lost_begin(self, layout: "StoreLayout", log: "CommitLog") -> str | None:
         """Return what is known of messages before the log that are lost and could be rows."""
@@ -287,7 +318,7 @@ class BatchScan:
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 damage = list(share.damage)
-                yield from self._messages(reader, content, damage, share.placed_end)
+                yield from self._messages(reader, content, damage, share)
                 if self.is_damage:
                     damage += _unreadable(reader.walked, ends_log=share.ends_log)
                     yield from _damage_batches(damage)
@@ -298,40 +329,52 @@ class BatchScan:
         reader: "RangeReader",
         content: "Bytes",
         damage: "list[Damage]",
-        placed_end: int,
+        share: Share,
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
+        import numpy as np
+
         from rocketlens.formats import batch_rows, columns
+        from rocketlens.store.read.log.scan import first_copies
 
         base_offset = reader.walked.log_range.base_offset
-        for rows in reader:
+        last, offsets = -1, None
+        for read in reader:
+            rows = read
+            if share.is_of_queue:
+                rows, last = first_copies(read, last)
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
                     sound = self._sound(rows[run], content, base_offset, damage)
-                    yield from self._of_batches(sound, content, base_offset, placed_end)
+                    yield from self._of_batches(sound, content, base_offset, share)
                     continue
-                is_chosen = self._choose(rows[run], content, base_offset, placed_end)
+                is_chosen = self._choose(rows[run], content, base_offset, share)
                 chosen = rows[run] if is_chosen.all() else rows[run][is_chosen]
                 chosen = self._sound(chosen, content, base_offset, damage)
                 if is_batch:
                     damage += _unread_batches(chosen, content, base_offset)
+                if share.is_of_queue:
+                    offsets = np.full(len(chosen), NOT_IN_LOG, np.int64)
                 if not self.is_damage:
                     yield from columns.batches(
-                        content, base_offset, chosen, with_body=self.with_body
+                        *(content, base_offset, chosen),
+                        with_body=self.with_body,
+                        physical_offsets=offsets,
                     )
 
     def _of_batches(
-        self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int
+        self, rows: "Rows", content: "Bytes", base_offset: int, share: Share
     ) -> Iterator[Any]:
         """Return the batches of the messages of records that are batches themselves."""
         from rocketlens.formats import batch_rows
         from rocketlens.formats.commitlog_record import message_of
         from rocketlens.model.arrow import batches_of
+        from rocketlens.query.tiered import outside_log
 
         for piece in batch_rows.messages_of(content, base_offset, rows):
-            is_chosen = self._choose(piece.rows, content, base_offset, placed_end)
-            chosen = map(message_of, compress(piece.messages, is_chosen))
-            yield from batches_of(chosen, with_body=self.with_body)
+            chosen = compress(piece.messages, self._choose(piece.rows, content, base_offset, share))
+            records = map(outside_log, chosen) if share.is_of_queue else chosen
+            yield from batches_of(map(message_of, records), with_body=self.with_body)
 
     def _sound(
         self, rows: "Rows", content: "Bytes", base_offset: int, damage: "list[Damage]"
@@ -349,7 +392,7 @@ class BatchScan:
         return rows if is_sound.all() else rows[is_sound]
 
     def _choose(
-        self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int
+        self, rows: "Rows", content: "Bytes", base_offset: int, share: Share
     ) -> "npt.NDArray[np.bool_]":
         """Return for each row whether the filter takes it, before any column is built."""
         import numpy as np
@@ -359,7 +402,8 @@ class BatchScan:
 
         is_chosen = np.ones(len(rows), np.bool_)
         for column, (low, high) in self.row_filter.bounds.items():
-            if (low, high) != INT64:
+            is_known = not (share.is_of_queue and column == "physical_offset")
+            if (low, high) != INT64 and is_known:
                 is_chosen &= (rows[column] >= low) & (rows[column] <= high)
         if self.row_filter.topics is not None or self.topics is not None or self.placed:
             by_queue = bool(self.placed)
@@ -374,7 +418,7 @@ class BatchScan:
                 placed = np.array([self.placed.get(name, _ANYWHERE) for name in names], np.int64)
                 low, high = placed[groups.group_of_row].T
                 is_in = (rows["queue_offset"] >= low) & (rows["queue_offset"] < high)
-                is_chosen &= is_in | (rows["physical_offset"] >= placed_end)
+                is_chosen &= is_in | (rows["physical_offset"] >= share.placed_end)
         return is_chosen
 
     def _has_topic(self, topic: str) -> bool:

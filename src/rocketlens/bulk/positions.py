@@ -22,10 +22,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.store.layout import StoreLayout
+from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.rocks import queues_in
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -212,19 +210,17 @@ class StoreQueues:
     """The queues of a store, by its files; its log is not read."""
 
     def __init__(self, store: str) -> None:
-        self._layout: Final = StoreLayout.of(Path(store))
-        self._queues: Final = queues_in(self._layout.consume_queue)
-        self._log: Final = CommitLog.of(self._layout)
-        self._configured: Final = read_table(self._layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
+        self._reader: Final = StoreReader(Path(store))
+        self._queues: Final = self._reader.queues
+        self._configured: Final = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER).entries
 
     def close(self) -> None:
         """Unmap all files."""
-        self._queues.close()
-        self._log.close()
+        self._reader.close()
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """Return the first offset of a queue that the log still has, and the next; None if no
-        file of the queue is there.
+        """Return the first offset of a queue that the log or tiered storage still has, and the
+        next; None if no file of the queue is there.
 
         :raises OSError: when a file cannot be opened now.
         """
@@ -232,7 +228,10 @@ class StoreQueues:
         if queue is None or not queue.files:
             return None
         end = queue.max_offset
-        return min(queue.first_kept(self._log.min_offset), end), end
+        first = self._reader.tiered.first_of(topic, queue_id)
+        if first is None:
+            first = queue.first_kept(self._reader.log.min_offset)
+        return min(first, end), end
 
     def is_unknown(self, topic: str, queue_id: int) -> bool:
         """Return whether the topic is known, and not to have this queue."""

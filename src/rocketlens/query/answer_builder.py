@@ -203,9 +203,16 @@ class Findings:
 
     def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
         """Report how much a source read so far, and of how much; return whether to read on."""
+        goes_on = None
         if self._on_read is not None:
-            self._on_read(read_bytes, total_bytes, messages)
-        return not self.is_left
+            goes_on = self._on_read(read_bytes, total_bytes, messages)
+        return not self.is_left and goes_on is not False
+
+    def add_part(self, part: "Findings") -> None:
+        """Add what was found and searched in a part of this source."""
+        self.count += part.count
+        self.cover(part.coverage)
+        self.indexed_to_ms = max(self.indexed_to_ms, part.indexed_to_ms)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
         """Return whether no message from that time or from before it would be kept any more."""

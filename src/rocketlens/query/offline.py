@@ -160,7 +160,7 @@ class Store:
         if record is not None:
             return message_of(record)
         check_key(msg_id)
-        findings = _findings(1, oldest=True)
+        findings = self._findings(1, oldest=True)
         unique_key = MessageFilter(topic=topic, unique_key=msg_id)
         find_by_key(reader, unique_key, findings)
         return _one_message(findings.answer(msg_id))
@@ -192,7 +192,7 @@ class Store:
             end=high,
         )
         check_key(key)
-        findings = _findings(check_max_num(max_num))
+        findings = self._findings(check_max_num(max_num))
         find_by_key(reader, key_filter, findings)
         answer = findings.answer(key)
         if topic is None or answer.messages:
@@ -214,7 +214,7 @@ class Store:
         check_int(queue_offset, "queue_offset")
         position = QueuePosition(topic, queue_id, queue_offset)
         check_queue_position(position)
-        findings = _findings(None)
+        findings = self._findings(None)
         find_by_queue_offset(reader, position, MessageFilter(), findings)
         return _one_message(findings.answer(str(position)))
 
@@ -267,8 +267,15 @@ class Store:
         for error in unknown.values():
             raise error
         message_filter = request.for_one_source().filter_of(topics)
-        part = None if request.exhaustive else part_in_time(reader, message_filter)
-        return (part or WHOLE_LOG).scan(reader, message_filter)
+        scan = _scan(reader, message_filter, exhaustive=request.exhaustive)
+        if reader.tiered.is_needed(message_filter.begin):
+            logs, scan.lost = reader.tiered.logs(
+                lambda queue: message_filter.takes_topic(queue.topic)
+            )
+            scan.older = [
+                _scan(log, message_filter, exhaustive=request.exhaustive) for _, log in logs
+            ]
+        return scan
 
     @takes(TailOptions, tail_filter)
     def tail(
@@ -286,7 +293,7 @@ class Store:
         :raises TopicNotFound: if the store has no such topic.
         """
         conditions = tail_filter(check_text(topic, "topic"), **options)
-        findings = _findings(check_max_num(newest))
+        findings = self._findings(check_max_num(newest))
         reader = self._reader
         reader.refresh()
         find_newest(reader, conditions, findings, exhaustive=False)
@@ -386,6 +393,10 @@ class Store:
         self._opened.check_open()
         return find_story_in_store(request, self.source)
 
+    def _findings(self, max_num: int | None, *, oldest: bool = False) -> Findings:
+        in_log_order = self.source.is_one_log
+        return Findings(AnswerMessages(max_num, oldest=oldest, in_log_order=in_log_order))
+
     def _by_offset_id(self, topic: str | None, msg_id: str) -> Record | None:
         """Return the record with this offset message id, if it is one and there is a record."""
         try:
@@ -407,8 +418,9 @@ class Store:
         self.close()
 
 
-def _findings(max_num: int | None, *, oldest: bool = False) -> Findings:
-    return Findings(AnswerMessages(max_num, oldest=oldest, in_log_order=True))
+def _scan(reader: StoreReader, message_filter: MessageFilter, *, exhaustive: bool) -> Scan:
+    part = None if exhaustive else part_in_time(reader, message_filter)
+    return (part or WHOLE_LOG).scan(reader, message_filter)
 
 
 def _one_message(answer: Answer) -> MessageExt:

@@ -8,6 +8,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.tiered import TieredLogs
 from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
@@ -42,14 +43,19 @@ class StoreReader:
         *,
         max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
+        log_name: str = COMMIT_LOG,
     ) -> None:
-        """List the commit log. For the options see :func:`rocketlens.open_store`.
+        """List the commit log, which coverage calls ``log_name``. For the other options see
+        :func:`rocketlens.open_store`.
 
         :raises NotAStore: when there is none.
         """
         layout = store if isinstance(store, StoreLayout) else StoreLayout.of(store)
         self.layout = layout
         self.path = layout.root
+        self.log_name: Final = log_name
+        self.written_end = 0
+        """Where the log ends at least, as another file shows."""
         self.log = CommitLog.of(layout)
         self.queues = queues_in(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
@@ -69,6 +75,10 @@ class StoreReader:
         self._lost_begin: tuple[int, str | None] | None = None
         self._is_tail_checked = False
         self.is_closed = False
+        self.tiered: Final = TieredLogs(
+            self, lambda layout, name: StoreReader(layout, log_name=name)
+        )
+        """What is in tiered storage only."""
         self.on_progress: OnProgress | None = None
         """Called while log is read for messages."""
 
@@ -140,6 +150,9 @@ class StoreReader:
         Found apart from any reader: by the record at ``known_end``, where a reader believes that
         the log ends, or without that by a new list of the segments. O(1), or O(segments).
         """
+        return max(self._end_of_log(known_end), self.written_end)
+
+    def _end_of_log(self, known_end: int | None) -> int:
         log = self.log
         if known_end is None:
             log.refresh()
@@ -207,7 +220,7 @@ class StoreReader:
         state = (tail, tail.version, self.index.version, *missing_parts)
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
-            searched = (*filter(None, files), *_tail_coverage(tail))
+            searched = (*filter(None, files), *_tail_coverage(tail, self.log_name))
             # The memory must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*missing_parts, *map(str, tail.damage), *unfinished(tail.unfinished_at)]
@@ -241,7 +254,7 @@ class StoreReader:
             come_to = self.log.min_offset if end_offset is None else end_offset
             error = f"physical offsets {come_to} to {log_end_offset} were not read"
         return Coverage(
-            COMMIT_LOG,
+            self.log_name,
             SourceKind.COMMIT_LOG,
             SourceState.SEARCHED,
             newest_ms or None,
@@ -331,18 +344,14 @@ class StoreReader:
         return tuple(self.log_failures([error]))
 
     def _kept_by_broker(self, begin: int | None) -> tuple[Coverage, ...]:
-        if self.log.min_offset == 0:
-            return ()
-        kept = {
-            self.layout.tiers: "in tiered storage (BROKER/TOPIC/QUEUE/COMMIT_LOG)",
-            self.layout.compacted: f"of compacted topics ({self.layout.compacted}/TOPIC/QUEUE)",
-        }
-        there = [where for path, where in kept.items() if path.exists()]
-        if not there or (begin is not None and begin >= first_time(self.log)):
+        compacted = self.layout.compacted
+        is_deleted = self.log.min_offset > 0 and compacted.exists()
+        if not is_deleted or (begin is not None and begin >= first_time(self.log)):
             return ()
         error = (
-            f"the log begins at physical offset {self.log.min_offset}; older messages are "
-            f"{' and '.join(there)}, not searched here: open the log of a queue by itself"
+            f"the log begins at physical offset {self.log.min_offset}; older messages are of "
+            f"compacted topics ({compacted}/TOPIC/QUEUE), not searched here: open the log of a "
+            "queue by itself"
         )
         return tuple(self.log_failures([error]))
 
@@ -351,12 +360,16 @@ class StoreReader:
         unnamed = 0
         for count, error in enumerate(errors):
             if count < limits.MAX_DAMAGE_REPORTS:
-                yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
+                yield self._failed(error)
             else:
                 unnamed += 1
         if unnamed:
-            error = f"{unnamed} more ranges cannot be read: see `rocketlens index verify`"
-            yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
+            yield self._failed(
+                f"{unnamed} more ranges cannot be read: see `rocketlens index verify`"
+            )
+
+    def _failed(self, error: str) -> Coverage:
+        return Coverage(self.log_name, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
 
     def is_indexed(self, record: Record) -> bool | None:
         """Return whether a queue or an index file leads to a record; None if neither can tell."""
@@ -440,6 +453,7 @@ class StoreReader:
         self.is_closed = True
         if self._index:
             self._index.close()
+        self.tiered.close()
         self.queues.close()
         self.log.close()
 
@@ -463,16 +477,16 @@ def _file_coverage(state: IndexFileState) -> Coverage | None:
     )
 
 
-def _tail_coverage(tail: Tail) -> Iterator[Coverage]:
+def _tail_coverage(tail: Tail, log_name: str) -> Iterator[Coverage]:
     kind, state = SourceKind.TAIL, SourceState.SEARCHED
     closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
     if closed:
-        name = f"{COMMIT_LOG}: {len(closed)} stretches without index entries"
+        name = f"{log_name}: {len(closed)} stretches without index entries"
         bounds = min(closed)[0], max(stop for _, stop in closed)
         yield Coverage(name, kind, state, None, None, *bounds)
     for start, stop in tail.ranges:
         if stop is None:
-            name = f"{COMMIT_LOG}: from physical offset {start} to its end"
+            name = f"{log_name}: from physical offset {start} to its end"
             newest_ms = tail.last_timestamp_ms or None
             yield Coverage(name, kind, state, newest_ms, None, start, tail.end_offset)
     yield from torn_coverage(tail.torn_at)

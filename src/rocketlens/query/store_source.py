@@ -20,7 +20,6 @@ class StoreSource:
     """Finds the messages of one store directory. Its methods never wait."""
 
     kind: Final = SourceKind.COMMIT_LOG
-    is_one_log: Final = True
 
     def __init__(self, reader: StoreReader) -> None:
         self.reader: Final = reader
@@ -34,6 +33,11 @@ class StoreSource:
     def name(self) -> str:
         """The path of the store directory."""
         return str(self.path)
+
+    @property
+    def is_one_log(self) -> bool:
+        """Whether its messages are all in its log, and none in tiered storage only."""
+        return not self.reader.tiered.is_there
 
     def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match: see `rocketlens.query.source.LocalSource`."""

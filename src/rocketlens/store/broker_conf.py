@@ -10,15 +10,18 @@ key                            names
 ``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data``, and above what is older
 ``dLegerSelfId``               that ID
 ``storePathDLedgerCommitLog``  where ``dledger-ID`` is, if not in the store
+``tieredStoreFilePath``        where the local provider of RocketMQ 5 has tiered storage
+``brokerClusterName``          the directory in there is named by it; ``DefaultCluster`` if missing
 ``brokerConfigPaths``          the files of the brokers in a container, with colons between them:
                                each has a store
 =============================  =====================================================================
 
 Everything else is in the store. Of a key that stands there twice the last value counts, as in
 RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedgerCommitLog``,
-``BrokerContainerStartup``.
+``PosixFileSegment``, ``BrokerContainerStartup``.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -33,8 +36,9 @@ _BROKERS_OF_CONTAINER: Final = "brokerConfigPaths"
 _SEPARATOR_OF_BROKERS: Final = ":"
 
 
-def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
-    """Return the store that a ``broker.conf`` names, and the directories of its log.
+def paths_of(file: Path) -> tuple[Path, tuple[Path, ...], Path | None]:
+    """Return the store that a ``broker.conf`` names, the directories of its log, and where its
+    tiered storage is, which need not be there.
 
     :raises NotAStore: if the file cannot be read, or names paths that are not there, or contradict
         each other.
@@ -49,16 +53,27 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
         named = " or ".join(brokers.split(_SEPARATOR_OF_BROKERS))
         raise NotAStore(f"{file} is of a broker container: name the file of one broker, {named}")
     root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
+    tiered = _tiered_storage(values)
     if values.get("enableDLegerCommitLog", "").strip() == "true":
         # What was stored before the broker was switched to DLedger.
         before = (Path(each) for _, each in _logs_of(values))
         old = [path for path in before if path.is_dir()] or [root / "commitlog"]
-        return root, (_dledger_log(file, values, root), *(each for each in old if each.is_dir()))
+        older = (each for each in old if each.is_dir())
+        return root, (_dledger_log(file, values, root), *older), tiered
     logs = [_directory(file, key, each) for key, each in _logs_of(values)]
     for number, path in enumerate(logs):
         if any(fs.is_same(path, other) for other in logs[:number]):
             raise NotAStore(f"{file} names {path} twice as a directory of the log")
-    return root, tuple(logs) or (root / "commitlog",)
+    return root, tuple(logs) or (root / "commitlog",), tiered
+
+
+def _tiered_storage(values: Mapping[str, str]) -> Path | None:
+    path = values.get("tieredStoreFilePath", "").strip()
+    if not path:
+        return None
+    cluster = values.get("brokerClusterName", "").strip() or "DefaultCluster"
+    digest = hashlib.md5(cluster.encode(), usedforsecurity=False).hexdigest()
+    return Path(path).expanduser() / f"{digest[:8]}_{cluster}"
 
 
 def _logs_of(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:

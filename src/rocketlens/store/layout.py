@@ -23,7 +23,7 @@ All of ours may be deleted while no broker runs: the next start then reads the w
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -63,10 +63,12 @@ class StoreLayout:
     """The paths of one store.
 
     ``elsewhere``: the directories of its log, where those are not ``commitlog`` in ``root``.
+    ``tiered``: where its ``broker.conf`` says that tiered storage is.
     """
 
     root: Path
     elsewhere: tuple[Path, ...] = ()
+    tiered: Path | None = None
 
     @classmethod
     def of(cls, path: Path) -> "StoreLayout":
@@ -92,7 +94,7 @@ class StoreLayout:
                 with suppress(NotAStore):
                     layout = cls(*paths_of(file))
                     if fs.is_same(layout.root, path):
-                        return cls(path, layout.elsewhere)
+                        return replace(layout, root=path)
         return cls(path)
 
     @property
@@ -142,7 +144,7 @@ class StoreLayout:
 
     @property
     def tiers(self) -> Path:
-        """The directory that RocketMQ 5 wrote as tiered storage."""
+        """Names the files that RocketMQ 5 has in tiered storage."""
         return self.config / "tieredStoreMetadata.json"
 
     @property

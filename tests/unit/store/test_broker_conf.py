@@ -39,9 +39,24 @@ def conf(tmp_path):
     ],
 )
 def test_the_store_and_its_log_are_where_the_file_says(conf, tmp_path, text, logs):
-    root, found = paths_of(conf(f"storePathRootDir=DIR/store\n{text}"))
+    root, found, _ = paths_of(conf(f"storePathRootDir=DIR/store\n{text}"))
     assert root == tmp_path / "store"
     assert found == tuple(tmp_path / log for log in logs)
+
+
+@pytest.mark.parametrize(
+    ("text", "tiered"),
+    [
+        ("", None),
+        ("tieredStoreFilePath=DIR/none", "none/212d6b50_DefaultCluster"),
+        ("tieredStoreFilePath=DIR/a\nbrokerClusterName=C", "a/0d61f837_C"),
+    ],
+)
+def test_tiered_storage_is_where_the_file_says_whether_it_is_there_or_not(
+    conf, tmp_path, text, tiered
+):
+    _, _, found = paths_of(conf(f"storePathRootDir=DIR/store\n{text}"))
+    assert found == (None if tiered is None else tmp_path / tiered)
 
 
 def test_a_store_without_a_name_is_rocketmqs_default(conf, tmp_path, monkeypatch):

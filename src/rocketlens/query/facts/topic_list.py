@@ -30,7 +30,8 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
-from rocketlens.query.lookup.verify import is_dispatched_to
+from rocketlens.query.lookup.by_time import Scan
+from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to
 from rocketlens.query.store_reader import (
     CONSUME_QUEUE,
     StoreReader,
@@ -47,6 +48,9 @@ from rocketlens.store.read.log.scan import Chunk, LogWalk
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+
+_OF_ROWS: Final = ("queue_offset", "store_timestamp_ms")
 
 
 def topics_in_file(store: Path) -> list[str]:
@@ -123,6 +127,23 @@ class _Counted:
         self.size_bytes += size_bytes
         self.newest_ms = newest_ms
 
+    def add_rows(self, rows: "npt.NDArray[np.void]") -> None:
+        """Add messages as rows of a chunk, of which there is one at least."""
+        size_bytes = int(rows["store_size"].sum(dtype="i8"))
+        (first, last), (oldest_ms, newest_ms) = (rows[name][[0, -1]].tolist() for name in _OF_ROWS)
+        self.add(first, last, size_bytes, oldest_ms, newest_ms)
+
+    def before(self, later: "_Counted") -> "_Counted":
+        """Return the counts of these messages, and of later ones of the same queue."""
+        if later.max_offset == later.min_offset:
+            return replace(self, max_offset=max(self.max_offset, later.max_offset))
+        return replace(
+            later,
+            min_offset=self.min_offset,
+            size_bytes=self.size_bytes + later.size_bytes,
+            oldest_ms=self.oldest_ms,
+        )
+
 
 class _StoreTopics:
     def __init__(self, reader: StoreReader) -> None:
@@ -158,6 +179,7 @@ class _StoreTopics:
             # Queues of one kind are lost: those of the other do not lead to their messages.
             self._is_lost = True
         self._read_log()
+        self._add_tiered()
         for topic, count in configured.items():
             for queue_id in range(count):
                 self._counted[topic].setdefault(queue_id, _Counted())
@@ -168,6 +190,27 @@ class _StoreTopics:
         topics.sort(key=lambda topic: topic.name)
         self._coverage += reader.topics.coverage(is_found=True)
         return TopicsAnswer(tuple(topics), tuple(self._coverage))
+
+    def _add_tiered(self) -> None:
+        """Count the messages that only tiered storage has, before those of the log."""
+        reader = self._reader
+        if not reader.tiered.is_needed(None):
+            return
+        logs, lost = reader.tiered.logs(lambda _: True)
+        self._coverage += lost
+        for queue, log in logs:
+            scan = Scan(log, MessageFilter(topic=queue.topic))
+            older = _Counted()
+            for piece in scan.pieces():
+                if isinstance(piece, Chunk):
+                    older.add_rows(piece.rows)
+                else:
+                    offset, time_ms = piece.queue_offset, piece.store_timestamp_ms
+                    older.add(offset, offset, piece.total_size, time_ms, time_ms)
+            self._coverage += scan.coverage
+            of_topic = self._counted[queue.topic]
+            if older.max_offset > older.min_offset:
+                of_topic[queue.queue_id] = older.before(of_topic.get(queue.queue_id, _Counted()))
 
     def _topic(self, name: str) -> FoundTopic:
         if name in self._unread:

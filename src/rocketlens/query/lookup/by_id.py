@@ -1,13 +1,19 @@
 """Finds the record of an offset message id."""
 
+from dataclasses import replace
+
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.answer import Answer
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, unfinished
+from rocketlens.query.tiered import place_of
 from rocketlens.store.read.log.commitlog import SegmentLost
+from rocketlens.store.read.tiers import QueueLog
 
 
 def find_by_offset_id(
@@ -50,6 +56,9 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
     offset = offset_msg_id.physical_offset
     log = reader.log
     if offset < log.min_offset:
+        record = _in_tiered_storage(reader, offset_msg_id)
+        if record is not None:
+            return record
         elsewhere = reader.kept_elsewhere(None)
         if elsewhere:
             msg_id = offset_msg_id.encode()
@@ -76,6 +85,53 @@ def record_of_offset_id(reader: StoreReader, offset_msg_id: OffsetMessageId) -> 
     if not log.is_finished(record) and reader.is_indexed(record) is not True:
         raise _damaged(reader, offset_msg_id, unfinished(offset)[0])
     return record
+
+
+def _in_tiered_storage(reader: StoreReader, offset_msg_id: OffsetMessageId) -> Record | None:
+    """Return the record of a message that only tiered storage has; None if that has none at all.
+
+    The offset in the log is not stored there: only a consume queue that still has the entry of the
+    message tells where that was.
+
+    :raises AnswerIncomplete: if none does.
+    """
+    if not reader.tiered.is_needed(None):
+        return None
+    logs, lost = reader.tiered.logs(lambda _: True)
+    offset = offset_msg_id.physical_offset
+    for queue, log in logs:
+        queue_offset = _queue_offset_of(reader, queue, offset)
+        if queue_offset is None:
+            continue
+        position = QueuePosition(queue.topic, queue.queue_id, queue_offset)
+        start = place_of(log, queue, queue_offset)
+        stop = None if start is None else start + 1
+        scan = Scan(log, MessageFilter(topic=queue.topic), position, start=start, stop=stop)
+        for record in scan.records():
+            if _is_host(record, offset_msg_id):
+                return replace(record, physical_offset=offset)
+    msg_id = offset_msg_id.encode()
+    error = (
+        f"the log begins at physical offset {reader.log.min_offset}; older messages are in tiered "
+        "storage, without the offsets that they had: look for a key, a unique key or a position "
+        "TOPIC/QUEUE/OFFSET"
+    )
+    answer = Answer(msg_id, (), (*reader.log_failures([error]), *lost))
+    raise AnswerIncomplete(f"{msg_id}: {error}", answer)
+
+
+def _queue_offset_of(reader: StoreReader, name: QueueLog, physical_offset: int) -> int | None:
+    """Return the queue offset of the message that was at an offset, if its queue has its entry."""
+    try:
+        queue = reader.queues.queue(name.topic, name.queue_id)
+        if queue is not None:
+            queue_offset = queue.first_kept(physical_offset)
+            entry = queue.entry(queue_offset)
+            if entry is not None and entry.physical_offset == physical_offset:
+                return queue_offset
+    except OSError:
+        pass
+    return None
 
 
 def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:

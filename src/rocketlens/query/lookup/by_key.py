@@ -11,12 +11,13 @@ from rocketlens.query.lookup.by_time import Scan, find_in_time
 from rocketlens.query.lookup.candidates import read_candidate
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.index.index_files import CorruptIndexFile, newest_first
 from rocketlens.store.read.index.tail import Tail
 
 
 def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Findings) -> None:
-    """Add the messages that have the key or unique key of the filter.
+    """Add the messages that have the key or unique key of the filter, of tiered storage as well.
 
     Without a topic in it, every topic that the store knows is searched. They come newest first,
     until the answer takes no more; if it keeps the oldest, only as many of these as it takes. An
@@ -58,6 +59,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     _find_in_batches(reader, message_filter, findings)
     newest_ms = max((each.indexed_to_ms or 0 for each in coverage), default=0)
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
+    find_in_tiers(reader, message_filter, findings, find_by_key)
 
 
 def _find_in_batches(
@@ -90,9 +92,14 @@ def _matching(
 ) -> Iterator[Record]:
     """Yield matching records, newest first, without reading older ones."""
     log = reader.log
+    given: set[int] = set()
     for offset, hit in newest_first(reader.index.find(hashes), tail.find(hashes)):
         if offset < log.min_offset:
             break
         record = read_candidate(log, message_filter, offset, hit, failures)
-        if record is not None:
-            yield record
+        if record is None or record.queue_offset in given:
+            continue
+        if reader.layout.is_log_of_queue:
+            # A killed broker can have written it twice.
+            given.add(record.queue_offset)
+        yield record

@@ -18,6 +18,7 @@ from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to, light_queues
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.query.tiered import FindingsOutsideLog, place_of
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
 
@@ -161,7 +162,25 @@ class _Search:
         self._findings.cover(coverage)
         if not records:
             self._findings.cover(self._reader.kept_elsewhere(None))
+            self._find_in_tiers()
         self._findings.indexed_to_ms = max(self._findings.indexed_to_ms, newest_ms)
+
+    def _find_in_tiers(self) -> None:
+        """Add the message if only tiered storage has it."""
+        topic, queue_id, queue_offset = self._position
+        if not self._reader.tiered.is_needed(None):
+            return
+        is_light = topic.startswith(LMQ_PREFIX)
+        logs, lost = self._reader.tiered.logs(
+            lambda queue: is_light or (queue.topic, queue.queue_id) == (topic, queue_id)
+        )
+        for queue, log in logs:
+            start = None if is_light else place_of(log, queue, queue_offset)
+            stretch = (log.log.min_offset, None) if start is None else (start, start + 1)
+            part = FindingsOutsideLog(self._findings)
+            _Search(log, self._position, self._filter, part).read_log(stretch, None)
+            self._findings.add_part(part)
+        self._findings.cover(lost)
 
     def _missing(self) -> str | None:
         """Return why the consume queue says nothing; None if it has files."""

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_entry, message_of
+from rocketlens.formats.commitlog_record import (
+    Record,
+    RecordView,
+    has_queue_entry,
+    message_of,
+)
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
@@ -21,7 +26,8 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
-from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.query.tiered import outside_log
+from rocketlens.store.read.log.scan import Chunk, LogWalk, first_copies
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +84,10 @@ class Scan(ArrowMessages):
         self._next_offset: int | None = None
         """Where the rows of a chunk begin that were not looked at, within it."""
         self.last_timestamp_ms = 0
+        self.older: Sequence[Scan] = ()
+        """Scans of what only tiered storage has, which are read first, one by one."""
+        self.lost: tuple[Coverage, ...] = ()
+        """What is lost of tiered storage."""
 
     def __repr__(self) -> str:
         """Return the store, and how far it was read."""
@@ -107,7 +117,7 @@ class Scan(ArrowMessages):
     @property
     def log_coverage(self) -> tuple[Coverage, ...]:
         """The coverage without what a filter left out or could not look at."""
-        failures = tuple(self._reader.log_failures(self.failures))
+        failures = tuple(self._reader.log_failures(self._own_failures))
         if self._log_end_offset is None:
             return failures
         log_end_offset = self._log_end_offset if self._stop is None else self._stop
@@ -123,11 +133,17 @@ class Scan(ArrowMessages):
         kept: tuple[Coverage, ...] = ()
         if self._begin_offset <= self._log.min_offset:
             kept = self._reader.kept_elsewhere(self._message_filter.begin)
-        return (read, *torn_coverage(self.torn_at), *failures, *kept)
+        older = [coverage for scan in self.older for coverage in scan.log_coverage]
+        return (*older, *self.lost, read, *torn_coverage(self.torn_at), *failures, *kept)
 
     @property
     def failures(self) -> list[str]:
         """Descriptions of what could not be read, one line each."""
+        older = [each for scan in self.older for each in scan.failures]
+        return [*older, *(str(each.error) for each in self.lost), *self._own_failures]
+
+    @property
+    def _own_failures(self) -> list[str]:
         walk, reader = self._walk, self._reader
         return [
             *(reader.missing_parts() if self._stop is None else reader.unlisted()),
@@ -183,7 +199,9 @@ class Scan(ArrowMessages):
 
     def records(self) -> Iterator[Record]:
         """Yield the records of the messages, as `__iter__` does."""
-        return self._messages_at(self.offsets())
+        for scan in self.older:
+            yield from map(outside_log, scan.records())
+        yield from self._messages_at(self.offsets())
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a record at an offset of :meth:`offsets`."""
@@ -195,6 +213,8 @@ class Scan(ArrowMessages):
         In the order of the log, each compared with its checksums, and once it is read. A chunk
         holds until the next piece, and has no batches: their messages come one by one.
         """
+        for scan in self.older:
+            yield from map(outside_log, scan.records())
         for piece in self._pieces():
             if not isinstance(piece, Chunk):
                 if self._is_there(piece) and self._is_match(piece):
@@ -277,6 +297,10 @@ class Scan(ArrowMessages):
                     yield queue_id, queue_offset, physical_offset
 
     def _pieces(self) -> Iterator[Record | Chunk]:
+        pieces = self._read()
+        return _each_once(pieces) if self._reader.layout.is_log_of_queue else pieces
+
+    def _read(self) -> Iterator[Record | Chunk]:
         """Read the log: record by record, and from where that is slower by chunks."""
         self._reader.check_open()
         self._reader.refresh()
@@ -402,6 +426,19 @@ class Scan(ArrowMessages):
         if not self._message_filter.reads_body:
             return self._message_filter.matches(record)
         return self._message_filter.may_match(record) and self._matches_at(record.physical_offset)
+
+
+def _each_once(pieces: Iterator[Record | Chunk]) -> Iterator[Record | Chunk]:
+    """Yield the messages of the log of one queue, which a killed broker can have written twice."""
+    last = -1
+    for piece in pieces:
+        if not isinstance(piece, Chunk):
+            if piece.queue_offset > last:
+                last = piece.queue_offset
+                yield piece
+            continue
+        rows, last = first_copies(piece.rows, last)
+        yield Chunk(piece.content, piece.base_offset, rows)
 
 
 def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:

@@ -24,6 +24,7 @@ their messages: as RocketMQ does, taking them to rise.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
@@ -39,6 +40,7 @@ from rocketlens.query.lookup.by_time import Scan, find_in_time
 from rocketlens.query.lookup.log_part import LogPart, is_long, part_in_time
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
 
@@ -57,11 +59,18 @@ class _Newest(NamedTuple):
 def find_newest(
     reader: StoreReader, message_filter: MessageFilter, findings: Findings, *, exhaustive: bool
 ) -> None:
-    """Add the newest messages that match, as many as the answer takes.
+    """Add the newest messages that match, as many as the answer takes, of tiered storage as well.
 
     Without a number all of them. `find_in_time` over the whole log adds the same; this reads less
     of it where that is possible.
     """
+    _find_in_log(reader, message_filter, findings, exhaustive=exhaustive)
+    find_in_tiers(reader, message_filter, findings, partial(find_newest, exhaustive=exhaustive))
+
+
+def _find_in_log(
+    reader: StoreReader, message_filter: MessageFilter, findings: Findings, *, exhaustive: bool
+) -> None:
     count = findings.messages.max_num
     topics = _topics(message_filter)
     is_short = reader.log.max_offset - reader.log.min_offset <= limits.MAX_INTERPRETED_SCAN_BYTES

@@ -90,6 +90,7 @@ class CommitLog:
         self.unlisted: str | None = None
         self.tap_note: Path | None = None
         """The note of a copy, which names what it lacks."""
+        self._stop = limits.MAX_PHYSICAL_OFFSET
         self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:
             self._list()
@@ -105,6 +106,11 @@ class CommitLog:
         log = cls(*layout.commit_logs)
         log.tap_note = layout.tap
         return log
+
+    def end_before(self, physical_offset: int) -> None:
+        """Be only the log before an offset, where a record begins."""
+        self._stop = physical_offset
+        self.refresh()
 
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.
@@ -164,11 +170,16 @@ class CommitLog:
         before = {segment.base_offset: segment for segment in self.segments}
         self.segments = [
             known if (known := before.get(segment.base_offset)) == segment else segment
-            for segment in _disjoint(segments)
+            for segment in map(self._before_stop, _disjoint(segments))
+            if segment.size > 0
         ]
         kept = {segment.path for segment in self.segments}
         odd_files += [s.path.name for s in segments if s.path not in kept]
         self.odd_files = tuple(odd_files)
+
+    def _before_stop(self, segment: Segment) -> Segment:
+        size = min(segment.size, self._stop - segment.base_offset)
+        return segment if size == segment.size else segment._replace(size=size)
 
     def _entries(self) -> "list[DirEntry[str]]":
         """Return the entries of all directories, by name.

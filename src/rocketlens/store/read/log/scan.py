@@ -103,6 +103,18 @@ class Chunk:
         return decode_utf8(bytes(self.content[start : start + int(row["topic_length"])]))
 
 
+def first_copies(rows: "npt.NDArray[np.void]", last: int) -> "tuple[npt.NDArray[np.void], int]":
+    """Return the rows of one queue whose offset is higher than all before, and the highest one.
+
+    ``last`` is the highest one so far: a killed broker can have written messages of the log of a
+    queue twice.
+    """
+    import numpy as np
+
+    highest = np.maximum.accumulate(np.concatenate(([last], rows["queue_offset"])))
+    return rows[highest[1:] > highest[:-1]], int(highest[-1])
+
+
 class RowTopics(NamedTuple):
     """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
 

@@ -131,7 +131,7 @@ def test_a_broker_conf_of_a_switched_broker_names_both_logs(switched, tmp_path):
     (tmp_path / "broker.conf").write_text(
         f"storePathRootDir={store}\nenableDLegerCommitLog=true\ndLegerSelfId=n0\n"
     )
-    _, logs = paths_of(tmp_path / "broker.conf")
+    _, logs, _ = paths_of(tmp_path / "broker.conf")
     assert logs == (store / "dledger-n0" / "data", store / "commitlog")
     with rocketlens.open_store(tmp_path / "broker.conf") as opened:
         assert len(opened.find(topic="Topic").messages) == 42

@@ -1,0 +1,251 @@
+"""The part of a store that is in tiered storage only: what its log does not have any more.
+
+Each queue has a log of its own there (`rocketlens.store.read.tiers`), which is searched as any log
+is, up to the first message that the log of the store still has: so no message is there twice.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import NotAStore, RecordError
+from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.message_id import NOT_IN_LOG
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.consumequeue import QueueName
+from rocketlens.store.read.log.begin_evidence import first_time
+from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.store.read.tiers import QueueLog, read_tiers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocketlens.query.store_reader import StoreReader
+
+_TIERED: Final = "tiered"
+_TWICE: Final = 100_000
+"""Messages of a queue that a killed broker can have written twice: ten times its default."""
+
+Opener = Callable[[StoreLayout, str], "StoreReader"]
+"""Opens the log of a queue under a name; NotAStore if it has no file."""
+
+
+class TieredLogs:
+    """The logs of single queues, as far as the log of the store does not have their messages."""
+
+    def __init__(self, reader: "StoreReader", open_log: Opener) -> None:
+        """Open nothing yet."""
+        self._reader: Final = reader
+        self._open_log: Final = open_log
+        self._opened: dict[Path, tuple[int | None, StoreReader | None]] = {}
+        """By path: the first queue offset that the store's log has, and the log before that."""
+        self._firsts: tuple[tuple[int, int], dict[QueueName, int]] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the store has tiered storage at all."""
+        layout = self._reader.layout
+        return layout.tiers.exists() or (layout.tiered is not None and layout.tiered.exists())
+
+    def is_needed(self, begin: int | None) -> bool:
+        """Return whether messages from a store time on can be there, and not in the log."""
+        reader = self._reader
+        if reader.log.min_offset == 0 or reader.layout.is_log_of_queue or not self.is_there:
+            return False
+        return begin is None or begin < first_time(reader.log)
+
+    def logs(
+        self, takes: Callable[[QueueLog], bool]
+    ) -> tuple[list[tuple[QueueLog, "StoreReader"]], tuple[Coverage, ...]]:
+        """Return the logs of some queues, opened, and what is lost of them as coverage.
+
+        They stay open until the reader of the store is closed, or their begin or end is another.
+        """
+        tiers = read_tiers(self._reader.layout)
+        opened: list[tuple[QueueLog, StoreReader]] = []
+        failures = [] if tiers.problem is None else [tiers.problem]
+        for queue in filter(takes, tiers.logs):
+            failures += queue.lost()
+            try:
+                log = self._opened_log(queue)
+            except (NotAStore, OSError) as error:
+                failures.append(f"{queue.path}: {error}")
+                continue
+            if log is not None:
+                opened.append((queue, log))
+        failed, kind = SourceState.FAILED, SourceKind.COMMIT_LOG
+        lost = tuple(Coverage(_TIERED, kind, failed, None, error) for error in failures)
+        return opened, lost
+
+    def first_of(self, topic: str, queue_id: int) -> int | None:
+        """Return the first queue offset of a queue that only tiered storage has; None without."""
+        if not self.is_needed(None):
+            return None
+        logs, _ = self.logs(lambda queue: (queue.topic, queue.queue_id) == (topic, queue_id))
+        for _, log in logs:
+            try:
+                return log.log.record_at(log.log.min_offset, check_crc=False).queue_offset
+            except RecordError:
+                continue
+        return None
+
+    def _opened_log(self, queue: QueueLog) -> "StoreReader | None":
+        """Return the log of a queue before what the store's log has; None if that is nothing."""
+        first = self._first_in_log(QueueName(queue.topic, queue.queue_id))
+        before, log = self._opened.get(queue.path, (None, None))
+        if queue.path in self._opened and before == first:
+            if log is not None:
+                log.refresh()
+            return log
+        if log is not None:
+            log.close()
+        log = self._open_log(
+            StoreLayout(queue.path, (queue.path,)), f"{_TIERED}/{queue.topic}/{queue.queue_id}"
+        )
+        log.on_progress = self._reader.on_progress
+        stop = None if first is None else _begin_of(log, queue, first)
+        if stop is not None and stop <= log.log.min_offset:
+            log.close()
+            log = None
+        elif stop is not None and log is not None:
+            log.log.end_before(stop)
+        if log is not None:
+            log.written_end = queue.end_offset if stop is None else stop
+        self._opened[queue.path] = first, log
+        return log
+
+    def _first_in_log(self, name: QueueName) -> int | None:
+        """Return the first queue offset of a queue that the log has; None if it has none.
+
+        By its consume queue, if that has the entry before as well, whose message is deleted.
+        """
+        reader = self._reader
+        try:
+            queue = reader.queues.queue(*name)
+            if queue is not None and queue.files:
+                first = queue.first_kept(reader.log.min_offset)
+                before = queue.entry(first - 1) if first else None
+                if first == 0 or (
+                    before is not None and before.physical_offset < reader.log.min_offset
+                ):
+                    return first
+        except OSError:
+            pass
+        return self._firsts_of_log().get(name)
+
+    def _firsts_of_log(self) -> dict[QueueName, int]:
+        """Return the first queue offset of each queue in the log. O(log), once for each begin."""
+        log = self._reader.log
+        state = log.min_offset, log.version
+        if self._firsts is None or self._firsts[0] != state:
+            firsts: dict[QueueName, int] = {}
+            for topic, queue_id, queue_offset, _ in _entries(log, log.min_offset, self._reader):
+                firsts.setdefault(QueueName(topic, queue_id), queue_offset)
+            self._firsts = state, firsts
+        return self._firsts[1]
+
+    def close(self) -> None:
+        """Unmap all."""
+        for _, log in self._opened.values():
+            if log is not None:
+                log.close()
+        self._opened.clear()
+
+
+def outside_log(record: Record) -> Record:
+    """Return the record of a message that is not in the store's log, without an offset in it."""
+    return replace(record, physical_offset=NOT_IN_LOG)
+
+
+class FindingsOutsideLog(Findings):
+    """What is found in the log of a queue, for `Findings.add_part`.
+
+    Its offsets are not those of the store's log, so its messages have none, and no offset message
+    id.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        """Add to the messages of other findings."""
+        super().__init__(findings.messages, findings.on_added, findings.report_read)
+
+    def take(self, record: Record) -> bool:
+        """Add the message in a record; as `Findings.take`."""
+        return super().take(outside_log(record))
+
+
+def find_in_tiers(
+    reader: "StoreReader",
+    message_filter: MessageFilter,
+    findings: Findings,
+    find: Callable[["StoreReader", MessageFilter, Findings], None],
+) -> None:
+    """Add what only tiered storage has, found by ``find`` in the log of each queue.
+
+    Not if the log of the store has more messages than are wanted: older ones are not needed then.
+    """
+    if _is_enough(findings) or not reader.tiered.is_needed(message_filter.begin):
+        return
+    logs, lost = reader.tiered.logs(lambda queue: message_filter.takes_topic(queue.topic))
+    for queue, log in logs:
+        of_queue = message_filter
+        if not message_filter.light:
+            of_queue = replace(message_filter, topic=queue.topic, topics=None)
+        part = FindingsOutsideLog(findings)
+        find(log, of_queue, part)
+        findings.add_part(part)
+    findings.cover(lost)
+
+
+def _is_enough(findings: Findings) -> bool:
+    messages = findings.messages
+    if messages.max_num is None or messages.oldest:
+        return False
+    return findings.count >= messages.max_num and messages.truncated
+
+
+def _begin_of(log: "StoreReader", queue: QueueLog, first: int) -> int | None:
+    """Return where the first message of a queue offset, or later, is in its log; None if nowhere.
+
+    The queue beside the log leads to a place before which that can be.
+    """
+    start = place_of(log, queue, max(first - _TWICE, 0)) or log.log.min_offset
+    for _, _, queue_offset, physical_offset in _entries(log.log, start, log):
+        if queue_offset >= first:
+            return physical_offset
+    return None
+
+
+def place_of(log: "StoreReader", queue: QueueLog, queue_offset: int) -> int | None:
+    """Return where a message is in the log of its queue, as the queue beside that says; None if
+    it is not there.
+    """
+    physical_offset = queue.physical_offset(queue_offset)
+    try:
+        if physical_offset is not None:
+            record = log.log.record_at(physical_offset, check_crc=False)
+            return physical_offset if record.queue_offset == queue_offset else None
+    except RecordError:
+        pass
+    return None
+
+
+def _entries(
+    log: CommitLog, start: int, reader: "StoreReader"
+) -> Iterator[tuple[str, int, int, int]]:
+    """Yield topic, queue id, queue offset and physical offset of messages that queues have, in
+    the order of the log as far as each queue goes.
+    """
+    for piece in LogWalk(log, start, confirm=reader.is_indexed).pieces():
+        if not isinstance(piece, Chunk):
+            if has_queue_entry(piece.sys_flag):
+                yield piece.topic, piece.queue_id, piece.queue_offset, piece.physical_offset
+            continue
+        for topic, queue_id, rows in piece.queues():
+            queued = rows[has_queue_entry(rows["sys_flag"])]
+            columns = (queued[name].tolist() for name in ("queue_offset", "physical_offset"))
+            for queue_offset, physical_offset in zip(*columns, strict=True):
+                yield topic, queue_id, queue_offset, physical_offset
