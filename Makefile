@@ -74,7 +74,7 @@ lock: ## Pin the newest allowed version of every dependency again (needs uv; not
 	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group build -o requirements/build.lock; \
-	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql \
+	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql --extra archive \
 		--extra rocksdb --extra console --extra polars pyproject.toml \
 		-o requirements/dev.lock
 

@@ -15,7 +15,7 @@ REPOSITORY: Final = Path(__file__).parents[1]
 PACKAGE: Final = REPOSITORY / "src" / "rocketlens"
 PAGE: Final = REPOSITORY / "ARCHITECTURE.md"
 ROOMS: Final = (
-    *("model", "formats", "wire", "store", "query", "net", "decode", "bulk"),
+    *("model", "formats", "wire", "store", "query", "net", "decode", "bulk", "archive"),
     *(
         "client",
         "namesrv",

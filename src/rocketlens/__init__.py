@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketlens.archive.archive import Archive, ArchiveScan, open_archive
     from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin.consume_directly import ConsumedDirectly
     from rocketlens.client.admin.track import MessageTrack, TrackType
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from rocketlens.errors import (
         AddressNotAllowed,
         AnswerIncomplete,
+        ArchiveError,
+        ArchiveTaken,
         BadAnswer,
         BadInput,
         BodyError,
@@ -95,6 +98,10 @@ __all__ = [
     "AddressNotAllowed",
     "Answer",
     "AnswerIncomplete",
+    "Archive",
+    "ArchiveError",
+    "ArchiveScan",
+    "ArchiveTaken",
     "BadAnswer",
     "BadInput",
     "BodyError",
@@ -170,6 +177,7 @@ __all__ = [
     "WrongUse",
     "find",
     "find_async",
+    "open_archive",
     "open_store",
     "read_batches",
     "reply_to",
@@ -181,6 +189,11 @@ __all__ = [
 # Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
 # package for other parts of it.
 _HOMES = {
+    "Archive": "rocketlens.archive.archive",
+    "ArchiveScan": "rocketlens.archive.archive",
+    "open_archive": "rocketlens.archive.archive",
+    "ArchiveError": "rocketlens.errors",
+    "ArchiveTaken": "rocketlens.errors",
     "read_batches": "rocketlens.bulk.messages",
     "MQAdmin": "rocketlens.client.mq_admin",
     "ConsumeConcurrentlyStatus": "rocketlens.client.consume.listener",

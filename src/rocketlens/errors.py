@@ -27,6 +27,8 @@
     │   ├── StoreBusy         a file cannot be opened now; reads go on, and sends once it can be
     │   ├── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
     │   └── CopyFailed        a broker's log cannot be copied, or not into this store
+    ├── ArchiveError          an archive that cannot be read or written as a whole
+    │   └── ArchiveTaken      another archiver writes to it, and was faster
     ├── RemotingError         a call to another process that brought no answer (``address``)
     │   ├── ConnectFailed     connection refused; nothing was sent
     │   ├── ConnectionLost    the connection ended before the answer came
@@ -217,6 +219,16 @@ class StoreFailed(StoreError):
 
 class CopyFailed(StoreError):
     """A broker's log cannot be copied, or not into this store; the text says what to do."""
+
+
+class ArchiveError(RocketLensError):
+    """An archive that cannot be read or written as a whole."""
+
+
+class ArchiveTaken(ArchiveError):
+    """Another archiver has added the same messages meanwhile: nothing was added twice."""
+
+    retriable = True
 
 
 class RemotingError(RocketLensError):

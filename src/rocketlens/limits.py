@@ -948,3 +948,5 @@ MAX_NAMED_STORES: Final = 3
 MAX_CLASS_ARCHIVE_S: Final = 120.0
 """Seconds for Spark's JVM to write its classes into an archive when it ends: 3 to 5 s on an idle
 machine, once."""
+MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
+"""Of log that one batch of an archive has: what a job that is killed reads again, at most."""

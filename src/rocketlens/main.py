@@ -60,6 +60,11 @@ _COMMANDS: Final = {
         "rocketlens.cli.index.index_verify",
         "check whether log, consume queues and index agree",
     ),
+    "archive": ("", "keep messages in Delta tables, longer than brokers do"),
+    "archive run": (
+        "rocketlens.cli.archive.archive_run",
+        "copy messages of stores or a cluster into an archive",
+    ),
     "context": ("", "named contexts: clusters and stores"),
     "context list": ("rocketlens.cli.context.context_list", "list named contexts"),
     "context add": ("rocketlens.cli.context.context_add", "give a cluster or a store a name"),

@@ -34,10 +34,12 @@ from rocketlens.terminal.as_json import answer_fields, message_fields
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.testing import cluster
+from tests.support.archives import archive_store
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src" / "rocketlens"
 ROOT_DOCUMENTS = ("README.md", *generate.ROOT_PAGES)
+ARCHIVE_IN_EXAMPLES = "/lake/rocketmq"
 STORE_IN_EXAMPLES = "/data/rocketmq/store"
 NAME_SERVER_IN_EXAMPLES = "127.0.0.1:9876"
 README_COLUMNS = 100
@@ -132,7 +134,7 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it():
 
 def test_the_examples_show_every_command():
     shown = {
-        " ".join(words[:2]) if words[0] in {"index", "dlq", "context"} else words[0]
+        " ".join(words[:2]) if words[0] in {"archive", "context", "dlq", "index"} else words[0]
         for words in COMMANDS
     }
     names = {
@@ -213,8 +215,11 @@ def test_make_has_what_the_documentation_asks_for():
 @pytest.mark.parametrize(
     "block", [b for b in PYTHON if not re.search(r"spark\.|127\.0\.0\.1", b.content)], ids=str
 )
-def test_the_python_for_a_store_runs(block, golden, capsys):
+def test_the_python_for_a_store_runs(block, golden, capsys, tmp_path):
     code = block.content.replace(STORE_IN_EXAMPLES, str(golden("5.5.0").store))
+    if ARCHIVE_IN_EXAMPLES in code:
+        archive_store(tmp_path, golden("5.5.0").store)
+        code = code.replace(ARCHIVE_IN_EXAMPLES, str(tmp_path))
     exec(compile(code, block.document, "exec"), {})
     assert "PayTopic" in capsys.readouterr().out
 

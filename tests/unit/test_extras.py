@@ -15,6 +15,7 @@ SAYS = {
     "arrow": "import pyarrow, rocketlens; rocketlens.open_store",
     "pandas": "import pyarrow, pandas",
     "polars": "import pyarrow, polars",
+    "archive": "import deltalake, pyarrow; from rocketlens.archive.archive import open_archive",
     "sql": "import duckdb, pyarrow; from rocketlens.cli.sql import sql_plan",
     "rocksdb": "import rocksdict; from rocketlens.store.read.rocks import is_readable; "
     "assert is_readable()",

@@ -67,6 +67,8 @@ ROCKETMQ_WORDS = re.compile(
 # Modules, or rooms (with a slash at the end), whose tests do not stand at the same path below
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
+    "archive/files.py": "tests/unit/archive/test_journal.py",
+    "archive/reader.py": "tests/unit/archive/test_archive.py",
     "__main__.py": "tests/unit/test_main.py",
     "tap/copy_log.py": "tests/unit/tap/test_service.py",
     "tap/follower.py": "tests/unit/tap/test_service.py",

@@ -153,6 +153,8 @@ class BatchScan:
         :raises BadInput: naming the option that is not valid.
         """
         self.store: Final = _store_option(options)
+        self.losses: list[str] | None = None
+        """If this is a list, a line on each part that cannot be read is added to it."""
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
         self.takes_loss = "failOnDataLoss" in options and not self.fails_on_loss
@@ -306,6 +308,8 @@ class BatchScan:
                     f'{what}. option("failOnDataLoss", "false") leaves them out'
                 ) from error
             _log.warning("%s: %s", share.log_range.path, what)
+            if self.losses is not None:
+                self.losses.append(what)
             if self.is_damage:
                 yield from _damage_batches([*share.damage, Damage(low, high, _DELETED)])
 
@@ -319,7 +323,11 @@ class BatchScan:
                 reader = ranges.RangeReader(log_range, content)
                 damage = list(share.damage)
                 yield from self._messages(reader, content, damage, share)
-                if self.is_damage:
+                if self.losses is not None:
+                    # All of the range was written: it ends where a record does.
+                    damage += _unreadable(reader.walked, ends_log=False)
+                    self.losses.extend(map(str, sorted(damage)))
+                elif self.is_damage:
                     damage += _unreadable(reader.walked, ends_log=share.ends_log)
                     yield from _damage_batches(damage)
             del content

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.cli.message_output import MessageOutput, add_output
 from rocketlens.cli.options import (
     add_all_topics,
+    add_archive,
     add_content,
     add_source,
     content_of,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from rocketlens.archive.archive import ArchiveScan
     from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
@@ -46,7 +48,6 @@ EXAMPLES: Final = (
         "rocketlens find -t order-paid --since 2h -n 127.0.0.1:9876",
         "the last two hours of a topic, in a running cluster",
     ),
-    ("rocketlens find order-paid/3/881204", "the message at a queue position: topic/queue/offset"),
     (
         "rocketlens find --where \"body.$.amount > 100 AND tag = 'paid' AND time > '2h'\"",
         "by values in decoded bodies, tags and times",
@@ -54,6 +55,10 @@ EXAMPLES: Final = (
     (
         "rocketlens find -t 'order-*' --grep 'timeout|refused' -o jsonl --body decoded",
         "by a regular expression in bodies; one JSON object a line, bodies as values",
+    ),
+    (
+        "rocketlens find ORDER-42 --archive /lake/rocketmq -n 127.0.0.1:9876",
+        "in an archive and in a running cluster, as one answer",
     ),
 )
 _MAX_KEYS_SHOWN: Final = 5
@@ -74,6 +79,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-k", "--key", metavar="KEY", help="TEXT, if it is a key and no id")
     parser.add_argument("-i", "--id", metavar="ID", help="TEXT, as mqadmin has it")
     add_source(parser)
+    add_archive(parser)
     parser.add_argument(
         "-t",
         "--topic",
@@ -121,7 +127,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Find messages and print them; the exit code says whether everything was searched."""
-    from rocketlens.cli.source import choose_source, find_in
+    from rocketlens.cli.source import choose_source, find_in, is_merged
 
     text, topic = _text(arguments), arguments.topic
     if text is None and arguments.kind != "auto":
@@ -155,9 +161,9 @@ def run(arguments: Namespace) -> ExitCode:
     )
     # A filter can name a key, which is looked up: then the request has a text.
     output = MessageOutput(arguments, searched=request.text)
-    source = choose_source(arguments)
+    source = None if arguments.archive else choose_source(arguments)
     is_object = arguments.output == "json"
-    if request.text is None and not is_object and arguments.max is None:
+    if request.text is None and not (is_object or arguments.max or is_merged(arguments)):
         return _stream(arguments, request, output, source)
     from rocketlens.terminal.search_progress import SearchProgress
 
@@ -180,7 +186,7 @@ def run(arguments: Namespace) -> ExitCode:
         answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
     _say_range(begin, end)
-    if text is not None and not answer.messages:
+    if text is not None and not answer.messages and not arguments.archive:
         store = store_directory(arguments) if source is None else None
         for line in _hints(text, store, arguments.kind):
             note(line)
@@ -299,7 +305,9 @@ class _Counted:
     Where results do not go to the terminal, it stays.
     """
 
-    def __init__(self, scan: "Scan | SyncClusterMessages", progress: "SearchProgress") -> None:
+    def __init__(
+        self, scan: "Scan | SyncClusterMessages | ArchiveScan", progress: "SearchProgress"
+    ) -> None:
         self._scan: Final = scan
         self._progress: Final = progress
         self.count = 0

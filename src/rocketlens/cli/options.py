@@ -181,6 +181,15 @@ def add_source(parser: ArgumentParser) -> None:
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
+def add_archive(parser: ArgumentParser) -> None:
+    """Add ``--archive``, which `rocketlens.cli.source` reads."""
+    parser.add_argument(
+        "--archive",
+        metavar="DIR",
+        help="search an archive; with --store, --namesrv or --context also there, for one answer",
+    )
+
+
 def add_all_topics(parser: ArgumentParser) -> None:
     """Add ``--all``, for searches that leave out RocketMQ's own topics."""
     parser.add_argument(

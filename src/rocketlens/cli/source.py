@@ -1,4 +1,4 @@
-"""Where ``find`` and ``show`` look: in a store directory, or in a running cluster."""
+"""Where ``find`` and ``show`` look: in a store directory, a running cluster, or an archive."""
 
 from argparse import Namespace
 from contextlib import contextmanager
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Unpack
 
+    from rocketlens.archive.archive import ArchiveScan
+    from rocketlens.client.all_sources import AnySource
     from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.answer_builder import OnRead
@@ -89,6 +91,8 @@ def find_in(
     the first Ctrl-C calls it, and ends the search with what was found. So is ``on_read``, which is
     called while queues are read.
     """
+    if getattr(arguments, "archive", None):
+        return _find_with_archive(arguments, request)
     if source is not None:
         from rocketlens.query.find import find
 
@@ -106,8 +110,16 @@ def scan_in(
     arguments: Namespace,
     request: "FindRequest",
     progress: "SearchProgress",
-) -> "Iterator[Scan | SyncClusterMessages]":
+) -> "Iterator[Scan | SyncClusterMessages | ArchiveScan]":
     """Open what `choose_source` returned, and yield all messages of a request without a text."""
+    if getattr(arguments, "archive", None):
+        from rocketlens.archive.archive import open_archive
+
+        with open_archive(arguments.archive) as archive:
+            messages = archive.scan_for(request)
+            messages.on_read = progress.report
+            yield messages
+        return
     if source is None:
         from rocketlens.query.offline import open_store
 
@@ -118,6 +130,43 @@ def scan_in(
         scan = admin.scan_for(request)
         scan.on_read = progress.report
         yield scan
+
+
+def is_merged(arguments: Namespace) -> bool:
+    """Return whether an archive is searched, and a store or a cluster is named beside it."""
+    named = (arguments.store, arguments.namesrv, arguments.context)
+    return bool(arguments.archive) and any(named)
+
+
+def _find_with_archive(arguments: Namespace, request: "FindRequest") -> Answer:
+    """Find in an archive, and in the store or cluster that options name beside it."""
+    from contextlib import AsyncExitStack, ExitStack
+
+    from rocketlens.archive.archive import open_archive
+    from rocketlens.client.all_sources import open_source
+    from rocketlens.net.sync import LoopThread
+    from rocketlens.query.find import find_in_all
+
+    with ExitStack() as entered:
+        archive = entered.enter_context(open_archive(arguments.archive))
+        if not is_merged(arguments):
+            return archive.find_for(request)
+        beside = choose_source(arguments)
+        given: list[AnySource] = [archive]
+        given.append(
+            store_directory(arguments)
+            if beside is None
+            else entered.enter_context(open_cluster(beside))
+        )
+
+        async def ask() -> Answer:
+            async with AsyncExitStack() as opened:
+                return await find_in_all(
+                    request, [await open_source(each, opened) for each in given]
+                )
+
+        with LoopThread() as thread:
+            return thread.run(ask())
 
 
 def find_each(

@@ -4,9 +4,10 @@
 
     answer = rocketlens.find("ORDER-1", sources=["/backup/store", "127.0.0.1:9876"])
 
-A source is a store directory, the address of a name server (several with semicolons between), or
-an open `Store`, `MQAdmin` or `SyncMQAdmin`, which stays open. Coverage names the source before each
-part of it. A source that cannot be opened or asked makes the answer incomplete.
+A source is the directory of a store or an archive, the address of a name server (several with
+semicolons between), or an open `Store`, `Archive`, `MQAdmin` or `SyncMQAdmin`, which stays open.
+Coverage names the source before each part of it. A source that cannot be opened or asked makes the
+answer incomplete.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from rocketlens.archive.archive import Archive, ArchiveSource
+from rocketlens.archive.tables import is_archive
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.cluster_story import ClusterStorySource
@@ -45,7 +48,17 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 T = TypeVar("T")
-AnySource = str | PathLike[str] | Store | StoreSource | ClusterClient | SyncMQAdmin | Source
+AnySource = (
+    str
+    | PathLike[str]
+    | Store
+    | StoreSource
+    | Archive
+    | ArchiveSource
+    | ClusterClient
+    | SyncMQAdmin
+    | Source
+)
 _ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
 """A comma-free list of name servers; any other str is a path."""
 
@@ -60,10 +73,10 @@ def find(
 ) -> Answer:
     """Find messages in several sources at once; for programs without an event loop.
 
-    ``sources`` are store directories, addresses of name servers, and what is open: `Store` and
-    `SyncMQAdmin`. The other arguments are as `Store.find` has them, the keywords those of
-    `rocketlens.query.options.FindOptions`. Messages are in the order of
-    their store times, each once, whichever sources have it. With ``max_num`` each source is asked
+    ``sources`` are directories of stores and archives, addresses of name servers, and what is open:
+    `Store`, `Archive` and `SyncMQAdmin`. The other arguments are as `Store.find` has them, the
+    keywords those of `rocketlens.query.options.FindOptions`. Messages are in the order of their
+    store times, each once, whichever sources have it. With ``max_num`` each source is asked
     for its newest, and the newest of these are returned. ``exhaustive`` is as `MQAdmin.find` has
     it; a store directory is read whole in any case.
 
@@ -113,9 +126,9 @@ def check_sources(sources: Iterable[AnySource]) -> list[AnySource]:
 
 async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     """Return a source; one that must be closed again is added to `opened`."""
-    if isinstance(given, Store):
+    if isinstance(given, Store | Archive):
         return ThreadedSource(given.source)
-    if isinstance(given, StoreSource):
+    if isinstance(given, StoreSource | ArchiveSource):
         return ThreadedSource(given)
     if isinstance(given, ClusterClient | SyncMQAdmin):
         return given.source
@@ -124,12 +137,12 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     if isinstance(given, str | PathLike):
         path = Path(fspath(given))
         try:
-            store = await in_thread(lambda: Store(path))
+            directory = await in_thread(lambda: Archive(path) if is_archive(path) else Store(path))
         except (RocketLensError, OSError) as error:
             return _Unopened(str(path), error)
-        source = ThreadedSource(store.source)
+        source = ThreadedSource(directory.source)
         # A search whose caller was cancelled may still read.
-        opened.push_async_callback(lambda: asyncio.shield(source.run(store.close)))
+        opened.push_async_callback(lambda: asyncio.shield(source.run(directory.close)))
         return source
     if isinstance(given, Source):
         return given
@@ -137,7 +150,7 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
 
 
 class _Unopened:
-    """A store directory that cannot be opened."""
+    """A store directory, or an archive, that cannot be opened."""
 
     kind: Final = SourceKind.COMMIT_LOG
     is_one_log: Final = True

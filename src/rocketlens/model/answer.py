@@ -14,9 +14,9 @@ each stretch of log was read to where   the log was longer when the question was
 it ended when the question was asked    what was read of it
 ======================================  ========================================================
 
-A proof is a stretch of log that says what it holds (``end_offset`` and ``log_end_offset``), or a
-broker that answered. Index files, queues and the memory only lead to records of a log, and topics
-only to brokers, so they prove nothing by themselves.
+A proof is a stretch of log that says what it holds (``end_offset`` and ``log_end_offset``), a
+broker that answered, or an archive, which names what it holds. Index files, queues and the memory
+only lead to records of a log, and topics only to brokers, so they prove nothing by themselves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,6 +55,7 @@ class SourceState(StrEnum):
 class SourceKind(StrEnum):
     """The kind of a source of an answer."""
 
+    ARCHIVE = "archive"
     BROKER = "broker"
     COMMIT_LOG = "commit_log"
     CONSUME_QUEUE = "consume_queue"
@@ -105,7 +106,7 @@ class Coverage:
         """Whether an answer can be complete by this source: see the table above."""
         if self.is_failure:
             return False
-        return self.kind is SourceKind.BROKER or (
+        return self.kind in (SourceKind.ARCHIVE, SourceKind.BROKER) or (
             self.kind is SourceKind.COMMIT_LOG and self.log_end_offset is not None
         )
 

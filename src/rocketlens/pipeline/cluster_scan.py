@@ -153,6 +153,8 @@ class ClusterScan:
         if topics is None:
             raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
         self.topics: Final[TopicSelection] = topics
+        self.losses: list[str] | None = None
+        """If this is a list, a line on each part that cannot be read is added to it."""
         self.fails_on_loss: Final = flag_option(options, "failOnDataLoss", default=False)
         self.with_body: Final = flag_option(options, "body", default=True)
         self.check_crc: Final = flag_option(options, "checkCrc", default=True)
@@ -393,6 +395,8 @@ class ClusterScan:
         if self.fails_on_loss:
             raise StoreError(f'{what}. option("failOnDataLoss", "false") leaves them out')
         _log.warning("%s", what)
+        if self.losses is not None:
+            self.losses.append(what)
 
     def _clients(self) -> "_Clients":
         return _Clients(self.address)

@@ -95,6 +95,8 @@ def resembling(
     """Return the known names that a name resembles, the nearest first."""
     from difflib import get_close_matches
 
+    if name in synonyms:
+        return [synonyms[name]]
     by_folded: dict[str, str] = {}
     for word in sorted({*candidates, *synonyms}):
         by_folded.setdefault(word.casefold(), synonyms.get(word, word))

@@ -1,0 +1,217 @@
+"""Writes the Parquet files of an archive: those of one share of the work.
+
+Messages go to one file for each day, in the order in which they come, and their keys to another,
+sorted by hash. The files belong to the archive once the journal has them
+(`rocketlens.archive.journal`); those of a task that failed never do.
+"""
+
+import json
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from rocketlens.archive.tables import (
+    DAY,
+    KEY_BOUNDS,
+    KEYS,
+    MESSAGE_BOUNDS,
+    MESSAGES,
+    day_text,
+    days_of,
+    key_rows,
+    key_schema,
+    message_schema,
+    sorted_by_hash,
+)
+from rocketlens.store.disk import Disk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MESSAGE_ROWS: Final = 4096
+_KEY_ROWS: Final = 16_384
+_GROUP_BYTES: Final = 4 << 20
+"""A row group ends with the message that exceeds this."""
+_DICTIONARIES: Final = [
+    "cluster",
+    "broker",
+    "topic",
+    "tags",
+    "kind",
+    "born_host",
+    "store_host",
+    "properties.key_value.key",
+]
+_COUNTERS: Final = ["queue_id", "store_size", "store_timestamp_ms", "born_timestamp_ms"]
+
+
+class NewFile(NamedTuple):
+    """A file that was written. ``bounds``: least and greatest value of some columns."""
+
+    table: str
+    path: str
+    size: int
+    day: str
+    rows: int
+    bounds: dict[str, tuple[Any, Any]]
+
+    def to_json(self) -> str:
+        """Return it as the journal has it."""
+        return json.dumps(self._asdict(), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what the journal has."""
+        return cls(**json.loads(text))
+
+    def stats(self) -> str:
+        """Return the statistics that a Delta log has of a file."""
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: low for name, (low, _) in self.bounds.items()},
+                "maxValues": {name: high for name, (_, high) in self.bounds.items()},
+                "nullCount": dict.fromkeys(self.bounds, 0),
+            }
+        )
+
+
+class ShareFiles:
+    """The files of one share, written as its messages come."""
+
+    def __init__(self, root: str, cluster: str, broker: str) -> None:
+        """Write nothing yet. ``root`` is the directory of the archive."""
+        self._root: Final = Path(root)
+        self._named: Final = {"cluster": cluster, "broker": broker}
+        self._days: Final[dict[int, _DayFiles]] = {}
+        self.topics: Final[set[str]] = set()
+
+    def add(self, batches: "Iterable[pa.RecordBatch]") -> None:
+        """Write messages; the columns are those of `rocketlens.formats.columns`."""
+        import numpy as np
+        import pyarrow as pa
+
+        columns = message_schema()
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            made = {
+                name: pa.repeat(pa.scalar(value), batch.num_rows)
+                for name, value in self._named.items()
+            }
+            arrays = [
+                made[each.name] if each.name in made else batch[each.name] for each in columns
+            ]
+            table = pa.Table.from_arrays(arrays, schema=columns)
+            self.topics.update(batch["topic"].unique().to_pylist())
+            days = days_of(batch["store_timestamp_ms"].to_numpy())
+            for day in np.unique(days).tolist():
+                of_day = days == day
+                part = table if of_day.all() else table.filter(pa.array(of_day))
+                if day not in self._days:
+                    self._days[day] = _DayFiles(self._root, day_text(day))
+                self._days[day].add(part)
+
+    def close(self) -> list[NewFile]:
+        """Finish, sync and return the files."""
+        return [file for day in sorted(self._days) for file in self._days.pop(day).close()]
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        while self._days:
+            self._days.popitem()[1].abort()
+
+
+class _DayFiles:
+    """The messages of one day, and their keys until they are sorted."""
+
+    def __init__(self, root: Path, day: str) -> None:
+        self._root: Final = root
+        self._day: Final = day
+        self._messages: Final = _File(root, MESSAGES, day, message_schema(), MESSAGE_BOUNDS)
+        self._keys: Final[list[pa.Table]] = []
+        self._pending: Final[list[pa.Table]] = []
+
+    def add(self, messages: "pa.Table") -> None:
+        self._keys.append(key_rows(messages))
+        self._pending.append(messages)
+        rows = sum(each.num_rows for each in self._pending)
+        if rows >= _MESSAGE_ROWS or sum(each.nbytes for each in self._pending) >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._pending:
+            table = pa.concat_tables(self._pending).combine_chunks()
+            self._pending.clear()
+            fitting = max(_GROUP_BYTES * table.num_rows // max(table.nbytes, 1), 1)
+            self._messages.write(table, min(fitting, _MESSAGE_ROWS))
+
+    def close(self) -> list[NewFile]:
+        import pyarrow as pa
+
+        self._flush()
+        files = [self._messages.close()]
+        keys = pa.concat_tables(self._keys)
+        self._keys.clear()
+        if keys.num_rows:
+            of_keys = _File(self._root, KEYS, self._day, key_schema(), KEY_BOUNDS)
+            of_keys.write(sorted_by_hash(keys), _KEY_ROWS)
+            files.append(of_keys.close())
+        return files
+
+    def abort(self) -> None:
+        self._messages.abort()
+
+
+class _File:
+    """One Parquet file, and the bounds of its columns."""
+
+    def __init__(
+        self, root: Path, table: str, day: str, columns: "pa.Schema", bounded: Iterable[str]
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self._table: Final = table
+        self._day: Final = day
+        self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}.parquet"
+        self._path: Final = root / table / self._relative
+        self._bounded: Final = tuple(bounded)
+        self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
+        self._rows = 0
+        Disk().make_directory(self._path.parent)
+        names = set(columns.names)
+        self._writer: Final = pq.ParquetWriter(
+            self._path,
+            columns,
+            compression="zstd",
+            use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in names],
+            write_statistics=[*self._bounded],
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTERS if name in names},
+            write_page_checksum=True,
+        )
+
+    def write(self, rows: "pa.Table", group_rows: int) -> None:
+        import pyarrow.compute as pc
+
+        for name in self._bounded:
+            least_and_greatest = pc.min_max(rows.column(name)).as_py()
+            low, high = least_and_greatest["min"], least_and_greatest["max"]
+            before = self._bounds.get(name, (low, high))
+            self._bounds[name] = (min(low, before[0]), max(high, before[1]))
+        self._rows += rows.num_rows
+        self._writer.write_table(rows, row_group_size=group_rows)
+
+    def close(self) -> NewFile:
+        self._writer.close()
+        disk = Disk()
+        disk.sync_file(self._path)
+        disk.sync_directory(self._path.parent)
+        size = self._path.stat().st_size
+        return NewFile(self._table, self._relative, size, self._day, self._rows, self._bounds)
+
+    def abort(self) -> None:
+        self._writer.close()
+        self._path.unlink(missing_ok=True)

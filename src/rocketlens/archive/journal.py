@@ -1,0 +1,329 @@
+"""The journal of an archive: what was archived, each batch exactly once.
+
+A batch of a source has a number, one more than the batch before it. It is added in three commits of
+Delta, each of which carries the source and the number as a transaction of the application:
+
+==  ================  ==============================================================================
+    commit to         what it has
+==  ================  ==============================================================================
+1   ``journal``       a row with the range of the batch, and the names of its files
+2   ``messages``      the files with messages
+3   ``message_keys``  the files with keys
+==  ================  ==============================================================================
+
+The first decides: Delta refuses it where another archiver has committed that number. Where a job
+ended before the last one, the row has what is missing, and the next job adds that first. A reader
+ignores rows whose messages are not there yet, and reads the files of keys that are still missing.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from rocketlens.archive.files import NewFile
+from rocketlens.archive.tables import (
+    DAY,
+    JOURNAL,
+    KEYS,
+    MESSAGES,
+    delta,
+    is_archive,
+    key_schema,
+    message_schema,
+)
+from rocketlens.errors import ArchiveError, ArchiveTaken
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MAX_READER_VERSION: Final = 3
+_READER_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_COMPACTED_FILES: Final = 64
+"""Files of the journal that are made one: each batch adds one with one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedBatch:
+    """A row of the journal: one batch of one source.
+
+    ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
+    on what lies between them and could not be read. Times are store times in epoch milliseconds, 0
+    without messages. ``files`` are those of `NewFile`, as JSON.
+    """
+
+    source: str
+    number: int
+    begin: str
+    end: str
+    messages: int
+    first_ms: int
+    last_ms: int
+    topics: tuple[str, ...]
+    brokers: tuple[str, ...]
+    gaps: tuple[str, ...]
+    files: tuple[str, ...]
+    run: str
+    archived_ms: int
+
+    def new_files(self, table: str) -> list[NewFile]:
+        """Return the files that it adds to a table."""
+        return [each for each in map(NewFile.from_json, self.files) if each.table == table]
+
+
+def _journal_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    texts = pa.list_(pa.field("element", pa.string()))
+    types: dict[Any, pa.DataType] = {str: pa.string(), int: pa.int64(), tuple[str, ...]: texts}
+    return pa.schema([pa.field(each.name, types[each.type]) for each in fields(ArchivedBatch)])
+
+
+class ArchiveTables:
+    """The three tables of an archive, as they were when it was opened or refreshed last."""
+
+    def __init__(self, root: str, *, create: bool = False) -> None:
+        """Open the tables; with ``create`` make those that are not there.
+
+        :raises ArchiveError: if there is no archive, or of a version that cannot be read.
+        :raises PackageMissing: if deltalake is not installed.
+        """
+        self.root: Final = root
+        self.run: Final = str(uuid.uuid4())
+        self._read: Final[dict[str, list[ArchivedBatch]]] = {}
+        if not create and not is_archive(Path(root)):
+            raise ArchiveError(
+                f"{root} is not an archive: it has no {JOURNAL}/_delta_log. "
+                "`rocketlens archive run --table` makes one"
+            )
+        with explained(root):
+            self.messages = self._open(MESSAGES, message_schema(), create=create)
+            self.keys = self._open(KEYS, key_schema(), create=create)
+            self.journal = self._open(JOURNAL, _journal_schema(), create=create)
+
+    def _open(self, name: str, columns: "pa.Schema", *, create: bool) -> Any:
+        import pyarrow as pa
+
+        path = str(Path(self.root) / name)
+        if create:
+            partitions = [] if name == JOURNAL else [DAY]
+            with_day = [*columns, pa.field(DAY, pa.date32())] if partitions else columns
+            delta().DeltaTable.create(
+                path, pa.schema(with_day), mode="ignore", partition_by=partitions
+            )
+        table = delta().DeltaTable(path)
+        protocol = table.protocol()
+        unknown = set(protocol.reader_features or ()) - _READER_FEATURES
+        if protocol.min_reader_version > _MAX_READER_VERSION or unknown:
+            what = ", ".join(sorted(unknown)) or f"version {protocol.min_reader_version}"
+            raise ArchiveError(
+                f"{path} was changed by a program that uses {what} of Delta, which is not "
+                "supported here: read it with that program"
+            )
+        return table
+
+    def refresh(self) -> None:
+        """Read what was committed since.
+
+        Keys and messages last: they have at least what the journal says.
+        """
+        with explained(self.root):
+            for table in (self.journal, self.messages, self.keys):
+                table.update_incremental()
+
+    def files(self, name: str) -> list[dict[str, Any]]:
+        """Return the files of a table, with the columns of ``get_add_actions(flatten=True)``."""
+        import pyarrow as pa
+
+        table = {MESSAGES: self.messages, KEYS: self.keys, JOURNAL: self.journal}[name]
+        with explained(self.root):
+            actions: list[dict[str, Any]] = pa.table(
+                table.get_add_actions(flatten=True)
+            ).to_pylist()
+        # Relative paths, as in addresses; those of `file_uris` are encoded twice.
+        return [{**each, "path": self.path(name, unquote(each["path"]))} for each in actions]
+
+    def path(self, table: str, relative: str) -> str:
+        """Return the path of a file of a table."""
+        return str(Path(self.root) / table / relative)
+
+    def batches(self) -> list[ArchivedBatch]:
+        """Return the rows of the journal whose messages are there, by their numbers."""
+        return [
+            each for each in self._rows() if _version(self.messages, each.source) >= each.number
+        ]
+
+    def _rows(self) -> list[ArchivedBatch]:
+        import pyarrow.parquet as pq
+
+        names = [each.name for each in fields(ArchivedBatch)]
+        rows: list[ArchivedBatch] = []
+        for each in self.files(JOURNAL):
+            path = each["path"]
+            if path not in self._read:
+                with pq.ParquetFile(path) as file:
+                    columns = file.read(columns=names).to_pylist()
+                self._read[path] = [_batch_of(row) for row in columns]
+            rows += self._read[path]
+        return sorted(rows, key=lambda each: (each.number, each.source))
+
+    def last_batch(self, source: str) -> ArchivedBatch | None:
+        """Return the newest batch of a source, whole or not."""
+        return max(
+            (each for each in self._rows() if each.source == source),
+            key=lambda each: each.number,
+            default=None,
+        )
+
+    def missing_keys(self) -> list[NewFile]:
+        """Return files of keys that belong to messages that are there, and are not committed."""
+        return [
+            file
+            for batch in self.batches()
+            if _version(self.keys, batch.source) < batch.number
+            for file in batch.new_files(KEYS)
+        ]
+
+    def repair(self, source: str) -> None:
+        """Add what the last batch of a source lacks, after a job that was killed.
+
+        :raises ArchiveError: if it cannot be added.
+        """
+        last = self.last_batch(source)
+        if last is not None:
+            self._add(self.messages, last, last.new_files(MESSAGES))
+            self._add(self.keys, last, last.new_files(KEYS))
+
+    def commit(self, batch: ArchivedBatch) -> None:
+        """Add a batch, if the one before it is the last that there was when this was refreshed.
+
+        :raises ArchiveTaken: if another archiver has added one of that number meanwhile. Nothing of
+            this one was added.
+        :raises ArchiveError: if a table cannot be written.
+        """
+        import pyarrow as pa
+
+        if _version(self.journal, batch.source) != batch.number - 1:
+            raise self._taken(batch)
+        row = pa.Table.from_pylist([asdict(batch)], schema=_journal_schema())
+        try:
+            with explained(self.root):
+                delta().write_deltalake(
+                    self.journal, row, mode="append", commit_properties=_properties(batch)
+                )
+        except ArchiveError:
+            self.refresh()
+            if _version(self.journal, batch.source) >= batch.number:
+                raise self._taken(batch) from None
+            raise
+        self.refresh()
+        self.repair(batch.source)
+        if len(self.files(JOURNAL)) >= _COMPACTED_FILES:
+            with explained(self.root):
+                self.journal.optimize.compact()
+        self.refresh()
+
+    def _taken(self, batch: ArchivedBatch) -> ArchiveTaken:
+        self.refresh()
+        last = self.last_batch(batch.source)
+        by = f" (run {last.run})" if last is not None else ""
+        return ArchiveTaken(
+            f"{self.root}: another archiver{by} has added batch {batch.number} of {batch.source}: "
+            "nothing of this one was added. One job archives a source: stop one of them"
+        )
+
+    def _add(self, table: Any, batch: ArchivedBatch, files: Sequence[NewFile]) -> None:
+        if _version(table, batch.source) >= batch.number:
+            return
+        adds = [
+            delta().transaction.AddAction(
+                path=each.path,
+                size=each.size,
+                partition_values={DAY: each.day},
+                modification_time=batch.archived_ms,
+                data_change=True,
+                stats=each.stats(),
+            )
+            for each in files
+        ]
+        try:
+            with explained(self.root):
+                table.create_write_transaction(
+                    adds, "append", table.schema(), [DAY], commit_properties=_properties(batch)
+                )
+        except ArchiveError:
+            # Another archiver, which met the same row, may have added it.
+            self.refresh()
+            if _version(table, batch.source) < batch.number:
+                raise
+        self.refresh()
+
+
+def _batch_of(row: dict[str, Any]) -> ArchivedBatch:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
+    return ArchivedBatch(**values)
+
+
+def next_batch(
+    source: str,
+    last: ArchivedBatch | None,
+    offsets: tuple[Any, Any],
+    files: Iterable[NewFile],
+    *,
+    topics: Iterable[str],
+    brokers: Iterable[str],
+    gaps: Iterable[str],
+    run: str,
+) -> ArchivedBatch:
+    """Return the batch of a source after ``last``, between two offsets of it."""
+    written = list(files)
+    of_messages = [each for each in written if each.table == MESSAGES]
+    times = [each.bounds["store_timestamp_ms"] for each in of_messages]
+    begin, end = (json.dumps(each, separators=(",", ":")) for each in offsets)
+    return ArchivedBatch(
+        source=source,
+        number=1 if last is None else last.number + 1,
+        begin=begin,
+        end=end,
+        messages=sum(each.rows for each in of_messages),
+        first_ms=min((low for low, _ in times), default=0),
+        last_ms=max((high for _, high in times), default=0),
+        topics=tuple(sorted(topics)),
+        brokers=tuple(sorted(brokers)),
+        gaps=tuple(dict.fromkeys(gaps)),
+        files=tuple(each.to_json() for each in written),
+        run=run,
+        archived_ms=time.time_ns() // 1_000_000,
+    )
+
+
+def _properties(batch: ArchivedBatch) -> Any:
+    package = delta()
+    return package.CommitProperties(
+        app_transactions=[package.Transaction(batch.source, batch.number)]
+    )
+
+
+def _version(table: Any, source: str) -> int:
+    """Return the number of the last batch of a source that a table has; 0 without one."""
+    version = table.transaction_version(source)
+    return 0 if version is None else int(version)
+
+
+@contextmanager
+def explained(root: str) -> Iterator[None]:
+    """Convert deltalake's errors to errors of one line."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ArchiveError(f"{root}: {reason or type(error).__name__}") from error

@@ -1,0 +1,334 @@
+"""Reads the files of an archive: which of them, and which row groups, can have what is looked for.
+
+Nothing here decides whether a message matches; `rocketlens.archive.archive` does.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.archive.files import NewFile
+from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
+from rocketlens.archive.tables import KEYS, MESSAGES, key_hash, message_schema
+from rocketlens.formats.body_compression import COMPRESSED
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model import properties as props
+from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Bounds = Mapping[str, tuple[Any, Any]]
+"""The least and the greatest value that columns may have, both included."""
+
+_MAX_OPEN_FILES: Final = 256
+_IDENTITY: Final = (
+    "cluster",
+    "broker",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+)
+_KEY_COLUMNS: Final = ("key_hash", "key", *_IDENTITY)
+_STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)
+
+
+class DataFile(NamedTuple):
+    """A file of a table, and the bounds of some of its columns as the Delta log has them."""
+
+    path: str
+    day: str
+    size: int
+    bounds: Bounds
+
+    def can_have(self, bounds: Bounds) -> bool:
+        """Return whether rows within ``bounds`` can be in it."""
+        return all(
+            name not in self.bounds
+            or (self.bounds[name][0] <= high and low <= self.bounds[name][1])
+            for name, (low, high) in bounds.items()
+        )
+
+
+def _data_file(listed: Mapping[str, Any]) -> DataFile:
+    """Return a file as `ArchiveTables.files` lists it."""
+    bounds = {
+        name.removeprefix("min."): (low, listed[f"max.{name.removeprefix('min.')}"])
+        for name, low in listed.items()
+        if name.startswith("min.") and low is not None
+    }
+    return DataFile(listed["path"], str(listed["partition.day"]), listed["size_bytes"], bounds)
+
+
+class _OpenFile:
+    """A Parquet file that is open, with the bounds of its row groups."""
+
+    def __init__(self, path: str) -> None:
+        import pyarrow.parquet as pq
+
+        self.parquet: Final = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        schema = self.parquet.schema
+        self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
+        self._groups: Final[dict[str, list[tuple[Any, Any] | None]]] = {}
+
+    def groups(self, bounds: Bounds) -> list[int]:
+        """Return the row groups that can have rows within bounds."""
+        chosen = list(range(self.parquet.num_row_groups))
+        for name, (low, high) in bounds.items():
+            of_groups = self._bounds(name)
+            chosen = [
+                number
+                for number in chosen
+                if (known := of_groups[number]) is None or (known[0] <= high and low <= known[1])
+            ]
+        return chosen
+
+    def _bounds(self, name: str) -> list[tuple[Any, Any] | None]:
+        if name not in self._groups:
+            metadata = self.parquet.metadata
+            number = self._columns[name]
+            found = (
+                metadata.row_group(group).column(number).statistics
+                for group in range(metadata.num_row_groups)
+            )
+            self._groups[name] = [
+                (each.min, each.max) if each is not None and each.has_min_max else None
+                for each in found
+            ]
+        return self._groups[name]
+
+    def read(self, group: int, columns: Iterable[str]) -> "pa.Table":
+        """Return some columns of a row group."""
+        return self.parquet.read_row_group(group, columns=list(columns), use_threads=False)
+
+    def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table":
+        """Return the rows of a row group of messages that have one of some physical offsets."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        known = self._bounds("physical_offset")[group]
+        if known is not None and not any(known[0] <= each <= known[1] for each in physical_offsets):
+            return message_schema().empty_table()
+        deciding = self.read(group, ["physical_offset"]).column("physical_offset")
+        return self._chosen(group, pc.is_in(deciding, pa.array(physical_offsets, pa.int64())))
+
+    def _chosen(self, group: int, is_in: Any) -> "pa.Table":
+        import pyarrow.compute as pc
+
+        if not pc.any(is_in).as_py():
+            return message_schema().empty_table()
+        return self.read(group, message_schema().names).filter(is_in)
+
+    def read_within(self, group: int, bounds: Bounds) -> "pa.Table":
+        """Return the rows of a row group of messages within bounds."""
+        import pyarrow.compute as pc
+
+        if not bounds:
+            return self.read(group, message_schema().names)
+        deciding = self.read(group, bounds)
+        is_in: Any = None
+        for name, (low, high) in bounds.items():
+            column = deciding.column(name)
+            within = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+            is_in = within if is_in is None else pc.and_(is_in, within)
+        return self._chosen(group, is_in)
+
+
+class ArchiveReader:
+    """The files of an archive, listed when it is opened or refreshed; open files are kept."""
+
+    def __init__(self, root: str) -> None:
+        """Open the archive.
+
+        :raises ArchiveError: if there is none, or it cannot be read.
+        """
+        self.root: Final = root
+        self.tables: Final = ArchiveTables(root)
+        self._open: Final[OrderedDict[str, _OpenFile]] = OrderedDict()
+        self._list()
+
+    def refresh(self) -> None:
+        """List what was archived since."""
+        versions = self._versions()
+        self.tables.refresh()
+        if self._versions() != versions:
+            self._list()
+
+    def _versions(self) -> tuple[int, ...]:
+        tables = (self.tables.journal, self.tables.messages, self.tables.keys)
+        return tuple(each.version() for each in tables)
+
+    def _list(self) -> None:
+        self.batches: list[ArchivedBatch] = self.tables.batches()
+        self.messages = list(map(_data_file, self.tables.files(MESSAGES)))
+        self.keys = [
+            *map(_data_file, self.tables.files(KEYS)),
+            *(self._new_file(each) for each in self.tables.missing_keys()),
+        ]
+
+    def _new_file(self, file: NewFile) -> DataFile:
+        bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
+        return DataFile(self.tables.path(KEYS, file.path), file.day, file.size, bounds)
+
+    def _opened(self, file: DataFile) -> _OpenFile:
+        opened = self._open.get(file.path)
+        if opened is None:
+            opened = self._open[file.path] = _OpenFile(file.path)
+            if len(self._open) > _MAX_OPEN_FILES:
+                self._open.popitem(last=False)[1].parquet.close()
+        self._open.move_to_end(file.path)
+        return opened
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._open:
+            self._open.popitem()[1].parquet.close()
+
+    def positions(self, key: str, bounds: Bounds, errors: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield where the messages with a key are: rows of ``message_keys``, each message once.
+
+        Files that cannot be read are skipped, and a line for each is added to ``errors``.
+        """
+        import pyarrow.compute as pc
+
+        hashed = key_hash(key)
+        of_hash = {"key_hash": (hashed, hashed)}
+        seen: set[tuple[Any, ...]] = set()
+        for file in self.keys:
+            if not file.can_have({**bounds, **of_hash}):
+                continue
+            for rows in self._groups(
+                file, of_hash, errors, lambda opened, group: opened.read(group, _KEY_COLUMNS)
+            ):
+                is_hit = pc.and_(
+                    pc.equal(rows.column("key_hash"), hashed), pc.equal(rows.column("key"), key)
+                )
+                for row in rows.filter(is_hit).to_pylist():
+                    identity = tuple(row[name] for name in _IDENTITY)
+                    if identity not in seen:
+                        seen.add(identity)
+                        yield {**row, "day": file.day}
+
+    def at(
+        self, positions: Iterable[Mapping[str, Any]], errors: list[str]
+    ) -> "Iterator[dict[str, Any]]":
+        """Yield the messages at positions of `positions`, as rows; each row group is read once."""
+        wanted: dict[str, dict[tuple[Any, ...], Bounds]] = {}
+        for each in positions:
+            exact = {name: (each[name], each[name]) for name in _IDENTITY}
+            wanted.setdefault(each["day"], {})[tuple(each[name] for name in _IDENTITY)] = exact
+        for file in self.messages:
+            there = {
+                identity: exact
+                for identity, exact in wanted.get(file.day, {}).items()
+                if file.can_have(exact)
+            }
+            offsets = [identity[-1] for identity in there]
+
+            def read(opened: _OpenFile, group: int, offsets: list[int] = offsets) -> "pa.Table":
+                return opened.read_at(group, offsets)
+
+            bounds = {"physical_offset": (min(offsets), max(offsets))} if offsets else None
+            for rows in self._groups(file, bounds, errors, read) if bounds else ():
+                for row in rows.to_pylist():
+                    if tuple(row[name] for name in _IDENTITY) in there:
+                        yield row
+
+    def rows(
+        self, file: DataFile, bounds: Bounds, errors: list[str], *, newest_first: bool = False
+    ) -> "Iterator[pa.Table]":
+        """Yield the messages of a file within bounds, row group by row group.
+
+        Columns that decide are read first, the others only where a row is within bounds. What
+        cannot be read is added to ``errors``.
+        """
+
+        def read(opened: _OpenFile, group: int) -> "pa.Table":
+            return opened.read_within(group, bounds)
+
+        for rows in self._groups(file, bounds, errors, read, newest_first=newest_first):
+            if rows.num_rows:
+                yield rows
+
+    def _groups(
+        self,
+        file: DataFile,
+        bounds: Bounds,
+        errors: list[str],
+        read: "Callable[[_OpenFile, int], pa.Table]",
+        *,
+        newest_first: bool = False,
+    ) -> "Iterator[pa.Table]":
+        try:
+            opened = self._opened(file)
+            groups = opened.groups(bounds)
+            for group in reversed(groups) if newest_first else groups:
+                yield read(opened, group)
+        except (OSError, ValueError) as error:
+            # pyarrow's errors are these; some have several lines.
+            errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """Return a row of ``messages`` as the record that filters look at: its body is decompressed."""
+    sys_flag = row["sys_flag"]
+    return Record(
+        total_size=row["store_size"],
+        magic=0,
+        body_crc=row["body_crc"],
+        queue_id=row["queue_id"],
+        flag=row["flag"],
+        queue_offset=row["queue_offset"],
+        physical_offset=row["physical_offset"],
+        sys_flag=sys_flag if row["body_error"] else sys_flag & _STORED_AS_SENT,
+        born_timestamp_ms=row["born_timestamp_ms"],
+        born_host=host_of(row["born_host"]),
+        store_timestamp_ms=row["store_timestamp_ms"],
+        store_host=host_of(row["store_host"]),
+        reconsume_times=row["reconsume_times"],
+        prepared_transaction_offset=row["prepared_transaction_offset"],
+        body=row["body"],
+        topic=row["topic"],
+        properties=props.format_properties(dict(row["properties"])).encode(),
+    )
+
+
+def message_of_row(row: Mapping[str, Any]) -> MessageExt:
+    """Return the message of a row of ``messages``."""
+    store_host = host_of(row["store_host"])
+    offset_msg_id = OffsetMessageId(store_host, row["physical_offset"]).encode()
+    return MessageExt(
+        topic=row["topic"],
+        tags=row["tags"],
+        keys=tuple(row["keys"]),
+        unique_key=row["unique_key"],
+        msg_id=row["unique_key"] or offset_msg_id,
+        offset_msg_id=offset_msg_id,
+        queue_id=row["queue_id"],
+        queue_offset=row["queue_offset"],
+        physical_offset=row["physical_offset"],
+        store_size=row["store_size"],
+        sys_flag=row["sys_flag"],
+        flag=row["flag"],
+        body_crc=row["body_crc"],
+        born_timestamp_ms=row["born_timestamp_ms"],
+        born_host=host_of(row["born_host"]),
+        store_timestamp_ms=row["store_timestamp_ms"],
+        store_host=store_host,
+        reconsume_times=row["reconsume_times"],
+        prepared_transaction_offset=row["prepared_transaction_offset"],
+        properties=dict(row["properties"]),
+        body=row["body"],
+        body_error=row["body_error"],
+    )
+
+
+@lru_cache(maxsize=4096)
+def host_of(text: str) -> Host:
+    """Parse ``10.0.0.1:10911`` or ``[::1]:10911``."""
+    address, _, port = text.rpartition(":")
+    return Host(address.removeprefix("[").removesuffix("]"), int(port))

@@ -1,0 +1,177 @@
+"""The tables of an archive: three Delta tables in one directory, and what their columns are.
+
+================  ==================================================================================
+table             rows
+================  ==================================================================================
+``messages``      one for each message, by the day of its store time in UTC
+``message_keys``  one for each key and unique key of a message, by day, sorted by the key's hash
+``journal``       one for each batch that was archived: of which source, from where to where, its
+                  messages, what could not be read, and the files that the batch added
+================  ==================================================================================
+
+A message is identified by cluster, broker, topic, queue, queue offset and physical offset: messages
+of one batch of RocketMQ 5 share a physical offset.
+
+The hash of a key is FNV-1a with 64 bits over its UTF-8 bytes, as a signed number. Files of
+``message_keys`` are sorted by it and have small row groups, so a look-up reads a few of them.
+"""
+
+from datetime import date, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.model.arrow import package, schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+MESSAGES: Final = "messages"
+KEYS: Final = "message_keys"
+JOURNAL: Final = "journal"
+DAY: Final = "day"
+"""The partition column of ``messages`` and ``message_keys``."""
+DERIVED: Final = frozenset({"msg_id", "offset_msg_id", "store_time", "born_time"})
+"""Columns of messages that follow from others, and are not stored."""
+POSITION: Final = (
+    "cluster",
+    "broker",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_size",
+    "store_timestamp_ms",
+)
+"""What ``message_keys`` says of the message of a key."""
+MESSAGE_BOUNDS: Final = (
+    "broker",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp_ms",
+)
+KEY_BOUNDS: Final = ("key_hash", "store_timestamp_ms")
+"""Columns whose least and greatest values the Delta log has of each file."""
+
+_DAY_MS: Final = 86_400_000
+_EPOCH: Final = date(1970, 1, 1)
+_FIRST_DAY: Final = (date.min - _EPOCH).days
+_LAST_DAY: Final = (date.max - _EPOCH).days
+_FNV_BASIS: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a directory is an archive."""
+    return (path / JOURNAL / "_delta_log").is_dir()
+
+
+def delta() -> Any:
+    """Return the package deltalake.
+
+    :raises PackageMissing: when it is not installed.
+    """
+    return package("deltalake", "archive", "an archive")
+
+
+@cache
+def message_schema() -> "pa.Schema":
+    """Return the columns of ``messages`` without its partition."""
+    import pyarrow as pa
+
+    fields = [field for field in schema() if field.name not in DERIVED]
+    named = [pa.field(name, pa.string()) for name in ("cluster", "broker")]
+    return pa.schema([*named, *fields])
+
+
+@cache
+def key_schema() -> "pa.Schema":
+    """Return the columns of ``message_keys`` without its partition."""
+    import pyarrow as pa
+
+    messages = message_schema()
+    own = [
+        pa.field("key_hash", pa.int64()),
+        pa.field("key", pa.string()),
+        pa.field("kind", pa.string()),
+    ]
+    return pa.schema([*own, *(messages.field(name) for name in POSITION)])
+
+
+def key_rows(messages: "pa.Table") -> "pa.Table":
+    """Return a row for each key and each unique key of messages, without hashes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    listed = messages.column("keys")
+    positions = messages.select(POSITION)
+    of_keys = positions.take(pc.list_parent_indices(listed))
+    has_unique_key = pc.is_valid(messages.column("unique_key"))
+    of_unique_keys = positions.filter(has_unique_key)
+    parts = []
+    for rows, keys, kind in (
+        (of_keys, pc.list_flatten(listed), "key"),
+        (of_unique_keys, messages.column("unique_key").filter(has_unique_key), "unique-key"),
+    ):
+        kinds = pa.repeat(pa.scalar(kind), rows.num_rows)
+        parts.append(rows.append_column("key", keys).append_column("kind", kinds))
+    return pa.concat_tables(parts)
+
+
+def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
+    """Return rows of `key_rows` with their hashes, in the order of these."""
+    import numpy as np
+    import pyarrow as pa
+
+    hashes = key_hashes(rows.column("key").combine_chunks())
+    order = np.argsort(hashes, kind="stable")
+    named = rows.append_column("key_hash", pa.array(hashes))
+    return named.select(key_schema().names).take(pa.array(order))
+
+
+def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
+    """Return the hash of each text of a string array without nulls; all at once, byte by byte."""
+    import numpy as np
+
+    count = len(keys)
+    _, raw_offsets, raw_bytes = keys.buffers()
+    hashes = np.full(count, _FNV_BASIS, np.uint64)
+    if count and raw_bytes is not None:
+        offsets = np.frombuffer(raw_offsets, np.int32)[keys.offset : keys.offset + count + 1]
+        content = np.frombuffer(raw_bytes, np.uint8)
+        # The longest first: those that still have a byte at some index are always in front.
+        order = np.argsort(offsets[:-1] - offsets[1:], kind="stable")
+        starts = offsets[:-1][order].astype(np.int64)
+        lengths = np.diff(offsets)[order]
+        ordered = hashes[order]
+        prime = np.uint64(_FNV_PRIME)
+        for index in range(int(lengths[0])):
+            longer = int(np.searchsorted(-lengths, -index, side="left"))
+            ordered[:longer] ^= content[starts[:longer] + index]
+            ordered[:longer] *= prime
+        hashes[order] = ordered
+    return hashes.view(np.int64)
+
+
+def key_hash(key: str) -> int:
+    """Return the hash of one key."""
+    import pyarrow as pa
+
+    return int(key_hashes(pa.array([key], pa.string()))[0])
+
+
+def days_of(store_timestamps_ms: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+    """Return the day of each time, counted from 1970; a time no date can show has the nearest."""
+    import numpy as np
+
+    days: npt.NDArray[np.int64] = np.clip(store_timestamps_ms // _DAY_MS, _FIRST_DAY, _LAST_DAY)
+    return days
+
+
+def day_text(day: int) -> str:
+    """Return a day as Delta partitions have it: ``2026-11-20``."""
+    return (_EPOCH + timedelta(days=day)).isoformat()

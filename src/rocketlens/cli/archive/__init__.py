@@ -1,0 +1,1 @@
+"""``rocketlens archive``: keeps messages in Delta tables, with Spark."""

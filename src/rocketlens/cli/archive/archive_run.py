@@ -1,0 +1,175 @@
+"""``rocketlens archive run``: copies messages of stores, or of a cluster, into an archive."""
+
+import signal
+import threading
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.options import add_cluster, add_master, positive_number
+from rocketlens.errors import BadInput
+from rocketlens.model.text.counted import counted
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import note, say
+
+if TYPE_CHECKING:
+    from rocketlens.archive.journal import ArchiveTables
+    from rocketlens.pipeline.archive import ArchivedSource, RunTasks
+
+EXAMPLES: Final = (
+    (
+        "rocketlens archive run --table /lake/rocketmq --store broker-a=/data/store --once",
+        "archive what a store has now, and end",
+    ),
+    (
+        "rocketlens archive run --table /lake/rocketmq -n 127.0.0.1:9876 --topic 'order-*'",
+        "archive topics of a running cluster, and what is sent to them",
+    ),
+    (
+        "rocketlens archive run --table /lake/rocketmq --store /data/tap/broker-a",
+        "archive the store of a tap, which knows its broker, as it grows",
+    ),
+)
+_SECONDS: Final = 10
+_READER_OPTIONS: Final = {
+    "access_key": "accessKey",
+    "secret_key_file": "secretKeyFile",
+    "ca": "ca",
+    "cert": "cert",
+    "cert_key": "certKey",
+    "tls": "tls",
+    "check_hostname": "checkHostname",
+    "insecure": "insecure",
+}
+"""Options of the command, and what the data source calls them."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "A job that was killed, or is run again, archives nothing twice and leaves out nothing.\n"
+        "Messages that expired before they were read are named, here and in each answer."
+    )
+    parser.add_argument(
+        "--table", metavar="DIR", required=True, help="the archive; made if it is not there"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="[BROKER=]DIR",
+        action="append",
+        help="a store, and the name of its broker; a tap knows the name (repeat it for several)",
+    )
+    add_cluster(parser, "none; it is read by pull, and needs --topic")
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="T",
+        action="append",
+        help="archive only these topics; repeat it, or separate several by commas; patterns with * "
+        "are allowed (default: all of a store)",
+    )
+    parser.add_argument(
+        "--cluster", metavar="NAME", help="the name of the cluster (default: DefaultCluster)"
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="end when all is archived that is there now"
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="S",
+        type=positive_number,
+        default=_SECONDS,
+        help=f"seconds between two looks for new messages (default: {_SECONDS})",
+    )
+    add_master(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Archive until a signal comes, or all is archived; FAILED if messages were lost."""
+    from rocketlens.archive.journal import ArchiveTables
+    from rocketlens.cli.index.spark import ProgressLine, session
+    from rocketlens.pipeline import jobs
+    from rocketlens.pipeline.archive import write_share
+    from rocketlens.pipeline.session import check_available
+
+    check_available()
+    sources = _sources(arguments)
+    tables = ArchiveTables(arguments.table, create=True)
+    stop = threading.Event()
+    if not arguments.once:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+    with session(arguments.master) as spark:
+        progress = ProgressLine()
+        has_gaps = False
+        while True:
+            for source in sources:
+                has_gaps |= _archive_all(
+                    tables,
+                    source,
+                    lambda tasks: jobs.run(spark, "archive", tasks, write_share, progress),
+                    stop,
+                )
+            if arguments.once or stop.wait(arguments.interval):
+                break
+    return ExitCode.INCOMPLETE if has_gaps else ExitCode.OK
+
+
+def _archive_all(
+    tables: "ArchiveTables", source: "ArchivedSource", run_tasks: "RunTasks", stop: threading.Event
+) -> bool:
+    """Archive what a source has now; return whether something of it could not be read."""
+    from rocketlens.pipeline.archive import archive_next
+
+    has_gaps = False
+    while not stop.is_set():
+        batch = archive_next(tables, source, run_tasks)
+        if batch is None:
+            break
+        has_gaps |= bool(batch.gaps)
+        say(f"{source.name}: batch {batch.number}, {counted(batch.messages, 'message')}")
+        for gap in batch.gaps:
+            note(f"{source.name}: {gap}")
+    return has_gaps
+
+
+def _sources(arguments: Namespace) -> "list[ArchivedSource]":
+    from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedCluster, ArchivedStore
+
+    cluster = arguments.cluster or DEFAULT_CLUSTER
+    topics = arguments.topic or []
+    if arguments.namesrv and arguments.store:
+        raise BadInput("--store archives a directory and --namesrv a cluster: give only one")
+    if arguments.namesrv:
+        if not topics:
+            raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
+        options = {
+            option: str(value).lower() if value is True else value
+            for name, option in _READER_OPTIONS.items()
+            if (value := getattr(arguments, name))
+        }
+        named = {"namesrv": arguments.namesrv, "subscribe": ",".join(topics)}
+        return [ArchivedCluster(named | options, cluster=cluster)]
+    if not arguments.store:
+        raise BadInput("what to archive? Give --store BROKER=DIR, or --namesrv ADDR with --topic")
+    stores: list[ArchivedSource] = []
+    for text in arguments.store:
+        broker, path = _named_store(text)
+        stores.append(ArchivedStore(path, broker, cluster=cluster, topics=topics))
+    return stores
+
+
+def _named_store(text: str) -> tuple[str, str]:
+    """Return the broker and the directory of an option ``--store``."""
+    from rocketlens.store.layout import StoreLayout
+    from rocketlens.store.read.tap_note import read_tap_note
+
+    broker, is_named, path = text.partition("=")
+    if is_named and broker and "/" not in broker:
+        return broker, path
+    tapped = read_tap_note(StoreLayout.of(Path(text)))
+    if tapped is None:
+        raise BadInput(
+            f"which broker wrote {text}? Give --store BROKER={text}: its messages are known by that"
+        )
+    return tapped.broker_name, text

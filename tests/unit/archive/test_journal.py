@@ -1,0 +1,181 @@
+"""Each message is archived exactly once, wherever a job ends, and however many there are."""
+
+import pytest
+
+import rocketlens
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput
+from rocketlens.pipeline.archive import ArchivedStore, archive_next
+from tests.support.archives import archive_store, run_here
+from tests.support.synthetic import record, write_log
+
+SEGMENT_BYTES = 1 << 14
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with some messages."""
+    return written(tmp_path, 30)
+
+
+def written(tmp_path, count):
+    write_log(tmp_path / "store", map(record, range(count)), SEGMENT_BYTES)
+    return tmp_path / "store"
+
+
+def keys_in(root):
+    """Return the keys of all messages, and check that each key finds its message, once."""
+    with rocketlens.open_archive(root) as archive:
+        answer = archive.find(topic="Topic")
+        keys = sorted(int(each.keys[0].removeprefix("key-")) for each in answer.messages)
+        for key in keys[::7]:
+            assert len(archive.find(f"key-{key}").messages) == 1
+    return keys
+
+
+def rows_of(root):
+    """Return how many rows ``messages`` and ``message_keys`` have."""
+    tables = ArchiveTables(str(root))
+    return [
+        sum(each["num_records"] for each in tables.files(name))
+        for name in ("messages", "message_keys")
+    ]
+
+
+def test_a_job_that_is_run_twice_adds_nothing_twice(tmp_path, store):
+    assert [each.messages for each in archive_store(tmp_path / "lake", store)] == [30]
+    assert archive_store(tmp_path / "lake", store) == []
+    written(tmp_path, 45)
+    assert [each.number for each in archive_store(tmp_path / "lake", store)] == [2]
+    assert keys_in(tmp_path / "lake") == list(range(45))
+    assert rows_of(tmp_path / "lake") == [45, 90]
+
+
+POINTS = ("before the journal", "before the messages", "before the keys", "after all")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_job_that_is_killed_at_any_commit_is_resumed(tmp_path, store, monkeypatch, point):
+    root = tmp_path / "lake"
+    archive_store(root, store)
+    written(tmp_path, 45)
+    add, commit = ArchiveTables._add, ArchiveTables.commit
+
+    def add_or_die(self, table, batch, files):
+        name = "before the messages" if table is self.messages else "before the keys"
+        if name == point and batch.number == 2:
+            raise Killed
+        add(self, table, batch, files)
+
+    def commit_or_die(self, batch):
+        if point == "before the journal":
+            raise Killed
+        commit(self, batch)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTables, "_add", add_or_die)
+        patched.setattr(ArchiveTables, "commit", commit_or_die)
+        with pytest.raises(Killed):
+            archive_store(root, store)
+    # What a reader sees meanwhile is whole: a batch is there with its keys, or not at all.
+    count = 45 if point in POINTS[2:] else 30
+    assert keys_in(root) == list(range(count))
+    archive_store(root, store)
+    assert keys_in(root) == list(range(45))
+    assert rows_of(root) == [45, 90]
+
+
+def test_of_two_archivers_one_adds_and_the_other_is_told(tmp_path, store):
+    root = tmp_path / "lake"
+    archive_store(root, store)
+    written(tmp_path, 45)
+    slow = ArchiveTables(str(root))
+
+    def overtaken(tasks):
+        results = run_here(tasks)
+        archive_store(root, store)
+        return results
+
+    with pytest.raises(ArchiveTaken, match=r"another archiver .* has added batch 2"):
+        archive_next(slow, ArchivedStore(str(store), "broker-a"), overtaken)
+    assert rows_of(root) == [45, 90]
+    assert archive_next(slow, ArchivedStore(str(store), "broker-a"), run_here) is None
+
+
+def test_archivers_of_different_brokers_share_a_table(tmp_path, store):
+    archive_store(tmp_path / "lake", store, "broker-a")
+
+    def meanwhile(tasks):
+        results = run_here(tasks)
+        archive_store(tmp_path / "lake", store, "broker-c")
+        return results
+
+    archive_store(tmp_path / "lake", store, "broker-b", meanwhile)
+    assert rows_of(tmp_path / "lake") == [90, 180]
+
+
+def test_a_broker_is_not_archived_in_two_ways(tmp_path, store):
+    archive_store(tmp_path / "lake", store)
+    source = ArchivedStore(str(store), "broker-a")
+    source.name = "another name"
+    with pytest.raises(BadInput, match="would be there twice"):
+        archive_next(ArchiveTables(str(tmp_path / "lake")), source, run_here)
+
+
+def test_what_expired_before_it_was_archived_is_a_gap_of_its_time(tmp_path):
+    store = written(tmp_path, 300)
+    for segment in sorted((store / "commitlog").iterdir())[1:]:
+        segment.rename(tmp_path / segment.name)
+    archive_store(tmp_path / "lake", store)
+    first_part = keys_in(tmp_path / "lake")
+    written(tmp_path, 300)
+    segments = sorted((store / "commitlog").iterdir())
+    for segment in segments[:2]:
+        segment.unlink()
+    (batch,) = archive_store(tmp_path / "lake", store)
+    assert "were deleted before they were read" in batch.gaps[0]
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        answer = archive.find("no such key")
+        assert not answer.complete
+        assert "were deleted before they were read" in str(answer.failures[0].error)
+        before = archive.find("key-1", end=archive.find("key-1").messages[0].store_timestamp_ms)
+        assert before.complete
+        assert len(archive.find(topic="Topic").messages) == len(first_part) + batch.messages
+
+
+def test_a_damaged_record_is_named_and_the_others_are_archived(tmp_path, store):
+    (segment,) = (store / "commitlog").iterdir()
+    content = segment.read_bytes()
+    at = content.index(b"body", 1000)
+    segment.write_bytes(content[:at] + b"BODY" + content[at + 4 :])
+    (batch,) = archive_store(tmp_path / "lake", store)
+    assert batch.messages == 29
+    assert len(batch.gaps) == 1
+    assert "checksum" in batch.gaps[0]
+
+
+def test_many_batches_leave_a_short_journal(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketlens.archive.journal._COMPACTED_FILES", 3)
+    for count in range(1, 9):
+        archive_store(tmp_path / "lake", written(tmp_path, count))
+    tables = ArchiveTables(str(tmp_path / "lake"))
+    assert len(tables.files("journal")) < 3
+    assert [each.number for each in tables.batches()] == list(range(1, 9))
+    assert keys_in(tmp_path / "lake") == list(range(8))
+
+
+def test_a_table_with_features_that_are_not_known_is_refused(tmp_path, store):
+    archive_store(tmp_path / "lake", store)
+    log = tmp_path / "lake/messages/_delta_log"
+    protocol = (
+        '{"protocol":{"minReaderVersion":3,"minWriterVersion":7,'
+        '"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}'
+    )
+    (log / "00000000000000000002.json").write_text(protocol + "\n")
+    with pytest.raises(ArchiveError, match="deletionVectors"):
+        ArchiveTables(str(tmp_path / "lake"))

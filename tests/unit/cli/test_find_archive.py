@@ -1,0 +1,55 @@
+"""``rocketlens find --archive``: an archive alone, and together with a store."""
+
+import json
+
+import pytest
+
+from tests.support.archives import archive_store
+
+
+@pytest.fixture(scope="module")
+def lake(golden, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lake")
+    archive_store(directory, golden("4.9.7").store)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def sent(golden):
+    return next(each for each in golden("4.9.7").sent if (each["keys"] or "").startswith("batch-"))
+
+
+def test_a_message_is_found_in_an_archive(run, lake, sent):
+    done = run("find", sent["keys"], "--archive", lake, "-o", "json")
+    assert done.code == 0, done.err
+    (message,) = json.loads(done.out)["messages"]
+    assert message["offset_msg_id"] == sent["offset_msg_id"]
+
+
+def test_what_an_archive_holds_is_said(run, lake):
+    done = run("find", "no such key", "--archive", lake)
+    assert done.code == 1
+    assert "nothing found, COMPLETE: searched DefaultCluster/broker-a, 20" in done.err
+
+
+def test_messages_of_a_topic_come_as_they_are_read(run, lake, sent):
+    done = run("find", "-t", sent["topic"], "--archive", lake, "-o", "jsonl")
+    assert done.code == 0, done.err
+    assert sent["offset_msg_id"] in done.out
+    cut = run("find", "-t", sent["topic"], "--max", "3", "--archive", lake, "-o", "jsonl")
+    assert len(cut.out.splitlines()) == 3
+
+
+def test_an_archive_and_a_store_are_one_answer(run, golden, lake, sent):
+    store = golden("4.9.7").store
+    what = ("find", "-t", sent["topic"], "-o", "jsonl", "--store", store)
+    alone = run(*what)
+    both = run(*what, "--archive", lake)
+    assert both.code == 0, both.err
+    assert sorted(both.out.splitlines()) == sorted(alone.out.splitlines())
+
+
+def test_what_is_not_an_archive_is_said(run, tmp_path):
+    done = run("find", "K", "--archive", tmp_path)
+    assert done.code == 2
+    assert "is not an archive" in done.err
