@@ -1,6 +1,6 @@
 """What a message body is: by a rule for its topic, or by looking at its bytes.
 
-Layers of compression come off first. Then, of these, the body is the first that it can be:
+Compression is undone first. Then the body has the first of these formats that it can have:
 
 =====================  =======================================================================
 format                 taken when
@@ -16,7 +16,7 @@ and ``cbor``           of CBOR, ``d9 d9 f7``
 ``messagepack``        it is a map or an array, likewise
 ``cbor``               likewise
 ``protobuf``           it is a message whose fields have likely numbers, likewise
-``binary``             it is nothing of that
+``binary``             it is none of these
 =====================  =======================================================================
 
 Formats below text have no mark, so a guess can be wrong, and says that it is one: a rule
@@ -53,15 +53,15 @@ class DecodedBody:
     format: str
     """Its name in the table above."""
     value: Tree = None
-    """What it holds, as the types of :mod:`rocketlens.decode.tree`; of text the text."""
+    """Its content, as types of :mod:`rocketlens.decode.tree`; the text itself if it is text."""
     text: str | None = None
     """The text of a body that is text, as it was stored."""
     charset: str | None = None
-    """By which it became text."""
+    """The charset that the text was read with."""
     layers: tuple[str, ...] = ()
-    """The compression that came off, the outermost first."""
+    """The compressions that were undone, the outermost first."""
     why: str = ""
-    """What the format rests on, in one line."""
+    """Why it is taken to have this format, in one line."""
     is_guess: bool = False
     """Whether another format could have had the same bytes."""
     error: str | None = None
@@ -86,7 +86,7 @@ class DecodedBody:
         return json.dumps(json_ready(self.value), ensure_ascii=False)
 
     def described(self) -> str:
-        """Return its format and what that rests on, in one line."""
+        """Return its format and the reason for it, in one line."""
         layers = "".join(f"{each}, " for each in self.layers)
         guess = " (a guess)" if self.is_guess else ""
         failed = f"; {self.error}" if self.error else ""

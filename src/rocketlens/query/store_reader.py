@@ -8,8 +8,8 @@ from rocketlens import limits
 from rocketlens.errors import RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.store_topics import Topics
 from rocketlens.query.tiered import TieredLogs
-from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.index.tail import Tail

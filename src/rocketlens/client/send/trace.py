@@ -121,39 +121,30 @@ class TraceWriter:
     ) -> None:
         """Record that a broker answered a send; ``begin_ms`` is when it began."""
         with self._harmless():
-            self._sent(messages, result, broker_address, begin_ms)
-
-    def _sent(
-        self,
-        messages: Sequence[Message],
-        result: SendResult,
-        broker_address: str,
-        begin_ms: int,
-    ) -> None:
-        if not result.trace_on or any(each.topic.startswith(self.topic) for each in messages):
-            return
-        cost_ms = _cost_ms(self._now_ms() - begin_ms, len(messages))
-        # A batch that is stored in a queue of its own kind has one offset id for all.
-        offset_ids = result.offset_msg_ids
-        for number, (message, msg_id) in enumerate(zip(messages, result.msg_ids, strict=False)):
-            self._add(
-                TraceRecord(
-                    TraceType.PUB,
-                    msg_id,
-                    timestamp_ms=begin_ms,
-                    region_id=result.region_id,
-                    group=self._group,
-                    topic=without_namespace(self._namespace, message.topic),
-                    tags=message.properties.get(props.TAGS, ""),
-                    keys=message.properties.get(props.KEYS, ""),
-                    store_host=broker_address,
-                    body_length=len(message.body),
-                    cost_ms=cost_ms,
-                    message_type=_type_of(message),
-                    offset_msg_id=offset_ids[min(number, len(offset_ids) - 1)],
-                    is_success=result.send_status is SendStatus.SEND_OK,
+            if not result.trace_on or any(each.topic.startswith(self.topic) for each in messages):
+                return
+            cost_ms = _cost_ms(self._now_ms() - begin_ms, len(messages))
+            # A batch that is stored in a queue of its own kind has one offset id for all.
+            offset_ids = result.offset_msg_ids
+            for number, (message, msg_id) in enumerate(zip(messages, result.msg_ids, strict=False)):
+                self._add(
+                    TraceRecord(
+                        TraceType.PUB,
+                        msg_id,
+                        timestamp_ms=begin_ms,
+                        region_id=result.region_id,
+                        group=self._group,
+                        topic=without_namespace(self._namespace, message.topic),
+                        tags=message.properties.get(props.TAGS, ""),
+                        keys=message.properties.get(props.KEYS, ""),
+                        store_host=broker_address,
+                        body_length=len(message.body),
+                        cost_ms=cost_ms,
+                        message_type=_type_of(message),
+                        offset_msg_id=offset_ids[min(number, len(offset_ids) - 1)],
+                        is_success=result.send_status is SendStatus.SEND_OK,
+                    )
                 )
-            )
 
     def transaction_ended(
         self,

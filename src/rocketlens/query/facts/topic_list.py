@@ -5,7 +5,7 @@ message that any queue leads to is read: a broker that was killed leaves queues 
 entries, and a store whose ``consumequeue/`` is missing is counted from its log alone.
 
 A topic that was deleted has no queues. It is known where the log was read for its name, which
-`rocketlens.query.topics` does within a bound.
+`rocketlens.query.store_topics` does within a bound.
 
 How a topic is configured is in its file of topics: `settings_in_store`.
 """
@@ -38,8 +38,8 @@ from rocketlens.query.store_reader import (
     torn_coverage,
     unfinished,
 )
+from rocketlens.query.store_topics import BROKER_TOPICS
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
-from rocketlens.query.topics import BROKER_TOPICS
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName

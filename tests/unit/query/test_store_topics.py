@@ -43,8 +43,8 @@ def test_several_topics_and_patterns_are_searched_as_one(made, store):
 @pytest.fixture
 def deleted_topic(tmp_path, monkeypatch):
     """A store in which only one record tells that there ever was a topic ``Gone``."""
-    monkeypatch.setattr("rocketlens.query.topics._READ_AT_ONCE_BYTES", 0)
-    monkeypatch.setattr("rocketlens.query.topics._SAMPLES", 4)
+    monkeypatch.setattr("rocketlens.query.store_topics._READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("rocketlens.query.store_topics._SAMPLES", 4)
     messages = some_messages(400)
     messages[150] = Sent(topic="Gone", keys="lost-key")
     made = make_store(tmp_path / "store", messages)
