@@ -2,16 +2,22 @@
 
 import random
 import shutil
+from itertools import product
 
 import pytest
 
+import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import AnswerIncomplete, StoreError
 from rocketlens.formats.index_file import decode_header
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.tiers import read_tiers
 from tests.golden.test_each_file import assert_no_false_answer_without
-from tests.support.layouts import CRASHED, TIERED, copied, ids
+from tests.support.effort import sized
+from tests.support.layouts import TIERED, copied, ids
 
-STORES = [TIERED, *(f"{name} crashed" for name in CRASHED if name == TIERED)]
+CRASHED_TIERED = f"{TIERED} crashed"
+STORES = (TIERED, CRASHED_TIERED)
 TABLE = "config/tieredStoreMetadata.json"
 
 
@@ -52,9 +58,17 @@ def sent_to(layout, topic):
     )
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("lost", [(), ("consumequeue",), ("consumequeue", "index")])
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize(
+    ("name", "count", "lost"),
+    sized(
+        [
+            (TIERED, 1, ()),
+            (TIERED, 2, ("consumequeue", "index")),
+            (CRASHED_TIERED, 1, ("consumequeue",)),
+        ],
+        list(product(STORES, (1, 2), ((), ("consumequeue",), ("consumequeue", "index")))),
+    ),
+)
 def test_what_only_tiered_storage_has_is_found_as_if_the_log_had_it(
     layouts, tmp_path, name, lost, count
 ):
@@ -108,6 +122,24 @@ def test_what_only_tiered_storage_has_is_found_as_if_the_log_had_it(
             for sent in layout.messages
             if sent.topic == "Orders"
         )
+
+
+def test_the_log_of_one_queue_can_have_several_files(layouts, tmp_path):
+    layout = copied(layouts, CRASHED_TIERED, tmp_path / "broker")
+    tiers = read_tiers(StoreLayout.of(layout.store))
+    of_more = [log for log in tiers.logs if log.topic == "More"]
+    found = []
+    for log in of_more:
+        assert len(log.sizes) == 2
+        assert list(log.lost()) == []
+        with rocketlens.open_store(log.path) as store:
+            answer = store.find()
+            assert answer.complete
+            found += [each.keys[0] for each in answer]
+            assert [log.physical_offset(each.queue_offset) for each in answer] == [
+                each.physical_offset for each in answer
+            ]
+    assert sorted(found) == sorted(f"m{n}" for n in range(40))
 
 
 def test_a_bulk_read_has_what_only_tiered_storage_has(layout):

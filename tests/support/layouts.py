@@ -18,8 +18,8 @@ LAYOUTS = (
     *(*DLEDGER, *ELSEWHERE, *LIGHT, *REPLICAS),
     *(ROCKSDB, ONE_ROCKSDB, BATCHES, TIERED, COMPACTED),
 )
-CRASHED = (*DLEDGER, *ELSEWHERE, *REPLICAS, ROCKSDB)
-"""Those of which there is a copy that was made while the broker ran."""
+CRASHED = tuple(each for each in LAYOUTS if each != ONE_ROCKSDB)
+"""Those of which there is a copy that was made while the broker ran, or after it was killed."""
 MEMBERS = 3
 """Messages of a batch."""
 
