@@ -32,6 +32,7 @@ from bench import (
     passing_on,
     rebuild,
     scan,
+    sends,
     stream,
     tap,
 )
@@ -46,7 +47,7 @@ LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
 SECTIONS = (
     "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hot_key",
-    "hostile",
+    "hostile", "sends",
     "topics", "held", "passing_on", "scan", "tap", "console",
 )  # fmt: skip
 DIRECTLY_COUNT, QUICK_DIRECTLY_COUNT, DIRECTLY_ROUNDS = 3_000, 600, 5
@@ -306,6 +307,10 @@ class Bench:
     def run_fairness(self) -> Iterator[str]:
         """Look-ups by key at our broker while one connection asks for much."""
         yield from lookup_fairness.report(self.directory / "fairness")
+
+    def run_sends(self) -> Iterator[str]:
+        """Processor time of a sent message at our broker, together and one by one."""
+        yield from sends.report(self.directory / "sends", is_quick=self.is_quick)
 
     def run_hot_key(self) -> Iterator[str]:
         """The newest messages of a key of all messages, and of a key of one, at both brokers."""

@@ -263,6 +263,23 @@ Beside one that sends as fast as it can, others' sends wait at the 99th percenti
 MAX_TURN_REQUESTS: Final = 128
 """Requests of one connection that are handled before others have their turn."""
 
+MAX_RUN_MESSAGES: Final = 64
+"""Sends of one connection that are handled together: half of a turn. RocketMQ: each alone."""
+
+MAX_RUN_BYTES: Final = 256 * 1024
+"""Bytes of such sends: their checksums take a fraction of a turn. RocketMQ: each alone."""
+
+MAX_RUN_QUEUES: Final = 4_096
+"""Queues that such sends can go to at a time; each takes some hundred bytes. With more, all are
+forgotten, and known again when they are sent to.
+"""
+
+MAX_RUN_KEY_BYTES: Final = 128
+"""Unique key of such a send, for the room of its reply. Producers' have 32."""
+
+MAX_RUN_PROPERTIES: Final = 96
+"""Properties of such a send: as many as a table of Java's of 128 holds before it grows."""
+
 MAX_ROUND_S: Final = 0.002
 """Seconds of work for connections that wait for their next turn, before those with little to say
 have theirs. With 50 that always have more, others wait so long and not 50 turns.

@@ -283,3 +283,32 @@ def test_nothing_is_read_or_written_outside_with_every_access_checked():
             check=False,
         )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_sends_of_any_bytes_are_handled_together_with_every_access_checked():
+    """As above, for the kernels of :mod:`rocketlens.broker.sends.send_runs`."""
+    program = (
+        "import sys, pathlib\n"
+        "from rocketlens.formats.compiled import kernels_device\n"
+        "from tests.unit.broker.sends import test_send_runs as sends\n"
+        "assert kernels_device.CHECKED\n"
+        f"streams = sends.streams_of(seed=9, count={sized(100, 25_000)}, odd=0.9)\n"
+        "print(sends.outcome(pathlib.Path(sys.argv[1]), streams, with_runs=True)[2])\n"
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        environment = os.environ | {
+            "NUMBA_BOUNDSCHECK": "1",
+            "NUMBA_CACHE_DIR": directory,
+            "NUMBA_OPT": sized("0", "3"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program, directory],
+            cwd=REPOSITORY,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 10

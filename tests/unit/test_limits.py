@@ -17,7 +17,7 @@ SOURCES = "\n".join(
     for path in SOURCE.rglob("*.py")
     if path != Path(limits.__file__)
 )
-IMPORTS = " ".join(re.findall(r"\bimport (.*)", SOURCES))
+IMPORTS = " ".join(re.findall(r"\bimport (\([^)]*\)|.*)", SOURCES))
 USED = {*re.findall(r"\blimits\.(\w+)", SOURCES), *re.findall(r"\w+", IMPORTS)}
 
 

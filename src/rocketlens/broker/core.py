@@ -94,7 +94,7 @@ class BrokerCore:
         self.clients: Final = ClientTable(self.groups.notifies)
         self.queue_locks: Final = QueueLocks(loop.time)
         self.stats: Final = BrokerStats(clock)
-        self.search: Final = LiveSearch(store, load_kernels)
+        self.search: Final = LiveSearch(store, self._load_kernels)
         self.copies: Final = CopyWriter(store, self.stats)
         progress = TimerProgress(layout, disk, clock, durable, checksums)
         self.timers: Final = Timers(
@@ -116,6 +116,18 @@ class BrokerCore:
         self.id_prefix: Final = self.store_host.hex().upper()
         """The first part of the offset message id of each message."""
         self._born_hosts: Final[dict[Channel, bytes]] = {}
+
+    def _load_kernels(self) -> None:
+        """Load what pulls and sends are handled by; takes a second, in any thread."""
+        load_kernels()
+        # Not where each request is checked, or a reply waits for more than the append.
+        if self.access is None and not self.replies.is_needed:
+            from rocketlens.broker.sends.send_runs import Parts, SendRuns
+
+            topics = self.topics
+            own = self.stats, self.born_host, self.store_host, self.id_prefix
+            parts = Parts(self.store, topics.topics, topics.pending, *own)
+            self.network.handle_together(SendRuns(parts, self.config))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

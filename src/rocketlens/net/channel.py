@@ -10,6 +10,9 @@ waits as bytes, nothing more is read from it, and its next turn comes after all 
 next turn at once when more comes; others only if there is time in that turn of the event loop.
 :mod:`rocketlens.net.channel_state` has its states as a table.
 
+Where several requests wait, plain ones among them may be handled together
+(:attr:`ChannelGroup.runs`), in their order, and as part of the turn.
+
 While a peer is slow to read, no more of its requests are read or handled. So a peer that sends
 requests without reading costs one write buffer. Its responses in progress are kept up to a bound,
 and beyond that the connection is closed.
@@ -20,18 +23,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
-from rocketlens import limits
-from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
+from rocketlens.errors import BadInput, CallTimeout, ConnectionLost
 from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
 from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
+from rocketlens.net.response import BUSY, NO_FIELDS, STOPPING, Response, failure
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
-    OVERLOAD_REMARK,
     Connection,
     ConnectionFailed,
     Event,
@@ -40,10 +42,9 @@ from rocketlens.wire.connection import (
     ResponseReceived,
 )
 
-logger: Final = logging.getLogger("rocketlens.net")
+__all__ = ["BUSY", "NO_FIELDS", "Answer", "Channel", "Handler", "Response", "logger"]
 
-NO_FIELDS: Final[dict[str, str]] = {}
-"""Must not be changed."""
+logger: Final = logging.getLogger("rocketlens.net")
 
 _JOINED_BYTES: Final = 16 * 1024
 """Responses larger than this together are written one by one, which saves a copy, before more
@@ -51,15 +52,6 @@ requests are handled: a consumer pulls eight queues at once, and consumes the fi
 
 REQUESTS_AT_ONCE: Final = 16
 """Requests that are parsed before the first of them is handled."""
-
-
-class Response(NamedTuple):
-    """A response to a request; ``Response()`` is success without fields."""
-
-    code: int = ResponseCode.SUCCESS
-    ext_fields: dict[str, str] = NO_FIELDS
-    body: bytes = b""
-    remark: str | None = None
 
 
 Answer = Response | Awaitable[Response | None] | None
@@ -367,8 +359,9 @@ class Channel(asyncio.Protocol):
         """Handle requests in order, until the turn is over or the peer is behind in reading."""
         # These steps neither open nor close it.
         backlog = self._backlog
-        events = self.connection.receive(chunk, 0 if backlog else REQUESTS_AT_ONCE)
-        if not events and not backlog:
+        is_run = not backlog and self.group.runs is not None and self._may_be_run(chunk)
+        events = self.connection.receive(chunk, 0 if backlog or is_run else REQUESTS_AT_ONCE)
+        if not events and not backlog and not is_run:
             self.state = NEXT[self.state][EMPTY]
             return
         self.events_received += len(events)
@@ -407,12 +400,46 @@ class Channel(asyncio.Protocol):
                     return CUT
                 budget -= 1
                 if budget <= 0 or perf_counter() >= ends_at:
-                    return CUT if backlog or connection.has_more else EMPTY
+                    return self._turn_end()
             if not connection.has_more:
                 return EMPTY
-            events = connection.receive(b"", REQUESTS_AT_ONCE)
+            count = self._take_run(budget)
+            budget -= count
+            if count and self._must_wait:
+                return CUT
+            # After a run comes what is not plain, or not yet whole.
+            events = connection.receive(b"", 1 if count else REQUESTS_AT_ONCE)
             self.events_received += len(events)
             backlog.extend(events)
+            if count and (budget <= 0 or perf_counter() >= ends_at):
+                return self._turn_end()
+
+    def _turn_end(self) -> Step:
+        return CUT if self._backlog or self.connection.has_more else EMPTY
+
+    def _may_be_run(self, chunk: bytes = b"") -> bool:
+        """Return whether several requests wait, and all of them may be handled."""
+        connection, group = self.connection, self.group
+        return (
+            connection.holds_several(chunk)
+            and connection.unanswered + REQUESTS_AT_ONCE <= connection.max_unanswered
+            and group.in_flight + REQUESTS_AT_ONCE <= group.bounds.requests_in_flight
+        )
+
+    def _take_run(self, budget: int) -> int:
+        """Handle plain requests together; return how many there were."""
+        runs = self.group.runs
+        if runs is None or not self._may_be_run():
+            return 0
+        with self.connection.held() as held:
+            count, end, replies = runs.take(self, held, budget)
+        if count:
+            self.connection.drop(end)
+            self.events_received += count
+            if replies:
+                self._write(replies)
+                self._flush()
+        return count
 
     def _wait_turn(self) -> None:
         """Wait for the next turn, and then handle what is left."""
@@ -563,25 +590,6 @@ class Channel(asyncio.Protocol):
             if behind > self.group.bounds.unsent_bytes:
                 logger.warning("%s does not read: %d bytes wait for it", self.address, behind)
                 self.abort(f"{behind} bytes waited for the other end to read them")
-
-
-BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD_REMARK)
-STOPPING: Final = Response(ResponseCode.SYSTEM_ERROR, remark="the server is stopping")
-
-
-def failure(command: RemotingCommand, error: Exception) -> Response:
-    """Return the response to a request whose handler raised ``error``.
-
-    The text of an error of this package explains it; any other error is a defect, and logged.
-    """
-    if isinstance(error, ProtocolError):
-        return Response(error.code, remark=error.remark[: limits.MAX_REMARK_CHARACTERS])
-    if isinstance(error, RocketLensError):
-        code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
-        return Response(code, remark=str(error)[: limits.MAX_REMARK_CHARACTERS])
-    logger.error("request %d could not be handled", command.code, exc_info=error)
-    remark = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Response(ResponseCode.SYSTEM_ERROR, remark=remark[: limits.MAX_REMARK_CHARACTERS])
 
 
 def _leave(done: _Later) -> None:

@@ -118,6 +118,19 @@ class GroupedChannel(Protocol):
         """Close at once; unsent bytes are lost."""
 
 
+class Runs(Protocol):
+    """Handles plain requests of a connection together, from its bytes to those of the replies.
+
+    Whatever it does is what the handlers would do one by one. Its requests are answered at once.
+    """
+
+    def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:
+        """Handle requests from the beginning of ``received`` on, up to one that is not plain.
+
+        Returns how many, the position behind the last of them, and the replies.
+        """
+
+
 C = TypeVar("C", bound=GroupedChannel)
 
 
@@ -141,6 +154,8 @@ class ChannelGroup(Generic[C]):
         self._draining: Final[dict[C, int]] = {}
         """Closed channels whose one-way requests are still handled, with the bytes they left."""
         self._draining_bytes = 0
+        self.runs: Runs | None = None
+        """Handles requests together; None if each is handled alone."""
         self.in_flight = 0
         """Requests received on any channel that are not finished."""
         self.clock: Final = clock
@@ -161,6 +176,10 @@ class ChannelGroup(Generic[C]):
         self._on_close: Final = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
+
+    def handle_together(self, runs: Runs) -> None:
+        """Let ``runs`` handle plain requests from now on; from any thread."""
+        self.runs = runs
 
     def wait_turn(self, channel: C) -> None:
         """Queue ``channel`` for a turn, behind those that wait already."""

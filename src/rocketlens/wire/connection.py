@@ -139,6 +139,20 @@ class Connection(Generic[C]):
             return self._failed(events, self._splitter.failure)
         return events
 
+    def holds_several(self, chunk: bytes) -> bool:
+        """Return whether ``chunk``, fed next, would make several frames wait, as far as the length
+        of the first tells.
+        """
+        return not (self.is_closed or self._has_failed) and self._splitter.holds_several(chunk)
+
+    def held(self) -> memoryview:
+        """Return the bytes that wait, from the beginning of a frame on; release it soon."""
+        return self._splitter.held()
+
+    def drop(self, byte_count: int) -> None:
+        """Forget whole frames that were handled elsewhere, from the beginning of `held`."""
+        self._splitter.drop(byte_count)
+
     def request(
         self, code: int, ext_fields: dict[str, str], body: bytes = b"", *, context: C
     ) -> tuple[int, bytes]:

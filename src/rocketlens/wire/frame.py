@@ -34,6 +34,8 @@ PREFIX_BYTES: Final = 8
 MIN_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 NO_LIMIT: Final = 1 << 62
+SEVERAL: Final = 4
+"""Frames that are worth a look together."""
 
 PREFIX: Final = struct.Struct(">ii")
 LENGTH: Final = struct.Struct(">i")
@@ -89,6 +91,24 @@ class FrameSplitter:
     def held_bytes(self) -> int:
         """Bytes of an incomplete frame, and of waiting frames; 0 between frames."""
         return len(self._held)
+
+    def holds_several(self, chunk: bytes) -> bool:
+        """Return whether `SEVERAL` frames would wait behind ``chunk``, if all are as the first."""
+        first = self._held or chunk
+        if len(first) < LENGTH_BYTES:
+            return False
+        length: int = LENGTH.unpack_from(first)[0] + LENGTH_BYTES
+        return 0 < length * SEVERAL <= len(self._held) + len(chunk)
+
+    def held(self) -> memoryview:
+        """Return the bytes that wait; nothing may be fed or dropped before it is released."""
+        return memoryview(self._held)
+
+    def drop(self, byte_count: int) -> None:
+        """Drop whole frames from the beginning of the bytes that wait."""
+        del self._held[:byte_count]
+        self._needed = 0
+        self.has_more = bool(self._held)
 
     def clear(self) -> None:
         """Drop buffered bytes."""

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
+from rocketlens.errors import MessageIllegal, StoreError
 from rocketlens.formats.commitlog_record import (
     HOST_BITS,
     HOST_BYTES_V4,
@@ -48,7 +48,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.queue.queue_append import OpenQueues, QueueWriter, TagsCodes
-from rocketlens.store.write.refused_writes import RefusedWrites
+from rocketlens.store.write.refused_writes import RefusedWrites, refused, too_large
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -57,7 +57,7 @@ RESERVED_BYTES: Final = 16 * 1024 * 1024
 """Blocks of a segment are reserved in steps of this."""
 
 AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
-"""Room that is reserved behind what may be written: as far as readers look for lost records.
+"""RunRoom that is reserved behind what may be written: as far as readers look for lost records.
 
 Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
 none.
@@ -68,22 +68,6 @@ BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 
 _NO_HOST_BITS: Final = ~HOST_BITS
 _NAME_DIGITS: Final = 20
-
-DISK_FULL: Final = (
-    "service not available now. It may be caused by one of the following reasons: "
-    "the broker's disk is full"
-)
-"""Begin of RocketMQ's remark to code 14."""
-NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
-
-
-def refused(error: OSError) -> StoreFull | StoreBusy:
-    """Return the error for a client if nothing could be written now, with the reason; it may try
-    again.
-    """
-    text = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
-    kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
-    return kind(f"{text} [{error.strerror}: {error.filename or 'write'}]")
 
 
 class Appended(NamedTuple):
@@ -102,6 +86,17 @@ class Snapshot(NamedTuple):
     """By topic and queue id: where its first file begins, and the next queue offset."""
     last: Appended | None
     """The last record."""
+
+
+class RunRoom(NamedTuple):
+    """Where records may be written side by side, up to ``limit``, with bodies of ``body_bytes``."""
+
+    content: "mmap | bytearray"
+    byte_offset: int
+    limit: int
+    physical_offset: int
+    timestamp_ms: int
+    body_bytes: int
 
 
 class Limits(NamedTuple):
@@ -335,7 +330,7 @@ class Appender:
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
         if body_bytes > self._most or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
-            raise self.refusal or _too_large(self._most)
+            raise self.refusal or too_large(self._most)
         byte_offset, is_queued = self._byte_offset, has_queue_entry(sys_flag)
         if byte_offset + size > self._limit or queue.byte_offset >= queue.limit:
             byte_offset = self._reserve_record(size, queue, 1)
@@ -380,6 +375,30 @@ class Appender:
             if self.watched:
                 self._notify(topic, queue_id)
         return appended
+
+    def room(self) -> RunRoom | None:
+        """Return where :meth:`append_run` may write; None while messages are refused."""
+        if self.refusal:
+            return None
+        at, physical_offset = self._byte_offset, self._base + self._byte_offset
+        return RunRoom(self._content, at, self._limit, physical_offset, self._clock(), self._most)
+
+    def append_run(
+        self,
+        entries: Sequence[tuple[QueueWriter, memoryview]],
+        commit: Callable[[], None],
+        last: Appended,
+    ) -> None:
+        """Finish what was written to :meth:`room`: entries of each queue, then sizes, in order."""
+        self._batch_steps += 1
+        for queue, some in entries:
+            queue.append_entries(some)
+        commit()
+        self._byte_offset = last.physical_offset + last.store_size - self._base
+        self.last = last
+        self._batch_steps += 1
+        for queue, _ in entries:
+            self._notify(queue.topic, queue.queue_id)
 
     def append_batch(
         self,
@@ -461,7 +480,7 @@ class Appender:
         total = len(members) * fixed
         for _, body, properties in members:
             if len(body) > self._most or len(properties) > limits.MAX_PROPERTIES_BYTES:
-                raise _too_large(self._most)
+                raise too_large(self._most)
             total += len(body) + len(properties)
         return total
 
@@ -490,7 +509,7 @@ class Appender:
     def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
         """Reserve room in the log and in the queue; return the byte offset in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
-            raise _too_large(self._most)
+            raise too_large(self._most)
         try:
             if self._segment is None or self._first:
                 self._begin()
@@ -577,10 +596,3 @@ class Appender:
             segment.close()
         self._unsynced.clear()
         self._segment, self._content = None, bytearray()
-
-
-def _too_large(message_bytes: int) -> MessageIllegal:
-    return MessageIllegal(
-        "the message is illegal, maybe msg body or properties length not matched. "
-        f"msg body length limit {message_bytes}B, msg properties length limit 32KB."
-    )

@@ -25,13 +25,14 @@ from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.write.append import DISK_FULL, Appender
+from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.index.index_driver import IndexDriver
 from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.queue.queue_view import QueueView
+from rocketlens.store.write.refused_writes import DISK_FULL
 
 _log: Final = logging.getLogger(__name__)
 

@@ -19,10 +19,36 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.errors import MessageIllegal, StoreBusy, StoreFull
+from rocketlens.store import fs
 
 _log: Final = logging.getLogger(__name__)
 
 _INTERVAL_MS: Final = int(limits.MIN_WARNING_INTERVAL_S * 1000)
+
+DISK_FULL: Final = (
+    "service not available now. It may be caused by one of the following reasons: "
+    "the broker's disk is full"
+)
+"""Begin of RocketMQ's remark to code 14."""
+NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
+
+
+def refused(error: OSError) -> StoreFull | StoreBusy:
+    """Return the error for a client if nothing could be written now, with the reason; it may try
+    again.
+    """
+    text = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
+    kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
+    return kind(f"{text} [{error.strerror}: {error.filename or 'write'}]")
+
+
+def too_large(message_bytes: int) -> MessageIllegal:
+    """Return the error for a message over the bounds, in RocketMQ's words."""
+    return MessageIllegal(
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {message_bytes}B, msg properties length limit 32KB."
+    )
 
 
 class RefusedWrites:

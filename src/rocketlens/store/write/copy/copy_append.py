@@ -40,8 +40,9 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.scan import CHUNK_ROWS, Chunk
-from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender, refused
+from rocketlens.store.write.append import BLANK_BYTES, Appended, Appender
 from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.refused_writes import refused
 
 if TYPE_CHECKING:
     import numpy.typing as npt

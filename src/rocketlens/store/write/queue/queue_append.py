@@ -219,7 +219,7 @@ class QueueWriter:
                 file.close()
         self._ahead.clear()
 
-    def append_entries(self, entries: bytes) -> None:
+    def append_entries(self, entries: bytes | memoryview) -> None:
         """Append whole entries; their room must be reserved."""
         written = 0
         while written < len(entries):

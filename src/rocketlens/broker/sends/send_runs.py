@@ -1,0 +1,319 @@
+"""Plain sends of one connection, handled together by compiled code: a run.
+
+What a connection has received is read by a kernel as far as it is plain: codes 10 and 310 in either
+header, to known queues, with a unique key, all of it ASCII. A second kernel writes its records,
+queue entries and replies, and a third makes the records readable. Everything else (a batch, a
+delay, a transaction, a group's topic, a topic to be created, a refusal, no room reserved) ends the
+run, and goes the way of ``broker.requests.send``, which is also the definition of what a run does.
+There are no runs where access control checks requests, or where a reply waits for the disk or a
+slave.
+
+What is decided by topic and queue is decided once a run for each queue, from the tables themselves,
+so that nothing has to be told when they change. Importing this module loads numba.
+"""
+
+from array import array
+from collections.abc import Callable, Container, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from rocketlens import limits
+from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.tables.stats import BrokerStats
+from rocketlens.broker.tables.topics import StoredTopic
+from rocketlens.formats.commitlog_record import HOST_BYTES_V6
+from rocketlens.formats.compiled import kernels_send_header as header
+from rocketlens.formats.compiled import kernels_send_parse as parsing
+from rocketlens.formats.compiled.kernels_send import REPLY_BYTES, commit, encode
+from rocketlens.formats.compiled.kernels_send_parse import ROW_NUMBERS, fill_slots, parse
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import (
+    NOT_ALLOWED_SEND_TOPICS,
+    PERM_WRITE,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+    TIMER_TOPIC,
+)
+from rocketlens.net.channel import Channel
+from rocketlens.store.write.append import Appended, RunRoom
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.wire import header_json
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
+from rocketlens.wire.commands import send as commands
+
+if TYPE_CHECKING:
+    from rocketlens.store.write.queue.queue_append import QueueWriter
+
+MULTI_TAGS_FLAG: Final = 0x2
+
+_TOPICS_BYTES: Final = 256 * 1024
+_TEXT_BYTES: Final = 128 * 1024
+_PLAIN_BYTES: Final = 64 * 1024
+_TOPICS_START: Final = 8
+"""Kernels hash words, which may begin before a topic."""
+_NOTHING: Final[tuple[int, int, bytes]] = (0, 0, b"")
+_NEVER_PLAIN: Final = (
+    props.MSG_REGION,
+    props.TRACE_ON,
+    props.CLUSTER,
+    props.POP_CHECKPOINT,
+    props.DELAY,
+    props.TRANSACTION_PREPARED,
+    *sorted(props.TIMER_NAMES),
+)
+_LAST_OPAQUE: Final = limits.MAX_INT
+
+
+class Parts(NamedTuple):
+    """What a broker shares with its runs."""
+
+    store: MessageStore
+    topics: Mapping[str, StoredTopic]
+    pending: Container[str]
+    """Topics that the name servers are still told of: their first replies wait."""
+    stats: BrokerStats
+    born_host: Callable[[Channel], bytes]
+    store_host: bytes
+    id_prefix: str
+
+
+class SendRuns:
+    """Handles plain sends together; made once for each broker, in any thread."""
+
+    def __init__(self, parts: Parts, config: BrokerConfig) -> None:
+        """Load the kernels."""
+        self._parts: Final = parts
+        own = own_properties(config)
+        self._settings: Final = np.zeros(header.SETTING_COUNT, np.int64)
+        self._settings[:] = (
+            limits.MAX_REQUEST_HEADER_BYTES,
+            limits.MAX_FRAME_BYTES,
+            0,
+            RequestCode.SEND_MESSAGE_V2,
+            RequestCode.SEND_MESSAGE,
+            len(own),
+            len(_NEVER_PLAIN) + 2,
+        )
+        self._words: Final = _names(), self._settings, _bytes_of(own)
+        self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
+        self._queues: Final = (
+            np.zeros(_TOPICS_START + _TOPICS_BYTES, np.uint8),
+            np.frombuffer(self._rows, np.int64),
+            np.zeros(4 * limits.MAX_RUN_QUEUES, np.int64),
+        )
+        self._columns: Final = array("q", bytes(8 * parsing.COLUMN_COUNT * limits.MAX_RUN_MESSAGES))
+        self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
+        self._scratch: Final = array("q", bytes(8 * parsing.SCRATCH_COUNT))
+        self._work: Final = (
+            np.zeros(_PLAIN_BYTES, np.uint8),
+            np.zeros(_TEXT_BYTES, np.uint8),
+            np.frombuffer(self._columns, np.int64),
+            np.frombuffer(self._touched, np.int64),
+            np.frombuffer(self._scratch, np.int64),
+        )
+        self._parsed: Final = (
+            *(self._work[2], self._work[1], self._queues[0], self._queues[1]),
+            self._work[3],
+        )
+        self._template: Final = _template(parts.id_prefix, config)
+        entries, replies = (
+            bytearray(limits.MAX_RUN_MESSAGES * ENTRY_BYTES),
+            bytearray(limits.MAX_RUN_MESSAGES * REPLY_BYTES),
+        )
+        self._written: Final = np.frombuffer(entries, np.uint8), np.frombuffer(replies, np.uint8)
+        self._entries: Final = memoryview(entries)
+        self._replies: Final = memoryview(replies)
+        self._writers: Final[list[QueueWriter]] = []
+        self._topics_end = _TOPICS_START
+        self._load()
+
+    def _load(self) -> None:
+        nothing = np.zeros(0, np.uint8)
+        parse(nothing, 0, 0, self._words, self._queues, self._work)
+        fill_slots(self._queues[0], self._queues[1], 0, self._queues[2])
+        hosts = nothing, 0, 0, 0
+        encode(nothing, self._parsed, 0, 0, hosts, nothing, 0, 0, self._template, self._written)
+        commit(nothing, 0, self._work[2], self._queues[1])
+
+    def take(
+        self, channel: Channel, received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
+        """Store plain messages from the beginning of ``received`` on; see `net.Runs`."""
+        room = self._parts.store.room()
+        if room is None or room.byte_offset >= room.limit:
+            return _NOTHING
+        frames = np.frombuffer(received, np.uint8)
+        self._settings[header.MAX_BODY] = room.body_bytes
+        count, _, touched_count, reason = parse(
+            frames,
+            min(max_count, limits.MAX_RUN_MESSAGES),
+            limits.MAX_RUN_BYTES,
+            self._words,
+            self._queues,
+            self._work,
+        )
+        done = _NOTHING
+        if count and self._are_plain(touched_count):
+            done = self._store(channel, frames, room, count, touched_count)
+        if reason == parsing.UNKNOWN:
+            self._learn(received)
+        return done
+
+    def _store(
+        self, channel: Channel, frames: Any, room: RunRoom, count: int, touched_count: int
+    ) -> tuple[int, int, bytes]:
+        begin, rows, columns = room.byte_offset, self._rows, self._columns
+        log = np.frombuffer(room.content, np.uint8, room.limit - begin, begin)
+        count, _, reply_bytes = encode(
+            frames,
+            self._parsed,
+            count,
+            touched_count,
+            self._hosts(channel),
+            log,
+            room.physical_offset,
+            room.timestamp_ms,
+            self._template,
+            self._written,
+        )
+        if not count:
+            return _NOTHING
+        entries = []
+        for row in self._touched[:touched_count]:
+            at, some = rows[row * ROW_NUMBERS + parsing.AT], rows[row * ROW_NUMBERS + parsing.COUNT]
+            if some:
+                part = self._entries[at * ENTRY_BYTES : (at + some) * ENTRY_BYTES]
+                entries.append((self._writers[row], part))
+
+        def of_last(column: int) -> int:
+            return columns[column * limits.MAX_RUN_MESSAGES + count - 1]
+
+        last = Appended(
+            room.physical_offset + of_last(parsing.RECORD),
+            rows[of_last(parsing.ROW) * ROW_NUMBERS + parsing.NEXT_OFFSET] - 1,
+            room.timestamp_ms,
+            of_last(parsing.RECORD_BYTES),
+        )
+        self._parts.store.append_run(
+            entries, lambda: commit(log, count, self._work[2], self._queues[1]), last
+        )
+        self._parts.stats.put_total += count
+        end = of_last(parsing.BODY) + of_last(parsing.BODY_BYTES)
+        return count, end, bytes(self._replies[:reply_bytes])
+
+    def _hosts(self, channel: Channel) -> tuple[Any, int, int, int]:
+        born, stored = self._parts.born_host(channel), self._parts.store_host
+        flags = SYS_FLAG_BORN_HOST_V6 if len(born) == HOST_BYTES_V6 else 0
+        flags |= SYS_FLAG_STORE_HOST_V6 if len(stored) == HOST_BYTES_V6 else 0
+        return _bytes_of(born + stored), len(born), len(stored), flags
+
+    def _are_plain(self, touched_count: int) -> bool:
+        """Read state and room of each queue; return False if a message may not be stored there."""
+        rows, topics, pending = self._rows, self._parts.topics, self._parts.pending
+        for row in self._touched[:touched_count]:
+            writer = self._writers[row]
+            topic, queue_id = writer.topic, writer.queue_id
+            config = topics.get(topic)
+            if config is None or writer.is_removed:
+                self._forget()
+                return False
+            if (
+                not config.perm & PERM_WRITE
+                or queue_id >= max(config.write_queue_count, config.read_queue_count)
+                or topic in pending
+            ):
+                return False
+            at = row * ROW_NUMBERS
+            rows[at + parsing.NEXT_OFFSET] = writer.next_offset
+            rows[at + parsing.ROOM] = (writer.limit - writer.byte_offset) // ENTRY_BYTES
+            is_multi = config.filter_type == "MULTI_TAG"
+            rows[at + parsing.MORE_FLAGS] = MULTI_TAGS_FLAG if is_multi else 0
+        return True
+
+    def _learn(self, received: memoryview) -> None:
+        """Add the queue that ended a run to the known ones, if it has messages already."""
+        queue_id, start, length = self._scratch[:3]
+        topic_bytes = bytes(received[start : start + length])
+        topic = topic_bytes.decode(errors="replace")
+        if (
+            topic[:1] == "%"
+            or not topic.isascii()
+            or topic in NOT_ALLOWED_SEND_TOPICS
+            or topic == TIMER_TOPIC
+        ):
+            return
+        writer = self._parts.store.queues.get(topic, queue_id)
+        if writer is None or writer.is_schedule:
+            return
+        if (
+            len(self._writers) >= limits.MAX_RUN_QUEUES
+            or self._topics_end + length > _TOPICS_START + _TOPICS_BYTES
+        ):
+            self._forget()
+        at = len(self._writers) * ROW_NUMBERS
+        self._rows[at + parsing.TOPIC] = self._topics_end
+        self._rows[at + parsing.TOPIC_BYTES] = length
+        self._rows[at + parsing.QUEUE_ID] = queue_id
+        self._rows[at + parsing.COUNT] = 0
+        self._queues[0][self._topics_end : self._topics_end + length] = _bytes_of(topic_bytes)
+        self._topics_end += length
+        self._writers.append(writer)
+        fill_slots(self._queues[0], self._queues[1], len(self._writers), self._queues[2])
+
+    def _forget(self) -> None:
+        """Forget all queues; those that are sent to are known again soon."""
+        self._writers.clear()
+        self._topics_end = _TOPICS_START
+        fill_slots(self._queues[0], self._queues[1], 0, self._queues[2])
+
+
+def own_properties(config: BrokerConfig) -> bytes:
+    """Return the properties that a broker adds to each message, in its order."""
+    own = {
+        props.MSG_REGION: config.regionId,
+        props.TRACE_ON: "true" if config.traceOn else "false",
+        props.CLUSTER: config.brokerClusterName,
+    }
+    return props.format_properties(own).encode()
+
+
+def _bytes_of(content: bytes) -> Any:
+    return np.frombuffer(bytearray(content), np.uint8)
+
+
+def _names() -> Any:
+    """Return the cells with the names that kernels compare."""
+    long, short = commands.SEND_MESSAGE.request, commands.SEND_MESSAGE_V2.request
+    names = (
+        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
+        *("version", *short.wire_names.values(), *long.wire_names.values()),
+        *(props.UNIQUE_KEY, props.TAGS, *_NEVER_PLAIN),
+    )
+    cells = (bytes([len(name)]) + name.encode().ljust(header.NAME_BYTES - 1) for name in names)
+    return _bytes_of(b"".join(cells))
+
+
+def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:
+    """Return a reply without what differs, and where its six parts begin and the last one ends."""
+    marks = "@1@", "@2@", "@3@", "@4@"
+    ext_fields = {
+        "msgId": id_prefix + marks[0],
+        "queueId": marks[1],
+        "queueOffset": marks[2],
+        "transactionId": marks[3],
+        props.MSG_REGION: config.regionId,
+        props.TRACE_ON: "true" if config.traceOn else "false",
+    }
+    rest = header_json.encode(RemotingCommand(0, _LAST_OPAQUE, RESPONSE_FLAG, None, ext_fields))
+    parts: list[bytes] = []
+    for mark in marks:
+        part, _, rest = rest.partition(mark.encode())
+        parts.append(part)
+    part, _, rest = rest.rpartition(str(_LAST_OPAQUE).encode())
+    parts += part, rest
+    starts = np.zeros(len(parts) + 1, np.int64)
+    starts[1:] = np.cumsum([len(each) for each in parts])
+    return _bytes_of(b"".join(parts)), starts

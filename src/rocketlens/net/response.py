@@ -1,0 +1,43 @@
+"""What a handler answers to a request, and what is answered in place of a handler."""
+
+import logging
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import ProtocolError, RocketLensError
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import OVERLOAD_REMARK
+
+logger: Final = logging.getLogger("rocketlens.net")
+
+NO_FIELDS: Final[dict[str, str]] = {}
+"""Must not be changed."""
+
+
+class Response(NamedTuple):
+    """A response to a request; ``Response()`` is success without fields."""
+
+    code: int = ResponseCode.SUCCESS
+    ext_fields: dict[str, str] = NO_FIELDS
+    body: bytes = b""
+    remark: str | None = None
+
+
+BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD_REMARK)
+STOPPING: Final = Response(ResponseCode.SYSTEM_ERROR, remark="the server is stopping")
+
+
+def failure(command: RemotingCommand, error: Exception) -> Response:
+    """Return the response to a request whose handler raised ``error``.
+
+    The text of an error of this package explains it; any other error is a defect, and logged.
+    """
+    if isinstance(error, ProtocolError):
+        return Response(error.code, remark=error.remark[: limits.MAX_REMARK_CHARACTERS])
+    if isinstance(error, RocketLensError):
+        code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
+        return Response(code, remark=str(error)[: limits.MAX_REMARK_CHARACTERS])
+    logger.error("request %d could not be handled", command.code, exc_info=error)
+    remark = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Response(ResponseCode.SYSTEM_ERROR, remark=remark[: limits.MAX_REMARK_CHARACTERS])

@@ -1,0 +1,73 @@
+"""A connection of a broker without a socket: bytes in, bytes out, cut as a test wants."""
+
+import asyncio
+
+from rocketlens.net.channel import Channel
+from rocketlens.net.channel_state import QUEUED
+from rocketlens.wire.connection import Connection
+from tests.support.patience import PATIENCE_S
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self, peer):
+        super().__init__({"peername": peer})
+        self.written = bytearray()
+        self.channel = None
+        self._is_closing = False
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def write(self, data):
+        self.written += data
+
+    def writelines(self, list_of_data):
+        self.written += b"".join(list_of_data)
+
+    def is_closing(self):
+        return self._is_closing
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+    def close(self):
+        if not self._is_closing:
+            self._is_closing = True
+            asyncio.get_running_loop().call_soon(self.channel.connection_lost, None)
+
+    abort = close
+
+
+async def _until(is_so):
+    """Let the broker's loop run until something is so: there is nothing to wait for but turns."""
+    while not is_so():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def feed(world, chunks, peer=("10.0.0.9", 4711)):
+    """Feed chunks to a new connection of a broker; return all that it answered, and whether the
+    broker closed it.
+    """
+    transport = _Transport(peer)
+    group = world.core.network
+    channel = Channel(group, world.service._handlers, Connection())
+    transport.channel = channel
+    channel.connection_made(transport)
+    async with asyncio.timeout(PATIENCE_S):
+        for chunk in chunks:
+            if transport.is_closing():
+                break
+            channel.data_received(chunk)
+            await _until(lambda: channel.state not in QUEUED)
+        await _until(lambda: not group.in_flight or transport.is_closing())
+        await asyncio.sleep(0)
+        is_closed = transport.is_closing()
+        transport.close()
+        await _until(lambda: channel not in group.channels)
+    return bytes(transport.written), is_closed

@@ -1,0 +1,260 @@
+"""Sends that are handled together are what they are one by one, byte for byte."""
+
+import asyncio
+import random
+
+import pytest
+
+from rocketlens.broker.sends.send_runs import SendRuns
+from rocketlens.formats.commitlog_record import decode
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
+from rocketlens.wire.commands import send as commands
+from rocketlens.wire.connection import Connection, encode_command
+from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
+from tests.support.fed_channel import feed
+from tests.support.patience import PATIENCE_S
+
+KEY = "0A0000091F4018B4AAC2140DD5A2"
+LONG = commands.SEND_MESSAGE.request.wire_names
+SHORT = commands.SEND_MESSAGE_V2.request.wire_names
+
+
+def plain_frame(number, codec=0, code=310, flag=0, body=None, **changes):
+    """A send that is plain unless the changes say otherwise."""
+    key = f"{KEY}{number:04d}"
+    properties = (
+        f"KEYS\x01k{number}\x02UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01t{number % 3}\x02"
+    )
+    fields = send_fields("Orders", properties) | {"e": number % 4} | changes
+    texts = {name: text_of(value) for name, value in fields.items() if value is not None}
+    if code == RequestCode.SEND_MESSAGE:
+        of_short = {short: LONG[name] for name, short in SHORT.items()}
+        texts = {of_short.get(name, name): text for name, text in texts.items()}
+    content = b"body %d" % number if body is None else body
+    return encode_command(RemotingCommand(code, number, flag, None, texts, content), codec)
+
+
+def odd_properties(rng, number):
+    """Properties with something that makes a message another case, or nearly."""
+    parts = [f"UNIQ_KEY\x01{KEY}{number:04d}\x02", "TAGS\x01paid\x02", "KEYS\x01a b\x02"]
+    parts += [f"name{rng.randrange(300)}\x01v{n}\x02" for n in range(rng.choice([0, 3, 20, 120]))]
+    odd = [
+        *("DELAY\x011\x02", "DELAY\x010\x02", "TRAN_MSG\x01true\x02", "TRAN_MSG\x01false\x02"),
+        *("TIMER_DELAY_SEC\x015\x02", "MSG_REGION\x01mine\x02", "CLUSTER\x01c\x02"),
+        *("POP_CK\x01x\x02", "TAGS\x01again\x02", "empty\x01\x02", "\x01value\x02", "alone\x02"),
+        *("\x02", "a\x01b\x01c\x02", "name\x01caf\u00e9\x02", "zero\x01\0\x02"),
+        *('quote\x01"\\/\x02', "line\x01\n\t\r\x02", "\x7f\x01\x7f\x02", "x\x01\x1f\x02"),
+        *("UNIQ_KEY\x01other\x02", f"long\x01{'x' * 5000}\x02", 'UNIQ_KEY\x01"quoted"\x02'),
+        *(f"UNIQ_KEY\x01{'k' * 200}\x02", "Aa\x01one\x02BB\x01bucket\x02"),
+    ]
+    parts += rng.sample(odd, rng.randrange(3))
+    if rng.random() < 0.2:
+        del parts[0]
+    rng.shuffle(parts)
+    text = "".join(parts)
+    return text[:-1] if rng.random() < 0.2 else text
+
+
+def odd_frame(rng, number):
+    """A frame that may be anything but plain."""
+    codec, code = rng.choice([0, 1]), rng.choice([310, 310, 10])
+    kind = rng.randrange(9)
+    if kind == 0:
+        return plain_frame(number, codec, code, i=odd_properties(rng, number))
+    if kind == 1:
+        return plain_frame(number, codec, code, e=rng.choice([-1, 9, "007", "+2", "x", "", None]))
+    if kind == 2:
+        topics = ["Unknown", "%RETRY%g", "SCHEDULE_TOPIC_XXXX", "caf\u00e9", "Other", "", None]
+        return plain_frame(number, codec, code, b=rng.choice(topics))
+    if kind == 3:
+        numbers = ["0", "-7", "2147483647", "2147483648", "1e3", "00", "+1", " 1", None]
+        changed = {rng.choice("fghj"): rng.choice(numbers) for _ in range(2)}
+        return plain_frame(number, codec, code, **changed)
+    if kind == 4:
+        return plain_frame(number, codec, code, m=rng.choice([True, "TRUE", "no", ""]))
+    if kind == 5:
+        return plain_frame(number, codec, code, ONE_WAY_FLAG)
+    if kind == 6:
+        return plain_frame(number, codec, code, body=rng.randbytes(rng.choice([0, 1, 700, 9000])))
+    if kind == 7:
+        return plain_frame(number, codec, rng.choice([320, 30, 9999, 310]), z="unknown field")
+    return mutated(rng, plain_frame(number, codec, code))
+
+
+def mutated(rng, frame):
+    """A frame with some changed bytes behind its length."""
+    changed = bytearray(frame)
+    for _ in range(rng.choice([1, 1, 3])):
+        at = rng.randrange(4 if rng.random() < 0.05 else 8, len(frame) - 10)
+        changed[at] = rng.choice([rng.randrange(256), *b'"\\{}:,0', 1, 2])
+    return bytes(changed)
+
+
+def streams_of(seed, count, odd=0.15):
+    """Streams of bytes, each as chunks: mostly plain sends, and cut anywhere."""
+    rng = random.Random(seed)
+    number = 0
+    for _ in range(count):
+        frames = []
+        for _ in range(rng.choice([5, 20, 90])):
+            number += 1
+            is_odd = rng.random() < odd
+            codec, code = rng.choice([0, 1]), rng.choice([310, 310, 10])
+            frames.append(
+                odd_frame(rng, number % 10_000)
+                if is_odd
+                else plain_frame(number % 10_000, codec, code)
+            )
+        content = b"".join(frames)
+        chunks = []
+        while content:
+            size = rng.choice([len(content), rng.randrange(1, 60), rng.randrange(1, 20_000)])
+            chunks.append(content[:size])
+            content = content[size:]
+        yield chunks
+
+
+def state_of(world):
+    """The log, all queues and the counts of a broker, with its port masked."""
+    store = world.core.store
+    host = world.core.store_host
+    content, offset = b"", store.min_offset
+    while (segment := store.log_from(offset)) is not None:
+        view, base = segment
+        content += bytes(view[offset - base :]).replace(host, b"H" * len(host))
+        offset = base + len(view)
+        if offset < store.end_offset and offset % (1 << 20):
+            offset = (offset // (1 << 20) + 1) << 20
+    queues = {
+        (queue.topic, queue.queue_id): (
+            queue.next_offset,
+            b"".join(queue.read_bytes(at, 1) for at in range(queue.next_offset)),
+        )
+        for topic in world.core.topics.topics
+        for queue in store.queues.of_topic(topic)
+    }
+    return content, queues, store.last_appended, world.core.stats.put_total
+
+
+def outcome(directory, streams, *, with_runs):
+    """What a broker answers to streams, and what it has stored then."""
+    taken = []
+
+    async def test(world):
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+        await create_topic(world, topic="Other")
+        # The answer to a message that creates its topic comes when the name servers know that.
+        await feed(world, [plain_frame(9999, b="%RETRY%g", e=0)])
+        if with_runs:
+            world.core._load_kernels()
+            runs = world.core.network.runs
+            take = runs.take
+            runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
+        prefix = world.core.id_prefix.encode()
+        answers = []
+        for chunks in streams:
+            written, is_closed = await feed(world, chunks)
+            answers.append((written.replace(prefix, b"I" * len(prefix)), is_closed))
+        return answers, state_of(world)
+
+    answered, state = in_broker(directory, test, autoCreateTopicEnable=False)
+    return answered, state, sum(count for count, _, _ in taken)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_run_does_what_single_sends_do_however_the_bytes_are_cut(tmp_path, seed):
+    streams = list(streams_of(seed, 40))
+    single = outcome(tmp_path / "single", streams, with_runs=False)
+    together = outcome(tmp_path / "together", streams, with_runs=True)
+    for number, (one, other) in enumerate(zip(single[0], together[0], strict=True)):
+        assert one == other, number
+    assert single[1] == together[1]
+    assert (single[2], together[2] > 500) == (0, True)
+
+
+def fed_with_runs(directory, act, **changes):
+    """Run ``await act(world, send)`` with kernels loaded; ``send(numbers)`` returns answers."""
+
+    async def test(world):
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+        world.core._load_kernels()
+
+        async def send(numbers, **fields):
+            frames = b"".join(plain_frame(number, **fields) for number in numbers)
+            written, _ = await feed(world, [frames])
+            return [event.command for event in Connection().receive(written)]
+
+        await send(range(8))
+        return await act(world, send)
+
+    return in_broker(directory, test, **changes)
+
+
+def test_a_queue_of_a_deleted_topic_begins_anew(tmp_path):
+    async def act(world, send):
+        await send(range(8))
+        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+        for first in range(0, 24, 8):
+            answers = await send(range(8))
+            offsets = {int(each.ext_fields["queueOffset"]) for each in answers}
+            assert offsets == {first // 4, first // 4 + 1}
+
+    fed_with_runs(tmp_path, act)
+
+
+def test_a_topic_that_may_not_be_written_any_more_is_refused_at_once(tmp_path):
+    async def act(world, send):
+        assert {each.code for each in await send(range(8))} == {0}
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4, perm=4)
+        assert {each.code for each in await send(range(8))} == {16}
+
+    fed_with_runs(tmp_path, act)
+
+
+def test_a_run_wakes_a_held_pull(tmp_path):
+    async def act(world, send):
+        waiting = asyncio.ensure_future(
+            world.pull(offset=2, queue_id=1, sysFlag=6, suspendTimeoutMillis=60_000)
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            while not world.core.held_pulls.count:  # noqa: ASYNC110 - the broker tells nobody
+                await asyncio.sleep(0)
+        await send(range(8))
+        answer = await waiting
+        assert decode(answer.body).queue_offset == 2
+
+    fed_with_runs(tmp_path, act)
+
+
+def test_many_queues_are_forgotten_and_known_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketlens.limits.MAX_RUN_QUEUES", 2)
+
+    async def act(world, send):
+        for _ in range(12):
+            assert {each.code for each in await send(range(8))} == {0}
+        counts = [world.core.store.queues.max_offset("Orders", number) for number in range(4)]
+        assert counts == [26] * 4
+
+    fed_with_runs(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"flushDiskType": "SYNC_FLUSH"}, {"brokerRole": "SYNC_MASTER"}]
+)
+def test_there_are_no_runs_where_a_reply_waits(tmp_path, changes):
+    async def test(world):
+        world.core._load_kernels()
+        assert world.core.network.runs is None
+
+    in_broker(tmp_path, test, **changes)
+
+
+def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
+    async def test(world):
+        assert world.core.network.runs is None
+        world.core._load_kernels()
+        assert isinstance(world.core.network.runs, SendRuns)
+
+    in_broker(tmp_path, test)
