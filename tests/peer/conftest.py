@@ -1,12 +1,14 @@
 """Real brokers that tests share: to start one takes longer than what most tests ask of it."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.console.conftest import browser, chromium, open_page  # noqa: F401 - fixtures
-from tests.peer.rocketmq_peer import RocketMQPeer, RunningBroker
+from tests.peer.rocketmq_peer import VERSIONS, RocketMQPeer, RunningBroker
 
 SETTINGS = {
     # Files roll within a test.
@@ -14,6 +16,36 @@ SETTINGS = {
     "mappedFileSizeConsumeQueue": 6_000,
     "enablePropertyFilter": True,
 }
+OLDER, NEWER = VERSIONS
+SHORT_WITH_OLDER = {
+    "test_broker",
+    "test_client",
+    "test_consumers",
+    "test_namesrv",
+    "test_open_handle",
+    "test_request_reply",
+    "test_slaves",
+    "test_story",
+    "test_tail",
+    "test_transactions",
+}
+"""Files whose tests of both versions `make test` runs with the older one, and the others with the
+newer: `make test-all` runs both."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow one of two tests that differ in the version of RocketMQ alone."""
+    alike: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("slow") is None:
+            for version in VERSIONS:
+                if version in item.nodeid:
+                    alike[item.nodeid.replace(version, "")][version] = item
+    for versions in alike.values():
+        if len(versions) > 1:
+            is_older_short = versions[OLDER].path.stem in SHORT_WITH_OLDER
+            versions[NEWER if is_older_short else OLDER].add_marker("slow")
 
 
 @pytest.fixture(scope="session")

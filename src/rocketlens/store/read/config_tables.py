@@ -16,7 +16,7 @@ light topics (``enableLmq=true``) has ``lmqConsumerOffset.json`` instead of ``co
 in which offsets of light topics, without a queue, are a table of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -79,6 +79,20 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
     if file == OFFSETS_FILE and not path.exists() and light.exists():
         return _with_light_offsets(light, _read_file(light, member))
     return _read_file(path, member)
+
+
+def stamp_of(store: Path, file: str) -> Hashable:
+    """Return what is another value when a table was written again; None if that cannot be told."""
+    path = store / file
+    in_databases = _IN_DATABASES.get(file)
+    database = None if in_databases is None else database_of(path, in_databases)
+    try:
+        if database is not None:
+            return database, rocks.files_of(database)
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _with_light_offsets(path: Path, table: ConfigTable) -> ConfigTable:

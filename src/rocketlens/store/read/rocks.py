@@ -67,6 +67,18 @@ def is_readable() -> bool:
     return find_spec("rocksdict") is not None
 
 
+def files_of(directory: Path) -> frozenset[tuple[str, int | None]]:
+    """Return names and sizes of the files that a database is in; another set is another content.
+
+    :raises OSError: if they cannot be listed.
+    """
+    return frozenset(
+        (entry.name, fs.size_of(entry))
+        for entry in fs.entries(directory)
+        if entry.name.startswith((_CURRENT, *_FIRST_LETTERS)) or entry.name.endswith(_ENDINGS)
+    )
+
+
 class RocksDatabase:
     """One database, as it was when it was opened or opened again."""
 
@@ -88,12 +100,7 @@ class RocksDatabase:
         :raises OSError: if it cannot be read.
         """
         for left in reversed(range(_TRIES)):
-            files = frozenset(
-                (entry.name, fs.size_of(entry))
-                for entry in fs.entries(self.directory)
-                if entry.name.startswith((_CURRENT, *_FIRST_LETTERS))
-                or entry.name.endswith(_ENDINGS)
-            )
+            files = files_of(self.directory)
             if files == self._seen and self._database is not None:
                 return
             try:

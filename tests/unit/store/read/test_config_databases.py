@@ -15,6 +15,7 @@ from rocketlens.store.read.config_tables import (
     TOPICS_FILE,
     TOPICS_MEMBER,
     read_table,
+    stamp_of,
 )
 
 TABLES = (
@@ -139,3 +140,19 @@ def test_a_value_that_is_no_json_is_an_error_and_its_table_is_damaged(config, va
     assert table.is_damaged
     assert table.problem.startswith("rdb: ")
     assert not table.entries
+
+
+@pytest.mark.parametrize("write", [write_separate, write_single])
+def test_the_stamp_of_a_table_is_another_one_when_its_database_was_written_and_not_when_it_was_read(
+    tmp_path, write
+):
+    config = tmp_path / "config"
+    config.mkdir()
+    assert stamp_of(tmp_path, OFFSETS_FILE) is None
+    write(config)
+    stamp = stamp_of(tmp_path, OFFSETS_FILE)
+    assert stamp is not None
+    assert read_table(tmp_path, OFFSETS_FILE, OFFSETS_MEMBER).entries
+    assert stamp_of(tmp_path, OFFSETS_FILE) == stamp
+    write(config)
+    assert stamp_of(tmp_path, OFFSETS_FILE) != stamp

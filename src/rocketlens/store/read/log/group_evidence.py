@@ -10,8 +10,7 @@ first byte on, which would have the messages of the deleted topic, too, and all 
 of a RocketLens broker prove nothing: its ``synced`` proves more.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
@@ -19,7 +18,7 @@ from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.config_tables import OFFSETS_FILE, OFFSETS_MEMBER, read_table
+from rocketlens.store.read.config_tables import OFFSETS_FILE, OFFSETS_MEMBER, read_table, stamp_of
 from rocketlens.store.read.consumequeue import ConsumeQueues, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import Chunk, LogWalk
@@ -52,8 +51,8 @@ class GroupEvidence:
         self._layout = layout
         self._log = log
         self._queues = queues
-        self._useless: tuple[int, int] | None = None
-        """Of the file of offsets that proved nothing: its time and size. Queues only grow."""
+        self._useless: Hashable = None
+        """The stamp of the offsets that proved nothing. Queues only grow."""
 
     def ahead(self) -> list[GroupAhead]:
         """Return the group that is farthest ahead of each queue whose end it proves to be lost.
@@ -61,7 +60,7 @@ class GroupEvidence:
         O(offsets of groups), and the log behind the queues where some are ahead of those.
         """
         root = self._layout.root
-        stamp = _stamp(root / OFFSETS_FILE)
+        stamp = stamp_of(root, OFFSETS_FILE)
         if self._layout.synced.exists() or (stamp is not None and stamp == self._useless):
             return []
         is_of_4 = not read_table(root, OFFSETS_FILE, _VERSION_MEMBER).entries
@@ -112,14 +111,6 @@ class GroupEvidence:
                         yield QueueName(topic, queue_id), _end_of(record)
             elif has_queue_entry(piece.sys_flag):
                 yield QueueName(piece.topic, piece.queue_id), _end_of(piece)
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def _end_of(record: Record) -> int:

@@ -1,8 +1,10 @@
 """Offsets of groups that are behind the ends of queues."""
 
 import json
+from functools import partial
 
 import pytest
+from rocksdict import Options, Rdict
 
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.store.layout import StoreLayout
@@ -28,6 +30,13 @@ def write_offsets(store, offsets, **more):
     (store / "config").mkdir(exist_ok=True)
     content = {"dataVersion": {"counter": 3}, "offsetTable": offsets} | more
     (store / "config" / "consumerOffset.json").write_text(json.dumps(content))
+
+
+def write_offsets_in_database(config, value):
+    config.mkdir(exist_ok=True)
+    database = Rdict(str(config / "consumerOffsets"), Options(raw_mode=True))
+    database[b"Topic@a"] = value
+    database.close()
 
 
 @pytest.fixture
@@ -136,6 +145,17 @@ def test_an_unchanged_file_that_proves_nothing_is_read_once(store, ahead, monkey
     assert ahead() == []
     monkeypatch.undo()
     write_offsets(store, {"Topic@abc": {"0": 25}})
+    assert len(ahead()) == 1
+
+
+def test_an_unchanged_database_that_proves_nothing_is_read_once(store, ahead, monkeypatch):
+    write = partial(write_offsets_in_database, store / "config")
+    write(b'{"offsetTable":{0:15}}')
+    assert ahead() == []
+    monkeypatch.setattr(group_evidence, "read_table", None)
+    assert ahead() == []
+    monkeypatch.undo()
+    write(b'{"offsetTable":{0:25}}')
     assert len(ahead()) == 1
 
 
