@@ -161,7 +161,14 @@ def swaps_in_two_steps(patch):
     patch.setattr(SimDisk, "exchange_directories", exchange)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+LONG = {"moves_the_safe_offset_before_the_index_files_are_synced", "cleans_without_syncing"}
+"""Whose runs take half a minute each."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.slow] if each in LONG else []) for each in MISTAKES],
+)
 def test_a_store_with_a_mistake_is_caught(in_memory, monkeypatch, name):
     plant, writer, first = MISTAKES[name]
     plant(monkeypatch)

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from rocketlens import open_store
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
@@ -138,6 +140,7 @@ def test_what_waits_in_a_store_of_the_real_broker_is_delivered_once_by_ours(peer
     check(store, due)
 
 
+@pytest.mark.slow
 def test_what_waits_in_a_store_of_ours_is_delivered_by_the_real_broker(peer, tmp_path):
     store = tmp_path / "store"
     with our_broker(tmp_path) as (_, broker):

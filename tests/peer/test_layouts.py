@@ -153,6 +153,7 @@ def test_a_store_that_was_switched_to_dledger_is_read_from_both_logs(peer, layou
             assert len(answer.messages) == len(layout.sent) + len(new)
 
 
+@pytest.mark.slow
 def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
     peer, layouts, tmp_path
 ):

@@ -59,6 +59,7 @@ def end(archive, jvm, monkeypatch):
         function(*arguments)
 
 
+@pytest.mark.slow
 def test_a_jvm_maps_the_archive_that_an_earlier_one_wrote(tmp_path, jdk):
     del jdk
     if not sys.platform.startswith("linux"):

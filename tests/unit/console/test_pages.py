@@ -23,6 +23,7 @@ from tests.support.console_client import (
     form_token_in,
     store_at,
 )
+from tests.support.effort import sized
 from tests.support.made_stores import NOW_MS, Sent, make_store
 from tests.support.patched import change_for
 from tests.support.xss_payloads import PAYLOADS
@@ -100,13 +101,13 @@ def sent_with(number, text):
     )
 
 
-def test_over_200_hostile_texts_add_no_element_attribute_or_link(tmp_path):
+def test_hostile_texts_add_no_element_attribute_or_link(tmp_path):
     assert len(set(PAYLOADS)) > 200
     # The pages of the first list are as pages are. Of its second message they have no SQL: there is
     # a space in its unique key.
     harmless = [f"harmless-{number}" for number in range(IN_A_LIST)]
     harmless[1] = "quite harmless"
-    texts = [*harmless, *PAYLOADS]
+    texts = [*harmless, *PAYLOADS[:: sized(4, 1)]]
     texts += [f"last-{number}" for number in range(-len(texts) % IN_A_LIST)]
     made = make_store(tmp_path / "s", [sent_with(*each) for each in enumerate(texts)])
     hostile = range(IN_A_LIST, len(texts))
