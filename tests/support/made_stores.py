@@ -35,6 +35,7 @@ class Sent:
     queue_id: int = 0
     store_timestamp_ms: int = NOW_MS
     sys_flag: int = 0
+    reconsume_times: int = 0
     magic: int = MAGIC_V1
     store_host: Host = BROKER
     born_host: Host = PRODUCER
@@ -105,7 +106,7 @@ def record_of(sent: Sent, physical_offset: int, queue_offset: int) -> tuple[Reco
         born_host=sent.born_host,
         store_timestamp_ms=sent.store_timestamp_ms,
         store_host=sent.store_host,
-        reconsume_times=0,
+        reconsume_times=sent.reconsume_times,
         prepared_transaction_offset=0,
         body=sent.body,
         topic=sent.topic,

@@ -71,7 +71,7 @@ def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
     """Return what an answer says of a text that names a queue's position in no known topic."""
     meant = resembling(name, topics)
     told = (
-        Sentence("no_topic_but", name=repr(name), meant=" / ".join(meant))
+        Sentence("no_topic_but", name=repr(name), meant=", ".join(meant))
         if meant
         else Sentence("no_topic", name=repr(name))
     )

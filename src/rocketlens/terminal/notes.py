@@ -46,6 +46,8 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
     yield from _listed("", (c for c in searched if c.error))
     for each in answer.relies_on:
         yield f"this relies on what was not read in full: {printable(each)}"
+    if answer.relies_on:
+        yield "rocketlens find --exhaustive reads in full what it searches"
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
     # Of an incomplete answer it is not known what would have been needed.
     unneeded = ", and not needed for this answer" if answer.complete else ""

@@ -578,6 +578,19 @@ def test_a_story_says_nothing_twice_and_its_positions_are_links(tmp_path):
     assert "存储为" in story_of(made, "zh")
 
 
+def test_a_complete_story_says_what_is_not_recorded_and_of_nothing_that_it_failed(tmp_path):
+    made = make_store(tmp_path / "s", [Sent()])
+    text = answer("/m/s/Orders/-/0/0?tab=story", store_at(made.path, "s")).text
+    assert "What was not searched, or is not recorded: " in text
+    assert "could not be learnt" not in text
+
+
+@pytest.mark.parametrize(("times", "said"), [(1, "delivered again once"), (2, "again 2 times")])
+def test_the_page_of_a_retry_counts_its_deliveries(tmp_path, times, said):
+    made = make_store(tmp_path / "s", [Sent("%RETRY%g", reconsume_times=times)])
+    assert said in answer("/m/s/%25RETRY%25g/-/0/0", store_at(made.path, "s")).text
+
+
 def test_the_page_of_a_message_that_waits_has_its_due_time_and_how_far_that_is(
     tmp_path, monkeypatch
 ):

@@ -21,6 +21,14 @@ def test_the_first_line_has_the_count_and_the_verdict(count, begin):
     assert line.endswith("searched broker-a")
 
 
+def test_what_an_answer_relies_on_is_said_with_the_option_that_reads_it():
+    kind, searched = SourceKind.BROKER, SourceState.SEARCHED
+    answer = Answer("k", (), (Coverage("broker-a", kind, searched, relies_on="an order"),))
+    _, relies_on, option = lines_of(answer, 0)
+    assert relies_on == "this relies on what was not read in full: an order"
+    assert "find --exhaustive" in option
+
+
 def test_a_failure_is_named_and_makes_the_answer_incomplete():
     failed = coverage(SourceState.FAILED, "cut\x1b short")
     lines = list(lines_of(Answer("k", (), (failed,)), 0))

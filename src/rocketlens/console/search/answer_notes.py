@@ -11,7 +11,7 @@ from rocketlens.console.values import CoverageValue
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.sentences import Sentence
 
-_NAMES: Final = ("left_out", "no_such_property")
+_NAMES: Final = ("left_out", "no_such_property", "no_topic_but")
 
 
 class AnswerNote(NamedTuple):
@@ -46,6 +46,10 @@ def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[Answ
 def _instead(question: Question, text: Sentence) -> str | None:
     if text.name == "left_out":
         return question.address("/search", all_topics=True, cursor=None)
+    if text.name == "no_topic_but":
+        meant = str(text.values["meant"]).partition(", ")[0]
+        _, *rest = question.text.split("/")
+        return question.address("/search", text="/".join((meant, *rest)), cursor=None)
     name, path = str(text.values["name"]), str(text.values["path"])
     where = _with_path(question.where, name, path)
     if where == question.where:

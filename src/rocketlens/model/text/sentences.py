@@ -192,20 +192,20 @@ SENTENCES: Final[Mapping[str, str]] = {
     "so these messages do not match",
     # What an answer relies on.
     "rising_log": "store times rise along the log, as those of its files' first messages do: what "
-    "is {part} was not read (find --exhaustive, exhaustive=True, reads it)",
+    "is {part} was not read (an exhaustive search reads it)",
     "before_offset": "before physical offset {start}",
     "from_offset": "from physical offset {stop} on",
     "before_and_from": "before physical offset {start} and from physical offset {stop} on",
-    "rising_queues": "the store times of its queues rise, as samples of them did (find "
-    "--exhaustive, exhaustive=True, reads whole queues)",
+    "rising_queues": "the store times of its queues rise, as samples of them did (an exhaustive "
+    "search reads whole queues)",
     "rising_key": "the store times of the messages with this key rise, as those of the ones it "
-    "returned did (find --exhaustive, exhaustive=True, reads whole queues)",
-    "index_sampled": "its index has all messages, as it has {count} sampled ones (find "
-    "--exhaustive, exhaustive=True, reads whole queues)",
-    "index_untried": "its index has all messages, which was not tried (find --exhaustive, "
-    "exhaustive=True, reads whole queues)",
+    "returned did (an exhaustive search reads whole queues)",
+    "index_sampled": "its index has all messages, as it has {count} of {count} sampled (an "
+    "exhaustive search reads whole queues)",
+    "index_untried": "its index has all messages, which was not tried (an exhaustive search reads "
+    "whole queues)",
     "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
-    "(find --exhaustive, exhaustive=True, reads the log)",
+    "(an exhaustive search reads the log)",
     "and_times_rise": ", and their store times rise",
     "queues_before": "consume queues lack nothing before {start}",
     "in_part_only": "something that was looked at in part only",

@@ -33,7 +33,7 @@ def test_an_answer_without_messages_relies_on_the_index_which_was_tried():
         store(broker)
         answer = await admin.query_message("T", "k-none")
         assert answer.complete
-        assert "as it has 8 sampled ones" in answer.coverage[0].relies_on
+        assert "as it has 8 of 8 sampled" in answer.coverage[0].relies_on
         assert (await admin.query_message("T", "k1")).coverage[0].relies_on is None
         # The index is tried once for all questions of some seconds.
         asked = broker.codes().count(RequestCode.QUERY_MESSAGE)

@@ -61,6 +61,15 @@ def test_a_filter_by_a_property_that_no_message_has_leads_to_the_field_of_bodies
     assert "没有消息具有属性 amount" in chinese
 
 
+def test_a_position_in_a_topic_that_is_not_there_leads_to_the_one_probably_meant(store):
+    page = answer("/search?q=Ordrs/0/0", store_at(store))
+    assert "There is no topic &#39;Ordrs&#39;; did you mean Orders?" in page.text
+    link = Question(text="Orders/0/0").address("/search")
+    assert f'href="{link}"' in unescape(page.text)
+    chinese = answer("/search?q=Ordrs/0/0", store_at(store), **CHINESE).text
+    assert "没有主题 &#39;Ordrs&#39;" in chinese
+
+
 @pytest.mark.parametrize(
     ("where", "instead"),
     [

@@ -66,6 +66,8 @@ SEARCHES = [
     "q=all",
     "q=all&max=2",
     f"q={SECRET}-KEY",
+    "q=salry/0/0",
+    "q=order-pad/0/0",
     f"q={SECRET}-COPY",
     "q=U-1",
     "q=U-1&kind=unique-key",

@@ -80,7 +80,7 @@ def test_of_a_long_log_only_the_files_that_can_have_messages_of_the_times_are_re
     assert relies_on == (
         "store times rise along the log, as those of its files' first messages do: what is before "
         f"physical offset {files(made)[2]} and from physical offset {files(made)[3]} on was not "
-        "read (find --exhaustive, exhaustive=True, reads it)"
+        "read (an exhaustive search reads it)"
     )
 
 
@@ -194,6 +194,6 @@ def test_a_scan_of_a_time_range_reads_the_same_part_and_relies_on_the_same(made,
 def test_a_part_names_what_of_the_log_it_leaves_out(part, left_out):
     assert part.relies_on == (
         "store times rise along the log, as those of its files' first messages do: what is "
-        f"{left_out} was not read (find --exhaustive, exhaustive=True, reads it)"
+        f"{left_out} was not read (an exhaustive search reads it)"
     )
     assert LogPart().relies_on is None

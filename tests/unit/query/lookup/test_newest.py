@@ -222,10 +222,7 @@ def test_a_range_of_times_is_read_from_the_queues_of_a_long_log(made, monkeypatc
     assert [each.physical_offset for each in found] == in_time(made, times[first], times[last])
     assert (found.complete, found.truncated) == (True, False)
     [relies_on] = found.relies_on
-    assert (
-        ", and their store times rise (find --exhaustive, exhaustive=True, reads the log)"
-        in relies_on
-    )
+    assert ", and their store times rise (an exhaustive search reads the log)" in relies_on
     few = newest_of(made, 1, begin=times[first], end=times[last])
     assert [each.physical_offset for each in few] == in_time(made, times[first], times[last])[-1:]
 
