@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from rocketlens import limits
 from rocketlens.archive.reader import ArchiveReader, DataFile, message_of_row, record_of
-from rocketlens.errors import AnswerIncomplete, MessageNotFound, WrongUse
+from rocketlens.errors import WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState, is_complete
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS, ArrowMessages, batches_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.find import find_local
+from rocketlens.query.find import find_local, one_message
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.query.options import ContentOptions, FindOptions, TailOptions, takes
 from rocketlens.query.request import (
@@ -110,7 +110,7 @@ class Archive:
             answer = self.find_for(by_id)
             if answer.messages:
                 return answer.messages[0]
-        return _one_message(self.find_for(request))
+        return one_message(self.find_for(request), "this archive")
 
     def query_message(
         self,
@@ -135,7 +135,7 @@ class Archive:
         check_int(queue_offset, "queue_offset")
         position = QueuePosition(check_text(topic, "topic"), queue_id, queue_offset)
         check_queue_position(position)
-        return _one_message(self.find(str(position), kind="queue-offset"))
+        return one_message(self.find(str(position), kind="queue-offset"), "this archive")
 
     @takes(TailOptions, tail_filter)
     def tail(
@@ -444,12 +444,3 @@ def _failed(source: str, error: str) -> Coverage:
 def _time_text(timestamp_ms: int) -> str:
     shown = min(max(timestamp_ms, FIRST_TIME_MS), LAST_TIME_MS)
     return (_EPOCH + timedelta(milliseconds=shown)).isoformat(timespec="seconds")
-
-
-def _one_message(answer: Answer) -> MessageExt:
-    if answer.messages:
-        return answer.messages[0]
-    if answer.complete:
-        raise MessageNotFound(f"{answer.query} is not in this archive")
-    errors = "; ".join(str(each.error) for each in answer.failures[:3])
-    raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)

@@ -22,7 +22,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    RocketLensError,
+    TopicNotFound,
+    WrongUse,
+)
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
@@ -214,3 +221,19 @@ def _raise_unknown(results: Sequence[Findings], sources: Sequence[str] = ()) -> 
 
 def _failure(source: Source, error: str) -> Coverage:
     return Coverage("", source.kind, SourceState.FAILED, None, error)
+
+
+def one_message(answer: Answer, searched: str) -> MessageExt:
+    """Return the one message of an answer; ``searched`` is where it was looked for.
+
+    :raises MessageNotFound: if there is none, and everything was searched.
+    :raises AnswerIncomplete: if there is none, and something could not be searched.
+    """
+    if answer.messages:
+        return answer.messages[0]
+    if answer.complete:
+        reasons = [c.error for c in answer.coverage if c.error]
+        detail = f": {reasons[0]}" if reasons else ""
+        raise MessageNotFound(f"{answer.query} is not in {searched}{detail}")
+    errors = "; ".join(str(c.error) for c in answer.failures[:3])
+    raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)

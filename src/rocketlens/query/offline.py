@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, overload
 
 from rocketlens import limits
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.errors import BadInput, MessageNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.find import find_local
+from rocketlens.query.find import find_local, one_message
 from rocketlens.query.lookup.by_id import record_of_offset_id
 from rocketlens.query.lookup.by_key import find_by_key
 from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
@@ -163,7 +163,7 @@ class Store:
         findings = self._findings(1, oldest=True)
         unique_key = MessageFilter(topic=topic, unique_key=msg_id)
         find_by_key(reader, unique_key, findings)
-        return _one_message(findings.answer(msg_id))
+        return one_message(findings.answer(msg_id), "this store")
 
     def query_message(
         self,
@@ -216,7 +216,7 @@ class Store:
         check_queue_position(position)
         findings = self._findings(None)
         find_by_queue_offset(reader, position, MessageFilter(), findings)
-        return _one_message(findings.answer(str(position)))
+        return one_message(findings.answer(str(position)), "this store")
 
     @takes(ContentOptions, FindRequest.parse)
     def scan(
@@ -421,19 +421,3 @@ class Store:
 def _scan(reader: StoreReader, message_filter: MessageFilter, *, exhaustive: bool) -> Scan:
     part = None if exhaustive else part_in_time(reader, message_filter)
     return (part or WHOLE_LOG).scan(reader, message_filter)
-
-
-def _one_message(answer: Answer) -> MessageExt:
-    """Return the one message of an answer.
-
-    :raises MessageNotFound: if there is none, and everything was searched.
-    :raises AnswerIncomplete: if there is none, and something could not be searched.
-    """
-    if answer.messages:
-        return answer.messages[0]
-    if answer.complete:
-        reasons = [c.error for c in answer.coverage if c.error]
-        detail = f": {reasons[0]}" if reasons else ""
-        raise MessageNotFound(f"{answer.query} is not in this store{detail}")
-    errors = "; ".join(str(c.error) for c in answer.failures[:3])
-    raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)
