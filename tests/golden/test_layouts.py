@@ -365,6 +365,21 @@ def test_a_database_that_is_damaged_costs_no_message(layout):
         assert len(answer.messages) == 60
 
 
+@pytest.mark.parametrize("name", [ROCKSDB])
+@pytest.mark.parametrize("files", ["MANIFEST-*", "*.sst"])
+def test_what_is_damaged_of_a_database_is_named_by_its_own_path(layout, files):
+    (path, *_) = sorted((layout.store / "consumequeue").glob(files))
+    path.write_bytes(path.read_bytes()[:30])
+    with layout.open() as store:
+        answer = store.find(layout.messages[7].position)
+        assert answer.complete
+        error = next(each.error for each in answer.coverage if each.kind == "consume_queue")
+        assert "RocksDB: Corruption" in error
+        assert str(layout.store / "consumequeue") in error
+        assert "rocketlens-rocksdb" not in error
+        assert "\\n" not in error
+
+
 @pytest.mark.parametrize("name", [BATCHES])
 @every_loss_with_batches
 def test_messages_in_batches_are_found_one_by_one(layout, lost):

@@ -14,6 +14,7 @@ broker may go on to write. What it wrote since is seen when the database is open
 """
 
 import errno
+import re
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,6 +46,8 @@ _FAMILY: Final = "default"
 _CURRENT: Final = "CURRENT"
 _FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
 _ENDINGS: Final = (".sst", ".log")
+_LINKS: Final = "rocketlens-rocksdb-"
+"""Begins the name of the directory of links by which a database is opened."""
 _TRIES: Final = 5
 """How often a database is opened: a broker can have deleted a file that was to be opened."""
 
@@ -118,7 +121,7 @@ class RocksDatabase:
         from rocksdict import AccessType, Options, Rdict
 
         self.close()
-        self._links = tempfile.TemporaryDirectory(prefix="rocketlens-rocksdb-")
+        self._links = tempfile.TemporaryDirectory(prefix=_LINKS)
         links = Path(self._links.name)
         try:
             for name in names:
@@ -203,7 +206,10 @@ def _as_os_error(error: Exception, directory: Path) -> OSError:
     """Return an error of rocksdict, which are of class ``Exception``, as what callers expect."""
     if isinstance(error, OSError):
         return error
-    return OSError(errno.EIO, f"RocksDB: {error}", str(directory))
+    # It names the links that it was opened by, and has line ends as they are or written out.
+    text = re.sub(rf"\S*/{_LINKS}\w+", lambda _: str(directory), str(error))
+    words = " ".join(text.replace("\\n", " ").split())
+    return OSError(errno.EIO, f"RocksDB: {words}", str(directory))
 
 
 class RocksQueue(ConsumeQueue):
