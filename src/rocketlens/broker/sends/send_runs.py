@@ -1,12 +1,12 @@
 """Plain sends of one connection, handled together by compiled code: a run.
 
 What a connection has received is read by a kernel as far as it is plain: codes 10 and 310 in either
-header, to known queues, with a unique key, all of it ASCII. A second kernel writes its records,
-queue entries and replies, and a third makes the records readable. Everything else (a batch, a
-delay, a transaction, a group's topic, a topic to be created, a refusal, no room reserved) ends the
-run, and goes the way of ``broker.requests.send``, which is also the definition of what a run does.
-There are no runs where access control checks requests, or where a reply waits for the disk or a
-slave.
+header, to known queues, with a unique key, and ASCII but for values of properties. A second kernel
+writes its records, queue entries and replies, and a third makes the records readable. Everything
+else (a batch, a delay, a transaction, a group's topic, a topic to be created, a refusal, no room
+reserved) ends the run, and goes the way of ``broker.requests.send``, which is also the definition
+of what a run does. There are no runs where access control checks requests, or where a reply waits
+for the disk or a slave.
 
 What is decided by topic and queue is decided once a run for each queue, from the tables themselves,
 so that nothing has to be told when they change. Importing this module loads numba.

@@ -40,13 +40,12 @@ HEADER_SCRATCH: Final = IS_ESCAPED + 1
 NONE: Final = -1
 NO_NUMBER: Final = -(2**63)
 LENGTH_BYTES: Final = 4
-SPACE, LAST_PRINTABLE, QUOTE, BACKSLASH, ZERO_DIGIT = 0x20, 0x7E, 0x22, 0x5C, 0x30
+SPACE, LAST_PRINTABLE, QUOTE, BACKSLASH = 0x20, 0x7E, 0x22, 0x5C
+ZERO_DIGIT, NINE_DIGIT = 0x30, 0x39
 _NEEDED: Final = (
     1 << CODE | 1 << EXT_FIELDS | 1 << FLAGS | 1 << LANGUAGE | 1 << OPAQUES | 1 << VERSION
 )
-_COMMA, _COLON, _OPEN, _CLOSE, _MINUS, _NINE = 0x2C, 0x3A, 0x7B, 0x7D, 0x2D, 0x39
-_LOWER_A, _LOWER_U, _LAST_ASCII = 0x61, 0x75, 0x7F
-_SHORT_ESCAPES: Final = (0x22, 0x5C, 0x2F)
+_COMMA, _COLON, _OPEN, _CLOSE, _MINUS = 0x2C, 0x3A, 0x7B, 0x7D, 0x2D
 _BINARY_HEAD: Final = 21
 
 
@@ -78,17 +77,18 @@ def name_at(
 
 
 @device
-def text_end(buffer: ByteArray, position: int, stop: int, with_escapes: bool) -> int:
-    """Return the position of the quote that ends a JSON text of printable ASCII, or -1."""
+def text_end(buffer: ByteArray, position: int, stop: int, with_any: bool) -> int:
+    """Return the position of the quote that ends a JSON text, or -1.
+
+    It is one of printable ASCII, unless it may have ``with_any`` characters and escapes.
+    """
     while position < stop:
         byte = buffer[position]
         if byte == QUOTE:
             return position
-        if byte < SPACE or byte > LAST_PRINTABLE:
+        if byte < SPACE or (not with_any and (byte > LAST_PRINTABLE or byte == BACKSLASH)):
             return NONE
         if byte == BACKSLASH:
-            if not with_escapes:
-                return NONE
             position += 1
         position += 1
     return NONE
@@ -117,7 +117,9 @@ def json_number_end(buffer: ByteArray, position: int, stop: int, out: Numbers, a
     """Read a JSON number of 0 .. MAX_INT; return the position behind it, or -1."""
     start = position
     number = 0
-    while position < stop and ZERO_DIGIT <= buffer[position] <= _NINE and position - start <= 10:
+    while (
+        position < stop and ZERO_DIGIT <= buffer[position] <= NINE_DIGIT and position - start <= 10
+    ):
         number = number * 10 + byte_at(buffer, position) - ZERO_DIGIT
         position += 1
     if (
@@ -255,56 +257,3 @@ def read_binary(
         if position > stop:
             return False
     return True
-
-
-@device
-def hex_digit(byte: int) -> int:
-    """Return the value of a hexadecimal digit, or a negative number."""
-    if ZERO_DIGIT <= byte <= _NINE:
-        return byte - ZERO_DIGIT
-    letter = byte | SPACE
-    return letter - _LOWER_A + 10 if _LOWER_A <= letter < _LOWER_A + 6 else NONE
-
-
-@device
-def unescaped(buffer: ByteArray, position: int, stop: int) -> int:
-    """Return the character of the JSON escape behind a backslash, or 0 if it is not plain."""
-    kind = byte_at(buffer, position)
-    if kind == _LOWER_U:
-        if position + 4 >= stop:
-            return 0
-        value = 0
-        for index in range(position + 1, position + 5):
-            digit = hex_digit(byte_at(buffer, index))
-            if digit < 0:
-                return 0
-            value = value << 4 | digit
-        return value
-    if kind in _SHORT_ESCAPES:
-        return kind
-    return 0
-
-
-@device
-def plain_text(
-    buffer: ByteArray, start: int, length: int, is_escaped: bool, out: ByteArray, limit: int
-) -> int:
-    """Write the text of a slice; return its length, or -1 if it is not ASCII, or too long."""
-    if length > limit:
-        return NONE
-    stop = start + length
-    position = start
-    count = 0
-    while position < stop:
-        byte = byte_at(buffer, position)
-        position += 1
-        if is_escaped and byte == BACKSLASH:
-            if position >= stop:
-                return NONE
-            byte = unescaped(buffer, position, stop)
-            position += 5 if buffer[position] == _LOWER_U else 1
-        if byte == 0 or byte > _LAST_ASCII:
-            return NONE
-        out[count] = byte
-        count += 1
-    return count

@@ -44,6 +44,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
     MAX_BODY,
     MAX_FRAME,
     MAX_HEADER,
+    NINE_DIGIT,
     NO_NUMBER,
     NONE,
     NUMBERS,
@@ -53,12 +54,12 @@ from rocketlens.formats.compiled.kernels_send_header import (
     SPACE,
     SPECIAL_COUNT,
     SPECIAL_NAMES,
+    ZERO_DIGIT,
     Numbers,
     are_same,
     byte_at,
     name_at,
     number_in,
-    plain_text,
     read_binary,
     read_json,
 )
@@ -68,6 +69,7 @@ from rocketlens.limits import (
     MAX_RUN_MESSAGES,
     MAX_RUN_PROPERTIES,
 )
+from rocketlens.model.text import java
 
 Words = tuple[ByteArray, Numbers, ByteArray]
 """Names, settings, and the broker's own properties as text."""
@@ -75,7 +77,7 @@ Queues = tuple[ByteArray, Numbers, Numbers]
 """Topics, rows and slots of the known queues."""
 Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers]
 """Arrays to write: plain text, properties, columns, touched rows, scratch."""
-INLINED: Final = "6ff64c68ea9e73f9"
+INLINED: Final = "1fe6e9dca7ea451a"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -91,6 +93,8 @@ TOPIC, TOPIC_BYTES, QUEUE_ID, MORE_FLAGS, NEXT_OFFSET, ROOM, COUNT, AT, ROW_NUMB
 LIMIT, INCOMPLETE, NOT_PLAIN, UNKNOWN = range(4)
 _NOT_KNOWN: Final = -2
 
+_LOWER_A, _LOWER_U, _LAST_ASCII = 0x61, 0x75, 0x7F
+_SHORT_ESCAPES: Final = (QUOTE, BACKSLASH, 0x2F)
 _UNIQUE_KEY, _TAGS = 0, 1
 _UNIQUE_START, _UNIQUE_BYTES, _TAGS_CODE = range(HEADER_SCRATCH, HEADER_SCRATCH + 3)
 _CUTS: Final = HEADER_SCRATCH + 3
@@ -105,6 +109,70 @@ _PREFIX_BYTES: Final = 8
 _I32_DIGITS, _I64_DIGITS = 9, 18
 _FORBIDDEN_FLAGS: Final = 0xC
 """Transactions: a message of one is not plain."""
+
+
+@device
+def hex_digit(byte: int) -> int:
+    """Return the value of a hexadecimal digit, or a negative number."""
+    if ZERO_DIGIT <= byte <= NINE_DIGIT:
+        return byte - ZERO_DIGIT
+    letter = byte | SPACE
+    return letter - _LOWER_A + 10 if _LOWER_A <= letter < _LOWER_A + 6 else NONE
+
+
+@device
+def unescaped(buffer: ByteArray, position: int, stop: int) -> int:
+    """Return the character of the JSON escape behind a backslash, or 0 if it is not plain."""
+    kind = byte_at(buffer, position)
+    if kind == _LOWER_U:
+        if position + 4 >= stop:
+            return 0
+        value = 0
+        for index in range(position + 1, position + 5):
+            digit = hex_digit(byte_at(buffer, index))
+            if digit < 0:
+                return 0
+            value = value << 4 | digit
+        return value
+    if kind in _SHORT_ESCAPES:
+        return kind
+    return 0
+
+
+@device
+def plain_text(
+    buffer: ByteArray, start: int, length: int, is_escaped: bool, out: ByteArray, limit: int
+) -> int:
+    """Write the text of a slice; return its length, or -1 if it is too long, or not well-formed.
+
+    Of other than ASCII characters an escape is not plain, and the one that Java puts for others.
+    """
+    if length > limit:
+        return NONE
+    stop = start + length
+    position = start
+    count = 0
+    while position < stop:
+        byte = byte_at(buffer, position)
+        if byte > _LAST_ASCII:
+            code_point, after = java.utf8_step(buffer, position, stop)  # type: ignore[arg-type]
+            if code_point == java.REPLACEMENT:
+                return NONE
+            copy_bytes(out, count, buffer, position, after - position)
+            count += after - position
+            position = after
+            continue
+        position += 1
+        if is_escaped and byte == BACKSLASH:
+            if position >= stop:
+                return NONE
+            byte = unescaped(buffer, position, stop)
+            position += 5 if buffer[position] == _LOWER_U else 1
+        if byte == 0 or byte > _LAST_ASCII:
+            return NONE
+        out[count] = byte
+        count += 1
+    return count
 
 
 @device
@@ -155,6 +223,8 @@ def note_special(plain: ByteArray, special: int, value: int, stop: int, scratch:
     if special == _TAGS:
         hashed = 0
         for index in range(value, stop):
+            if plain[index] > _LAST_ASCII:
+                return False
             hashed = (hashed * 31 + byte_at(plain, index)) & _WORD
         scratch[_TAGS_CODE] = hashed - 2 * _SIGN if hashed & _SIGN else hashed
         return True
@@ -203,6 +273,8 @@ def cut_properties(
         elif between < 0:
             if byte == _NAME_END:
                 between = position
+            elif byte > _LAST_ASCII:
+                return NONE
             else:
                 hashed = (hashed * 31 + byte) & _WORD
     return count

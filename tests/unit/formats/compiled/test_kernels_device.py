@@ -48,6 +48,7 @@ TAKES_IN = {
     "formats/compiled/kernels_send_parse.py": [
         "formats/compiled/kernels_device.py",
         "formats/compiled/kernels_send_header.py",
+        "model/text/java.py",
     ],
     "formats/compiled/kernels_send.py": [
         "formats/compiled/kernels_device.py",
