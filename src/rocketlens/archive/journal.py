@@ -133,18 +133,24 @@ class ArchiveTables:
         Keys and messages last: they have at least what the journal says.
         """
         with explained(self.root):
-            for table in (self.journal, self.messages, self.keys):
-                table.update_incremental()
+            for name, table in self._named().items():
+                # An answer asks for this each time, and delta-rs takes milliseconds to say no.
+                following = f"_delta_log/{table.version() + 1:020d}.json"
+                if Path(self.path(name, following)).exists():
+                    table.update_incremental()
+
+    def _named(self) -> dict[str, Any]:
+        return {JOURNAL: self.journal, MESSAGES: self.messages, KEYS: self.keys}
 
     def files(self, name: str) -> list[dict[str, Any]]:
         """Return the files of a table, with the columns of ``get_add_actions(flatten=True)``."""
         import pyarrow as pa
 
-        table = {MESSAGES: self.messages, KEYS: self.keys, JOURNAL: self.journal}[name]
+        table = self._named()[name]
         with explained(self.root):
-            actions: list[dict[str, Any]] = pa.table(
-                table.get_add_actions(flatten=True)
-            ).to_pylist()
+            listed = table.get_add_actions(flatten=True)
+        # Not `pa.table`: it would import pandas where that is installed.
+        actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
         # Relative paths, as in addresses; those of `file_uris` are encoded twice.
         return [{**each, "path": self.path(name, unquote(each["path"]))} for each in actions]
 

@@ -33,7 +33,7 @@ _IDENTITY: Final = (
     "queue_offset",
     "physical_offset",
 )
-_KEY_COLUMNS: Final = ("key_hash", "key", *_IDENTITY)
+_KEY_COLUMNS: Final = ("key", *_IDENTITY)
 _STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)
 
 
@@ -105,26 +105,38 @@ class _OpenFile:
         """Return some columns of a row group."""
         return self.parquet.read_row_group(group, columns=list(columns), use_threads=False)
 
-    def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table":
+    def read_hash(self, group: int, hashed: int) -> "pa.Table":
+        """Return the rows of a row group of keys that have a hash."""
+        import pyarrow.compute as pc
+
+        deciding = self.read(group, ["key_hash"])
+        is_in = pc.equal(deciding.column("key_hash"), _numbers([hashed])[0])
+        return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
+
+    def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table | None":
         """Return the rows of a row group of messages that have one of some physical offsets."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         known = self._bounds("physical_offset")[group]
         if known is not None and not any(known[0] <= each <= known[1] for each in physical_offsets):
-            return message_schema().empty_table()
-        deciding = self.read(group, ["physical_offset"]).column("physical_offset")
-        return self._chosen(group, pc.is_in(deciding, pa.array(physical_offsets, pa.int64())))
+            return None
+        deciding = self.read(group, ["physical_offset"])
+        is_in = pc.is_in(deciding.column("physical_offset"), _numbers(physical_offsets))
+        return self._chosen(group, deciding, is_in, message_schema().names)
 
-    def _chosen(self, group: int, is_in: Any) -> "pa.Table":
+    def _chosen(
+        self, group: int, deciding: "pa.Table", is_in: Any, columns: Iterable[str]
+    ) -> "pa.Table":
+        """Return rows of a row group; its other columns are read if there are some."""
         import pyarrow.compute as pc
 
         if not pc.any(is_in).as_py():
-            return message_schema().empty_table()
-        return self.read(group, message_schema().names).filter(is_in)
+            return deciding.slice(0, 0)
+        return self.read(group, columns).filter(is_in)
 
     def read_within(self, group: int, bounds: Bounds) -> "pa.Table":
         """Return the rows of a row group of messages within bounds."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         if not bounds:
@@ -133,9 +145,10 @@ class _OpenFile:
         is_in: Any = None
         for name, (low, high) in bounds.items():
             column = deciding.column(name)
-            within = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+            least, most = (pa.scalar(each, column.type) for each in (low, high))
+            within = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
             is_in = within if is_in is None else pc.and_(is_in, within)
-        return self._chosen(group, is_in)
+        return self._chosen(group, deciding, is_in, message_schema().names)
 
 
 class ArchiveReader:
@@ -193,21 +206,16 @@ class ArchiveReader:
 
         Files that cannot be read are skipped, and a line for each is added to ``errors``.
         """
-        import pyarrow.compute as pc
-
         hashed = key_hash(key)
         of_hash = {"key_hash": (hashed, hashed)}
         seen: set[tuple[Any, ...]] = set()
         for file in self.keys:
             if not file.can_have({**bounds, **of_hash}):
                 continue
-            for rows in self._groups(
-                file, of_hash, errors, lambda opened, group: opened.read(group, _KEY_COLUMNS)
-            ):
-                is_hit = pc.and_(
-                    pc.equal(rows.column("key_hash"), hashed), pc.equal(rows.column("key"), key)
-                )
-                for row in rows.filter(is_hit).to_pylist():
+            for rows in self._groups(file, of_hash, errors, lambda at, n: at.read_hash(n, hashed)):
+                for row in rows.to_pylist():
+                    if row["key"] != key:
+                        continue
                     identity = tuple(row[name] for name in _IDENTITY)
                     if identity not in seen:
                         seen.add(identity)
@@ -229,7 +237,9 @@ class ArchiveReader:
             }
             offsets = [identity[-1] for identity in there]
 
-            def read(opened: _OpenFile, group: int, offsets: list[int] = offsets) -> "pa.Table":
+            def read(
+                opened: _OpenFile, group: int, offsets: list[int] = offsets
+            ) -> "pa.Table | None":
                 return opened.read_at(group, offsets)
 
             bounds = {"physical_offset": (min(offsets), max(offsets))} if offsets else None
@@ -250,27 +260,40 @@ class ArchiveReader:
         def read(opened: _OpenFile, group: int) -> "pa.Table":
             return opened.read_within(group, bounds)
 
-        for rows in self._groups(file, bounds, errors, read, newest_first=newest_first):
-            if rows.num_rows:
-                yield rows
+        yield from self._groups(file, bounds, errors, read, newest_first=newest_first)
 
     def _groups(
         self,
         file: DataFile,
         bounds: Bounds,
         errors: list[str],
-        read: "Callable[[_OpenFile, int], pa.Table]",
+        read: "Callable[[_OpenFile, int], pa.Table | None]",
         *,
         newest_first: bool = False,
     ) -> "Iterator[pa.Table]":
+        """Yield what ``read`` returns for the row groups of a file; its errors are noted."""
         try:
             opened = self._opened(file)
             groups = opened.groups(bounds)
             for group in reversed(groups) if newest_first else groups:
-                yield read(opened, group)
+                rows = read(opened, group)
+                if rows is not None and rows.num_rows:
+                    yield rows
         except (OSError, ValueError) as error:
             # pyarrow's errors are these; some have several lines.
             errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")
+
+
+def _numbers(values: list[int]) -> "pa.Int64Array":
+    """Return numbers as an array.
+
+    `pa.array` and `pa.scalar` would import pandas where that is installed: half a second.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    content = pa.py_buffer(np.array(values, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, content])
 
 
 def record_of(row: Mapping[str, Any]) -> Record:

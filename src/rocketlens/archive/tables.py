@@ -159,9 +159,10 @@ def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
 
 def key_hash(key: str) -> int:
     """Return the hash of one key."""
-    import pyarrow as pa
-
-    return int(key_hashes(pa.array([key], pa.string()))[0])
+    hashed = _FNV_BASIS
+    for byte in key.encode("utf-8", "replace"):
+        hashed = (hashed ^ byte) * _FNV_PRIME & 0xFFFF_FFFF_FFFF_FFFF
+    return hashed - (hashed >> 63 << 64)
 
 
 def days_of(store_timestamps_ms: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":

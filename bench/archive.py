@@ -1,0 +1,174 @@
+"""An archive: written from a store by Spark, and looked up in by key.
+
+The archive that is looked up in has ten days, and two keys a message. A look-up names neither topic
+nor day. Rates and times are wall clock; files are in the page cache.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from bench.report import goal, table
+from bench.synthetic import SyntheticStore
+from rocketlens.archive.archive import open_archive
+from rocketlens.archive.files import NewFile, ShareFiles
+from rocketlens.archive.journal import ArchiveTables, next_batch
+from rocketlens.model.arrow import schema
+
+RATE, PROCESS_SECONDS, OPEN_SECONDS = 250_000, 0.6, 0.02
+MESSAGES, QUICK_MESSAGES = 10_000_000, 500_000
+DAYS = 10
+DAY_MS = 86_400_000
+START_MS = 1_790_000_000_000 // DAY_MS * DAY_MS
+ROWS = 16_384
+LOOK_UPS = 50
+ARCHIVE = """
+import json, sys, time
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.pipeline import jobs
+from rocketlens.pipeline.archive import ArchivedStore, archive_next, write_share
+from rocketlens.pipeline.session import start
+spark = start("local[2]")
+tables = ArchiveTables(sys.argv[2], create=True)
+source = ArchivedStore(sys.argv[1], "broker-a")
+count, began = 0, time.perf_counter()
+while batch := archive_next(tables, source, lambda t: jobs.run(spark, "archive", t, write_share)):
+    count += batch.messages
+print(count, time.perf_counter() - began)
+"""
+FIND = """
+import sys, rocketlens
+with rocketlens.open_archive(sys.argv[1]) as archive:
+    assert len(archive.find(sys.argv[2]).messages) == 1
+"""
+
+
+class LookUps(NamedTuple):
+    """Seconds of a look-up by key: of a whole process, and the median in an open archive."""
+
+    keys: int
+    process_seconds: float
+    open_seconds: float
+
+
+def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterator[str]:
+    """Measure, and return the lines of the report."""
+    rate = archive_rate(store, directory / "written")
+    found = look_ups(directory / "looked-up", QUICK_MESSAGES if is_quick else MESSAGES)
+    rows = [
+        (f"archived with local[2], messages of {store.record_bytes} bytes/s", f"{rate:,.0f}"),
+        (f"one of {found.keys:,} keys, whole process", f"{found.process_seconds:.2f} s"),
+        ("the same in an open archive, median", f"{found.open_seconds * 1000:.1f} ms"),
+    ]
+    yield from table(("archive", "wall clock"), rows)
+    yield goal(is_met=rate >= RATE, text=f"{rate:,.0f} messages/s archived, wanted {RATE:,}")
+    text = f"a process finds a key in {found.process_seconds:.2f} s, wanted {PROCESS_SECONDS}"
+    yield goal(is_met=found.process_seconds <= PROCESS_SECONDS, text=text)
+    text = (
+        f"an open archive in {found.open_seconds * 1000:.1f} ms, wanted {OPEN_SECONDS * 1000:.0f}"
+    )
+    yield goal(is_met=found.open_seconds <= OPEN_SECONDS, text=text)
+
+
+def archive_rate(store: SyntheticStore, target: Path) -> float:
+    """Return how many messages a second a job with ``local[2]`` archives, without its start."""
+    done = subprocess.run(
+        [sys.executable, "-c", ARCHIVE, str(store.path), str(target)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    count, seconds = done.stdout.split()
+    if int(count) != store.messages:
+        raise AssertionError(f"{count} of {store.messages} messages were archived")
+    return int(count) / float(seconds)
+
+
+def look_ups(root: Path, messages: int) -> LookUps:
+    """Write an archive of so many messages, and look some of their keys up."""
+    write_archive(root, messages)
+    chosen = random.Random(1).sample(range(messages), LOOK_UPS)
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", FIND, str(root), key(chosen[0])], check=True)
+    process_seconds = time.perf_counter() - began
+    with open_archive(root) as archive:
+        seconds = []
+        for number in chosen:
+            began = time.perf_counter()
+            answer = archive.find(key(number))
+            seconds.append(time.perf_counter() - began)
+            if len(answer) != 1:
+                raise AssertionError(f"{key(number)} finds {len(answer)} messages")
+    # The first ones open the files.
+    return LookUps(2 * messages, process_seconds, median(seconds[LOOK_UPS // 2 :]))
+
+
+def key(number: int) -> str:
+    """Return the key of a message."""
+    return f"order-{number:010d}"
+
+
+def write_archive(root: Path, messages: int) -> None:
+    """Write an archive whose messages are spread over the days, one share a day."""
+    tables = ArchiveTables(str(root), create=True)
+    files: list[NewFile] = []
+    of_day = messages // DAYS
+    for day in range(DAYS):
+        share = ShareFiles(str(root), "DefaultCluster", "broker-a")
+        share.add(_batches(day * of_day, of_day, START_MS + day * DAY_MS))
+        files += share.close()
+    batch = next_batch(
+        "DefaultCluster/broker-a",
+        None,
+        ({}, {}),
+        files,
+        topics=["BenchTopic"],
+        brokers=["DefaultCluster/broker-a"],
+        gaps=[],
+        run=tables.run,
+    )
+    tables.commit(batch)
+
+
+def _batches(first: int, count: int, start_ms: int) -> Iterator[pa.RecordBatch]:
+    constant = {
+        "topic": "BenchTopic",
+        "tags": "paid",
+        "born_host": "10.0.0.1:5555",
+        "store_host": "127.0.0.1:10911",
+        "body": b"x" * 200,
+    }
+    columns = schema()
+    for start in range(first, first + count, ROWS):
+        numbers = range(start, min(start + ROWS, first + count))
+        rows = len(numbers)
+        made = {
+            "keys": pa.array([[key(number)] for number in numbers], columns.field("keys").type),
+            "unique_key": pa.array([f"{number:032X}" for number in numbers]),
+            "queue_offset": pa.array(numbers, pa.int64()),
+            "physical_offset": pa.array([number * 387 for number in numbers], pa.int64()),
+            "store_timestamp_ms": pa.array(
+                [start_ms + (number - first) * DAY_MS // count for number in numbers], pa.int64()
+            ),
+            "properties": pa.array(
+                [[("KEYS", key(number))] for number in numbers], columns.field("properties").type
+            ),
+        }
+        for field in columns:
+            if field.name in constant:
+                made[field.name] = pa.repeat(pa.scalar(constant[field.name], field.type), rows)
+            elif field.name not in made:
+                is_number = pa.types.is_integer(field.type)
+                made[field.name] = (
+                    pa.repeat(pa.scalar(0, field.type), rows)
+                    if is_number
+                    else pa.nulls(rows, field.type)
+                )
+        yield pa.RecordBatch.from_arrays([made[each] for each in columns.names], schema=columns)
