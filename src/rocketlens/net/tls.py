@@ -282,11 +282,17 @@ def _load(
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(certificate, key, password or "")
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(f"certificate {certificate} with key {key}: {error}") from None
+        raise BadInput(f"certificate {certificate} with key {key}: {_reason(error)}") from None
 
 
 def _trust(context: ssl.SSLContext, authority: Path) -> None:
     try:
         context.load_verify_locations(authority)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(f"certificate authority {authority}: {error}") from None
+        raise BadInput(f"certificate authority {authority}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    """Return why a file cannot be used, without a number if the system says so in words."""
+    reason = None if isinstance(error, ssl.SSLError) else error.strerror
+    return reason or str(error)

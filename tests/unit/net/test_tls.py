@@ -97,6 +97,12 @@ def test_names_of_hosts_are_checked_where_the_systems_authorities_are_trusted(ce
         client_context(verify=False, check_hostname=True)
 
 
+def test_a_file_that_is_not_there_is_named_in_words(tmp_path):
+    missing = tmp_path / "ca.pem"
+    with pytest.raises(BadInput, match=r"authority .*/ca\.pem: No such file or directory$"):
+        client_context(ca=missing)
+
+
 def test_a_server_that_calls_others_checks_their_names_likewise(certificate):
     trusting = {"tls__enable": "true", "tls__client__authServer": "true"}
     private = trusting | {"tls__client__trustCertPath": str(certificate[0])}

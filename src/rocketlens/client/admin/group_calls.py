@@ -56,7 +56,12 @@ async def group_brokers(cluster: ClusterCalls, group: str) -> list[Broker]:
     :raises TopicNotFound: if none does.
     :raises RemotingError: if no name server answers.
     """
-    route = await cluster.route(RETRY_PREFIX + group)
+    try:
+        route = await cluster.route(RETRY_PREFIX + group)
+    except TopicNotFound as error:
+        raise TopicNotFound(
+            f"group {group}: no name server knows a broker of it: no consumer of it was ever here"
+        ) from error
     brokers = [route.brokers[name] for name in sorted(route.brokers)]
     if not any(broker.addresses for broker in brokers):
         raise TopicNotFound(f"group {group}: the name servers know no broker of it")
