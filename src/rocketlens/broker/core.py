@@ -4,6 +4,7 @@ Nothing is assigned later, and no part knows the core: only processors and the l
 """
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Callable
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
     from rocketlens.net.channel_group import ChannelGroup
 
+
+_log: Final = logging.getLogger("rocketlens.broker")
 
 ASSUMED_MEMORY_BYTES: Final = 4 * 1024**3
 
@@ -122,12 +125,18 @@ class BrokerCore:
         load_kernels()
         # Not where each request is checked, or a reply waits for more than the append.
         if self.access is None and not self.replies.is_needed:
-            from rocketlens.broker.sends.send_runs import Parts, SendRuns
+            try:
+                self._handle_sends_together()
+            except Exception as error:  # noqa: BLE001 - whatever it is, look-ups need the rest
+                _log.warning("sends are handled one by one, which takes longer: %s", error)
 
-            topics = self.topics
-            own = self.stats, self.born_host, self.store_host, self.id_prefix
-            parts = Parts(self.store, topics.topics, topics.pending, *own)
-            self.network.handle_together(SendRuns(parts, self.config))
+    def _handle_sends_together(self) -> None:
+        from rocketlens.broker.sends.send_runs import Parts, SendRuns
+
+        topics = self.topics
+        own = self.stats, self.born_host, self.store_host, self.id_prefix
+        parts = Parts(self.store, topics.topics, topics.pending, *own)
+        self.network.handle_together(SendRuns(parts, self.config))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)
