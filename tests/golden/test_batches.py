@@ -65,6 +65,19 @@ def test_what_was_sent_is_120_messages_of_80_records(layout):
 
 
 @pytest.mark.usefixtures("read_at_once")
+@pytest.mark.parametrize("max_num", range(1, 8))
+def test_the_newest_messages_are_the_last_ones_of_the_newest_batch(layout, max_num):
+    every = [row for row in sent_one_by_one(layout) if row[0] == "Orders"]
+    newest = sorted(every, key=lambda row: (int(row[3][16:], 16), row[2]))[-max_num:]
+    with open_store(layout.store) as store:
+        for options in ({}, {"where": "body.$.n >= 0"}):
+            answer = store.find(topic="Orders", max_num=max_num, **options)
+            assert [(each.queue_id, each.queue_offset) for each in answer] == [
+                row[1:3] for row in newest
+            ]
+
+
+@pytest.mark.usefixtures("read_at_once")
 def test_a_scan_has_each_message_as_a_row_and_as_an_object(layout):
     expected = sent_one_by_one(layout)
     with open_store(layout.store) as store:

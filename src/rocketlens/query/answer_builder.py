@@ -9,7 +9,7 @@ message would be kept is decided before its body is looked at.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from threading import Lock
@@ -184,6 +184,12 @@ class Findings:
         self.count += 1
         self._report(self.messages.take(record))
         return self._may_take_more
+
+    def take_all(self, records: Sequence[Record]) -> bool:
+        """Add the messages of one record, of which those that are kept come first; return as `take`
+        does.
+        """
+        return all(map(self.take, records if self.messages.oldest else reversed(records)))
 
     def add(self, message: MessageExt) -> bool:
         """Add a message; return as `take` does."""

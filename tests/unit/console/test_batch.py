@@ -629,7 +629,9 @@ def test_a_plan_of_many_messages_is_paged_and_every_page_is_of_the_same_plan(
     for module in ("act.actions", "act.act_pages"):
         monkeypatch.setattr(f"rocketlens.console.{module}.JOB_ROWS", 2)
     path = f"/redrive?source=live&group={dead}"
-    pages = [answer(f"{path}&page={number}", live(rocketmq)).text for number in range(3)]
+    answered = [answer(f"{path}&page={number}", live(rocketmq)) for number in range(3)]
+    pages = [each.text for each in answered]
+    assert [each.status_code for each in answered] == [200] * 3, pages
     shown = [sorted(set(re.findall(r"dead-\d", each))) for each in pages]
     assert shown == [["dead-0", "dead-1"], ["dead-2", "dead-3"], ["dead-4"]]
     assert "Messages 3 to 4 of 5" in pages[1]

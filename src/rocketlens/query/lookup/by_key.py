@@ -37,7 +37,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
             if findings.messages.oldest:
                 records = _oldest(records, findings)
             for record in records:
-                if not all(map(findings.take, message_filter.matching_in(record))):
+                if not findings.take_all(message_filter.matching_in(record)):
                     break
             if findings.count == found_before:
                 reader.index.count_slots()

@@ -463,7 +463,7 @@ def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:
     while kept:
         record = scan.record_at(kept.popleft() if oldest else kept.pop())
         matches = () if record is None else scan.matching_in(record)
-        if not all(map(findings.take, matches)):
+        if not findings.take_all(matches):
             break
     findings.cover(scan.log_coverage)
     findings.indexed_to_ms = max(findings.indexed_to_ms, scan.last_timestamp_ms)
