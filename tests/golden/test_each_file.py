@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import rocketlens
-from rocketlens.errors import NotAStore
+from rocketlens.bulk.messages import read_batches
+from rocketlens.errors import NotAStore, StoreError
 from tests.support.effort import sized
 from tests.support.layouts import CRASHED, LAYOUTS, SentMessage, copied, ids
 
@@ -70,9 +71,32 @@ def false_answers(store, sample, every, may_lack):
             yield "offset id", sent.position
     for topic in {sent.topic for sent in every}:
         wanted = [sent for sent in every if sent.topic == topic and sent not in may_lack]
-        answer = store.find(topic=topic, max_num=None)
-        if answer.complete and not has_all(answer, wanted):
-            yield "topic", topic
+        for question, answer in {
+            "topic": store.find(topic=topic, max_num=None),
+            "tail": store.tail(topic, newest=10_000),
+        }.items():
+            if answer.complete and not has_all(answer, wanted):
+                yield question, topic
+        scan = store.scan(topic)
+        messages = list(scan)
+        if scan.complete and not has_all(SimpleNamespace(messages=messages), wanted):
+            yield "scan", topic
+        for listed in (store.topics(topic), store.topics()):
+            counts = [each.messages for each in listed.topics if each.name == topic]
+            if listed.complete and (counts or [0])[0] < len(wanted):
+                yield "topics", topic
+
+
+def lacks_in_bulk(layout, every, may_lack):
+    """Yield a question if rows lack a message, and neither damage nor an error says so."""
+    try:
+        rows = [row for batch in read_batches(layout.store) for row in batch.to_pylist()]
+        damage = any(len(batch) for batch in read_batches(layout.store, table="damage"))
+    except StoreError:
+        return
+    answer = SimpleNamespace(messages=[SimpleNamespace(**row) for row in rows])
+    if not damage and not has_all(answer, every.keys() - may_lack):
+        yield "bulk", "every topic"
 
 
 def deleted_with(path, layout):
@@ -94,7 +118,10 @@ def assert_no_false_answer_without(layout, aside, rng):
         path.rename(aside)
         try:
             with layout.open() as store:
-                for question, subject in false_answers(store, sample, every, may_lack):
+                for question, subject in (
+                    *false_answers(store, sample, every, may_lack),
+                    *lacks_in_bulk(layout, every, may_lack),
+                ):
                     false.append((str(path.relative_to(layout.path)), question, subject))
         except NotAStore as refused:
             if str(layout.path) not in str(refused):

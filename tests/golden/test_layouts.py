@@ -323,6 +323,18 @@ def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(l
 
 
 @pytest.mark.parametrize("name", [ROCKSDB])
+def test_a_database_of_queues_that_is_damaged_makes_lists_incomplete(layout):
+    next((layout.store / "consumequeue").glob("*.sst")).unlink()
+    with layout.open() as store:
+        for answer in (store.topics(), store.topics("Orders"), store.groups(), store.status()):
+            assert not answer.complete
+            said = " ".join(each.error or "" for each in answer.coverage)
+            assert str(layout.store / "consumequeue") in said
+        (topic,) = store.topics("Orders").topics
+        assert topic.messages == sum(each.topic == "Orders" for each in layout.messages)
+
+
+@pytest.mark.parametrize("name", [ROCKSDB])
 def test_what_rocksdb_has_not_written_yet_is_read_from_the_log(layout):
     # Queues are in memory first: of a broker that runs, their database is behind.
     layout.store = layout.path / "store-crashed"

@@ -420,12 +420,16 @@ def _log_end(coverage: tuple[Coverage, ...], min_offset: int) -> int:
 
 
 def _queue_bytes(reader: StoreReader) -> int:
+    """Return the bytes of all entries; what cannot be read is in the coverage of the topics."""
     total = 0
-    for name in reader.queues.names():
+    try:
+        names = reader.queues.names()
+    except OSError:
+        return 0
+    for name in names:
         try:
             queue = reader.queues.queue(*name)
         except OSError:
-            # Named in the coverage of the topics.
             continue
         total += sum(file.entry_count for file in queue.files) * ENTRY_BYTES if queue else 0
     return total

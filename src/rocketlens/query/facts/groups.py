@@ -22,7 +22,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
 from rocketlens.query.facts.topic_list import topics_of_store
-from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
     GROUPS_MEMBER,
@@ -30,6 +30,7 @@ from rocketlens.store.read.config_tables import (
     OFFSETS_MEMBER,
     read_table,
 )
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.rocks import is_database
 
 _GROUP_SEPARATOR: Final = "@"
@@ -62,8 +63,7 @@ class StoreGroupFiles:
         offsets = self.offsets()
         names = set(offsets) | set(self.configs())
         dead_letters: dict[str, int] = defaultdict(int)
-        queues = self._reader.queues
-        for topic, queue_id in queues.names():
+        for topic, queue_id in self._queue_names():
             name = group_of_topic(topic)
             if name is not None:
                 names.add(name)
@@ -118,12 +118,34 @@ class StoreGroupFiles:
         last_ms = self._time(topic, queue_id, offset)
         return GroupQueue(topic, None, queue_id, end, offset, last_ms, first)
 
+    def _queue_names(self) -> list[QueueName]:
+        try:
+            return self._reader.queues.names()
+        except OSError as error:
+            self._fail(error)
+            return []
+
+    def _opened(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue; None if there is none, or it cannot be read."""
+        try:
+            return self._reader.queues.queue(topic, queue_id)
+        except OSError as error:
+            self._fail(error)
+            return None
+
+    def _fail(self, error: OSError) -> None:
+        failed = Coverage(
+            CONSUME_QUEUE, SourceKind.CONSUME_QUEUE, SourceState.FAILED, None, error.strerror
+        )
+        if failed not in self._coverage:
+            self._coverage.append(failed)
+
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first offset of a queue and the next one; both 0 if it has no file."""
         counted = self._counted.get((topic, queue_id))
         if counted is not None:
             return counted
-        queue = self._reader.queues.queue(topic, queue_id)
+        queue = self._opened(topic, queue_id)
         if queue is None or not queue.files:
             return 0, 0
         end = queue.max_offset
@@ -131,7 +153,7 @@ class StoreGroupFiles:
 
     def _time(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return the store time of the last message before an offset; None if it is not there."""
-        queue = self._reader.queues.queue(topic, queue_id)
+        queue = self._opened(topic, queue_id)
         entry = queue.entry(offset - 1) if queue is not None and offset > 0 else None
         if entry is None:
             return None

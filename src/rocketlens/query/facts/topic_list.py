@@ -166,7 +166,11 @@ class _StoreTopics:
         table = self._configuration()
         configured = {name: _queue_count(value) for name, value in table.items()}
         self._of_broker.update(_of_broker(table))
-        names = reader.queues.names()
+        names: list[QueueName] = []
+        try:
+            names = reader.queues.names()
+        except OSError as error:
+            self._fail(CONSUME_QUEUE, error.strerror)
         for name in names:
             try:
                 self._counted[name.topic][name.queue_id] = self._count(name)
