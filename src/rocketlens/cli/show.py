@@ -150,8 +150,10 @@ def _print_groups(
     """Print what groups did with a message; return whether everything could be learnt."""
     from rocketlens.cli.source import story_in
     from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
+    from rocketlens.query.request import name_of
 
-    story = story_in(source, arguments, message.offset_msg_id, kind="offset-id")
+    name, kind = name_of(message)
+    story = story_in(source, arguments, name, kind=kind)
     columns = columns_of_output()
     print()
     for line in (*group_lines(story, columns), *unlearnt_lines(story, columns)):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.text.time_words import parse_time
@@ -271,6 +272,13 @@ class FindRequest:
             left_out=self.left_out if self.leaves_out and not is_identified else None,
             batches=self.batches,
         )
+
+
+def name_of(message: MessageExt) -> tuple[str, Kind]:
+    """Return what leads to one message, and of which kind it is: an id, or its position."""
+    if message.offset_msg_id:
+        return message.offset_msg_id, "offset-id"
+    return message.position, "queue-offset"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,14 @@ from rocketlens.client.resend.resend_journal import (
 )
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.unique_key import new_unique_key
-from rocketlens.errors import BrokerError, ConnectFailed, RocketLensError, SendFailed, TopicNotFound
+from rocketlens.errors import (
+    BadInput,
+    BrokerError,
+    ConnectFailed,
+    RocketLensError,
+    SendFailed,
+    TopicNotFound,
+)
 from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
@@ -127,7 +134,15 @@ class Progress(NamedTuple):
 def planned(
     message: MessageExt, target: Target, full_topic: Callable[[str], str]
 ) -> PlannedMessage:
-    """Return the plan for one message."""
+    """Return the plan for one message.
+
+    :raises BadInput: if it has no id by which the job finds it again.
+    """
+    if not message.offset_msg_id:
+        raise BadInput(
+            f"{message.position} cannot be sent again: its broker compacts the topic, and does not "
+            "tell where the message is in its log"
+        )
     return PlannedMessage(
         topic=message.topic,
         queue_id=message.queue_id,

@@ -176,7 +176,10 @@ def hex_lines(body: bytes) -> str:
 def decoded_ids(message: MessageExt, clock_ns: Callable[[], int] = time.time_ns) -> list[DecodedId]:
     """Return the ids of a message, with what stands in them."""
     offset_id = message.offset_msg_id
-    ids = [DecodedId(name="offset_msg_id", text=offset_id, parts=_offset_id_parts(offset_id))]
+    ids = []
+    if offset_id:
+        parts = _offset_id_parts(offset_id)
+        ids.append(DecodedId(name="offset_msg_id", text=offset_id, parts=parts))
     key = message.unique_key
     if key is not None:
         stored_ms = message.store_timestamp_ms

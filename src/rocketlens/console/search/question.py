@@ -33,6 +33,7 @@ from rocketlens.console.zones import is_local, time_of, time_text, zone_named
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.options import KINDS, Kind
@@ -85,9 +86,10 @@ class Cursor(NamedTuple):
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             values = json.loads(base64.b64decode(padded, b"-_", validate=True))
             at, address, port, physical, topic, queue_id, queue_offset, seen = values
-            numbers = (at, port, physical, queue_id, queue_offset, seen)
+            numbers = (at, port, max(physical, 0), queue_id, queue_offset, seen)
             is_whole = all(type(each) is int and 0 <= each <= limits.MAX_LONG for each in numbers)
             is_text = isinstance(address, str) and isinstance(topic, str)
+            is_text &= type(physical) is int and physical >= NOT_IN_LOG
         except (ValueError, TypeError, binascii.Error, RecursionError) as error:
             raise _not_a_cursor() from error
         if not (is_whole and is_text and seen <= limits.MAX_CONSOLE_SKIPPED):

@@ -30,6 +30,7 @@ from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.offline import Store
+from rocketlens.query.request import name_of
 from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
@@ -44,9 +45,8 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 async def _story(source: AnySource, message: MessageExt, group: str | None) -> Story:
-    return await story_async(
-        message.offset_msg_id, message.topic, sources=[source], kind="offset-id", group=group
-    )
+    name, kind = name_of(message)
+    return await story_async(name, message.topic, sources=[source], kind=kind, group=group)
 
 
 class ClusterOfConsole:

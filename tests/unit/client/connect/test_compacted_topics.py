@@ -6,8 +6,11 @@ import pytest
 
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.compacted_topics import is_compacted, topic_attributes
-from rocketlens.errors import BrokerError
+from rocketlens.client.resend.resend_job import Target, planned
+from rocketlens.console.message.message_view import decoded_ids
+from rocketlens.errors import BadInput, BrokerError
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
+from rocketlens.query.request import name_of
 from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import ask, running
 from tests.support.layouts import ids
@@ -83,6 +86,12 @@ def test_a_message_that_no_queue_leads_to_has_no_offset_message_id():
         answer = await admin.find(topic="T")
         assert ids(answer) == [""] * COUNT
         assert [each.msg_id for each in answer] == [f"u{number}" for number in range(COUNT)]
+        message = answer.first
+        assert [each.name for each in decoded_ids(message)] == ["unique_key"]
+        name, kind = name_of(message)
+        assert (await admin.story(name, "T", kind=kind)).events
+        with pytest.raises(BadInput, match="T/0/0 cannot be sent again"):
+            planned(message, Target(), str)
 
     ask(scenario)
 

@@ -13,6 +13,7 @@ from rocketlens.console.search.question import Cursor, Question
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
+from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.find import find_in_all
 from rocketlens.query.threaded_source import ThreadedSource
 from tests.support.made_stores import Sent, make_store
@@ -22,7 +23,7 @@ CURSORS = st.builds(
     Cursor,
     NUMBERS,
     st.builds(Host, st.text(max_size=20), st.integers(0, limits.MAX_PORT)),
-    NUMBERS,
+    st.integers(NOT_IN_LOG, limits.MAX_LONG),
     st.text(max_size=20),
     st.integers(0, limits.MAX_INT),
     NUMBERS,
