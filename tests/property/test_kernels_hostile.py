@@ -293,7 +293,7 @@ def test_sends_of_any_bytes_are_handled_together_with_every_access_checked():
         "from rocketlens.formats.compiled import kernels_device\n"
         "from tests.unit.broker.sends import test_send_runs as sends\n"
         "assert kernels_device.CHECKED\n"
-        f"streams = sends.streams_of(seed=9, count={sized(100, 25_000)}, odd=0.9)\n"
+        f"streams = sends.streams_of(seed=9, count={sized(100, 5_000)}, odd=0.9)\n"
         "print(sends.outcome(pathlib.Path(sys.argv[1]), streams, with_runs=True)[2])\n"
     )
     with tempfile.TemporaryDirectory() as directory:
