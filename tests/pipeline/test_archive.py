@@ -1,13 +1,19 @@
 """``rocketlens archive run``: Spark writes an archive, from which messages are found."""
 
 import shutil
+import signal
+import subprocess
+import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 import rocketlens
+from rocketlens.archive.journal import ArchiveTables
 from rocketlens.cli.index import spark as cli_spark
 from rocketlens.main import main
+from tests.support.archives import archive_store
 
 
 @pytest.fixture
@@ -31,3 +37,23 @@ def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(
     shutil.rmtree(store)
     with rocketlens.open_archive(lake) as archive:
         assert sorted(map(repr, archive.scan())) == messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["task", "journal", "messages", "message_keys"])
+def test_a_job_that_is_killed_is_resumed_with_nothing_twice_and_nothing_missing(
+    golden, tmp_path, point, jdk
+):
+    store, lake = golden("4.9.7").store, tmp_path / "lake"
+    job = [sys.executable, Path(__file__).with_name("archiving_job.py"), lake, store, point]
+    for number in ("2", "3"):
+        done = subprocess.run([*job, number], capture_output=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    archive_store(lake, store)
+    with rocketlens.open_store(store) as opened:
+        messages = sorted(map(repr, opened.scan(all_topics=True)))
+    with rocketlens.open_archive(lake) as archive:
+        assert sorted(map(repr, archive.scan(all_topics=True))) == messages
+    tables = ArchiveTables(str(lake))
+    rows = sum(each["num_records"] for each in tables.files("messages"))
+    assert rows == len(messages)

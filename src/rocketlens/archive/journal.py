@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _MAX_READER_VERSION: Final = 3
 _READER_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_ORPHAN_HOURS: Final = 168
 _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
 
@@ -204,6 +205,25 @@ class ArchiveTables:
         if last is not None:
             self._add(self.messages, last, last.new_files(MESSAGES))
             self._add(self.keys, last, last.new_files(KEYS))
+
+    def remove_orphans(self) -> list[str]:
+        """Remove files that no commit has and that are older than a week; return their names.
+
+        Tasks that were killed leave them. What the journal has is committed first.
+
+        :raises ArchiveError: if the tables cannot be written.
+        """
+        self.refresh()
+        for source in {each.source for each in self._rows()}:
+            self.repair(source)
+        removed: list[str] = []
+        with explained(self.root):
+            for table in (self.messages, self.keys):
+                # Removing is two commits, even of nothing.
+                if table.vacuum(_ORPHAN_HOURS, dry_run=True, full=True):
+                    removed += table.vacuum(_ORPHAN_HOURS, dry_run=False, full=True)
+        self.refresh()
+        return removed
 
     def commit(self, batch: ArchivedBatch) -> None:
         """Add a batch, if the one before it is the last that there was when this was refreshed.

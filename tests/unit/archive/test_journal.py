@@ -1,5 +1,9 @@
 """Each message is archived exactly once, wherever a job ends, and however many there are."""
 
+import os
+import shutil
+import time
+
 import pytest
 
 import rocketlens
@@ -88,6 +92,28 @@ def test_a_job_that_is_killed_at_any_commit_is_resumed(tmp_path, store, monkeypa
     archive_store(root, store)
     assert keys_in(root) == list(range(45))
     assert rows_of(root) == [45, 90]
+
+
+def test_files_of_killed_tasks_are_removed_and_committed_ones_never(tmp_path, store, monkeypatch):
+    root = tmp_path / "lake"
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTables, "_add", lambda *_: None)
+        archive_store(root, store)
+    (of_messages,) = root.glob("messages/*/*.parquet")
+    orphan, young = of_messages.with_name("orphan.parquet"), of_messages.with_name("young.parquet")
+    shutil.copy(of_messages, young)
+    shutil.copy(of_messages, orphan)
+    week_ago = time.time() - 8 * 86_400
+    for path in (orphan, *root.glob("*/*/*-*.parquet")):
+        os.utime(path, (week_ago, week_ago))
+    assert [path.rpartition("/")[2] for path in ArchiveTables(str(root)).remove_orphans()] == [
+        "orphan.parquet"
+    ]
+    assert young.exists()
+    assert keys_in(root) == list(range(30))
+    version = ArchiveTables(str(root)).messages.version()
+    assert ArchiveTables(str(root)).remove_orphans() == []
+    assert ArchiveTables(str(root)).messages.version() == version
 
 
 def test_of_two_archivers_one_adds_and_the_other_is_told(tmp_path, store):

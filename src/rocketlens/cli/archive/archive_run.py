@@ -95,6 +95,7 @@ def run(arguments: Namespace) -> ExitCode:
     check_available()
     sources = _sources(arguments)
     tables = ArchiveTables(arguments.table, create=True)
+    tables.remove_orphans()
     stop = threading.Event()
     if not arguments.once:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,14 +1,65 @@
 """``rocketlens archive run``: what it is told to archive."""
 
+import os
+import signal
+from contextlib import nullcontext
+
 import pytest
 
+from rocketlens import open_archive
+from rocketlens.cli.archive import archive_run
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import TapNote
+from tests.support.synthetic import record, write_log
 
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch):
+    """Tasks run here, one after another."""
     monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.cli.index.spark.session", lambda _: nullcontext())
+    monkeypatch.setattr(
+        "rocketlens.pipeline.jobs.run", lambda _s, _p, tasks, work, _shown: list(map(work, tasks))
+    )
+
+
+@pytest.fixture
+def handlers():
+    """What signals do is as before again."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_job_runs_until_a_signal_comes(run, golden, tmp_path, monkeypatch, handlers):
+    said = []
+
+    def say(line):
+        said.append(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(archive_run, "say", say)
+    store = f"broker-a={golden('5.5.0').store}"
+    done = run("archive", "run", "--table", tmp_path, "--store", store, "--topic", "Pay*")
+    assert done.code == 0, done.err
+    assert len(said) == 1
+    with open_archive(tmp_path) as archive:
+        assert {each.topic for each in archive.scan()} == {"PayTopic"}
+
+
+def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_path):
+    written = write_log(tmp_path / "store", map(record, range(20)), 1 << 14)
+    (segment,) = (tmp_path / "store/commitlog").iterdir()
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"body", written[3].physical_offset)] ^= 1
+    segment.write_bytes(content)
+    command = ("archive", "run", "--table", tmp_path / "lake", "--once")
+    done = run(*command, "--store", f"broker-a={tmp_path / 'store'}")
+    assert done.code == 3
+    assert "DefaultCluster/broker-a: batch 1, 19 messages" in done.err
+    assert f"physical offsets {written[3].physical_offset} to " in done.err
+    assert run(*command, "--store", f"broker-a={tmp_path / 'store'}").code == 0
 
 
 @pytest.mark.parametrize(
@@ -31,10 +82,8 @@ def test_what_is_not_clear_is_refused_before_anything_is_made(
 
 
 def test_a_tap_knows_its_broker(tmp_path):
-    from rocketlens.cli.archive.archive_run import _named_store
-
     path = StoreLayout(tmp_path).tap
     path.parent.mkdir(parents=True)
     path.write_bytes(TapNote("broker-b", "127.0.0.1:10911", 0).encode())
-    assert _named_store(str(tmp_path)) == ("broker-b", str(tmp_path))
-    assert _named_store(f"broker-a={tmp_path}") == ("broker-a", str(tmp_path))
+    assert archive_run._named_store(str(tmp_path)) == ("broker-b", str(tmp_path))
+    assert archive_run._named_store(f"broker-a={tmp_path}") == ("broker-a", str(tmp_path))
