@@ -403,7 +403,9 @@ class FakeBroker(Fake):
         return Response(code, fields, b"".join(map(self.bytes_of, dict.fromkeys(given))))
 
     def is_compacted(self, topic):
-        return "COMPACTION" in self.topic_attributes.get(topic, {}).values()
+        """Return whether what is pulled of a topic is from a log of its own."""
+        is_tiered = "messageStorePlugIn" in self.config
+        return is_tiered or "COMPACTION" in self.topic_attributes.get(topic, {}).values()
 
     def pull_compacted(self, header, queue):
         """Answer from the log of a compacted topic, which has offsets of its own."""

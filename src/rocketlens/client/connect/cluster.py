@@ -151,6 +151,8 @@ class ClusterCalls:
             clock
         )
         """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
+        self.broker_configs: Final = Recent[str, Mapping[str, str]](clock)
+        """By address; empty if a broker does not tell."""
 
     # Calls.
 

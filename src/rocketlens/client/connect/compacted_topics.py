@@ -1,8 +1,9 @@
-"""Topics of RocketMQ 5 that are compacted, and what else brokers do by the attributes of a topic.
+"""What brokers of RocketMQ 5 pull from other logs than the commit log, and attributes of topics.
 
-Messages of a topic with ``cleanup.policy=COMPACTION`` are pulled from a log of their own, with the
-physical offsets of that log: an offset message id made of one leads to another message, or to none.
-Its consume queues lead to the commit log, as those of any topic, so offsets are taken from there.
+Messages of a topic with ``cleanup.policy=COMPACTION``, and those in tiered storage, are pulled from
+a log of their own, with the physical offsets of that log: an offset message id made of one leads to
+another message, or to none. Consume queues lead to the commit log, as those of any topic, so
+offsets are taken from there; of what is not in the commit log any more there is none.
 """
 
 import struct
@@ -13,6 +14,7 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
+from rocketlens.formats import java_properties
 from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
@@ -20,6 +22,8 @@ from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
+from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
+from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
 from rocketlens.wire.declare import read_body
 
@@ -67,16 +71,41 @@ async def is_compacted(cluster: ClusterCalls, topic: str, address: str) -> bool:
     return attributes.get(CLEANUP_POLICY) == COMPACTION
 
 
+async def broker_config(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
+    """Return the configuration of a broker, at most 30 s old; empty if it does not tell.
+
+    :raises RemotingError: if there is no response.
+    """
+
+    async def ask() -> Mapping[str, str]:
+        try:
+            answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
+        except BrokerError:
+            return {}
+        return java_properties.loads(answer.body.decode("utf-8", "replace"))
+
+    return await cluster.broker_configs.get(address, ask)
+
+
+async def _has_other_logs(cluster: ClusterCalls, topic: str, address: str) -> bool:
+    """Return whether a broker pulls messages of a topic from other logs than the commit log."""
+    if await is_compacted(cluster, topic, address):
+        return True
+    config = await broker_config(cluster, address)
+    return "TieredMessageStore" in config.get("messageStorePlugIn", "")
+
+
 async def with_log_offsets(
     cluster: ClusterCalls, address: str, queue: MessageQueue, body: bytes
 ) -> bytes:
-    """Return pulled records with the physical offsets of the commit log, if the topic is compacted.
+    """Return pulled records with the physical offsets of the commit log, if the broker compacts the
+    topic or has tiered storage.
 
     That is NOT_IN_LOG for a record that the queue does not lead to, or if the broker does not tell.
 
     :raises RemotingError: if there is no response.
     """
-    if not await is_compacted(cluster, queue.topic, address):
+    if not await _has_other_logs(cluster, queue.topic, address):
         return body
     content = bytearray(body)
     pulled = dict(_pulled(content))

@@ -32,11 +32,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
 from rocketlens.client.connect.cluster import ClusterCalls, refusal_of_name_server
-from rocketlens.client.connect.compacted_topics import topic_attributes
-from rocketlens.client.connect.recent import Recent
+from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
-from rocketlens.formats import java_properties
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.query.topic_choice import suggestion
@@ -48,7 +46,6 @@ from rocketlens.wire.bodies.route import (
     TopicRouteData,
 )
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.namesrv import (
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
@@ -94,8 +91,6 @@ class Topology:
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, TopologyResult[Route]]] = {}
         self._brokers: tuple[float, TopologyResult[dict[str, Broker]]] | None = None
-        self._has_index: Final = Recent[str, bool](clock)
-        """By address."""
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
 
@@ -194,14 +189,7 @@ class Topology:
 
         :raises RemotingError: if there is no response.
         """
-        return await self._has_index.get(address, lambda: self._ask_for_index(address))
-
-    async def _ask_for_index(self, address: str) -> bool:
-        try:
-            answer = await self._cluster.ask(address, GET_BROKER_CONFIG, NoFields())
-        except BrokerError:
-            return True
-        config = java_properties.loads(answer.body.decode("utf-8", "replace"))
+        config = await broker_config(self._cluster, address)
         return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:

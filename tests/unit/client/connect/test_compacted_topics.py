@@ -48,6 +48,23 @@ def test_each_way_to_a_message_of_a_compacted_topic_has_the_id_of_the_commit_log
     ask(scenario)
 
 
+def test_what_is_pulled_from_tiered_storage_has_the_id_of_the_commit_log_or_none():
+    async def scenario(cluster, admin):
+        (broker,) = cluster.masters
+        plug_in = "org.apache.rocketmq.tieredstore.TieredMessageStore"
+        broker.config = {"messageStorePlugIn": plug_in}
+        stored = fill(cluster)
+        broker.topic_attributes = {}
+        every = [each.offset_msg_id for each in stored]
+        answer = await admin.find(topic="T")
+        assert (ids(answer), answer.complete) == (every, True)
+        assert ids(await admin.find("T/0/7")) == [every[7]]
+        broker.refused = {RequestCode.QUERY_CONSUME_QUEUE}
+        assert ids(await admin.find("T/0/7")) == [""]
+
+    ask(scenario)
+
+
 def test_a_position_that_is_not_pulled_any_more_is_found_in_the_commit_log():
     async def scenario(cluster, admin):
         stored = fill(cluster)

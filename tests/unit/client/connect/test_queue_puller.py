@@ -53,6 +53,8 @@ class Broker:
     class topic_attributes:  # noqa: N801 - as a cluster has it
         get = staticmethod(lambda *_: asyncio.sleep(0, {}))
 
+    broker_configs = topic_attributes
+
     async def call(self, address, command, header, *, timeout_s):
         self.asked.append((address, command.code, header, timeout_s))
         if header.consumer_group in self.groups:

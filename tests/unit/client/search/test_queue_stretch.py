@@ -55,7 +55,11 @@ def test_a_stretch_is_read_whole_and_leaves_no_group():
         # The flag that commits an offset is 1.
         assert not any(each.sys_flag & 1 for each in pulls)
         asked = {code for code, _ in cluster.masters[0].asked}
-        assert asked == {RequestCode.PULL_MESSAGE, RequestCode.GET_TOPIC_CONFIG}
+        assert asked == {
+            RequestCode.PULL_MESSAGE,
+            RequestCode.GET_TOPIC_CONFIG,
+            RequestCode.GET_BROKER_CONFIG,
+        }
 
     with_reader(main)
 

@@ -209,6 +209,7 @@ def test_pulls_are_of_the_tools_group_and_nothing_else_is_asked():
             RequestCode.GET_MIN_OFFSET,
             RequestCode.QUERY_CONSUME_QUEUE,
             RequestCode.GET_TOPIC_CONFIG,
+            RequestCode.GET_BROKER_CONFIG,
         }
         pulls = [header for code, header in asked if code == RequestCode.PULL_MESSAGE]
         assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
