@@ -97,16 +97,16 @@ async def _has_other_logs(cluster: ClusterCalls, topic: str, address: str) -> bo
 
 async def with_log_offsets(
     cluster: ClusterCalls, address: str, queue: MessageQueue, body: bytes
-) -> bytes:
+) -> tuple[bytes, int]:
     """Return pulled records with the physical offsets of the commit log, if the broker compacts the
-    topic or has tiered storage.
+    topic or has tiered storage; and how many there are of a compacted topic, 0 of any other.
 
     That is NOT_IN_LOG for a record that the queue does not lead to, or if the broker does not tell.
 
     :raises RemotingError: if there is no response.
     """
     if not await _has_other_logs(cluster, queue.topic, address):
-        return body
+        return body, 0
     content = bytearray(body)
     pulled = dict(_pulled(content))
     entries = await queue_entries(cluster, address, queue, pulled)
@@ -115,7 +115,8 @@ async def with_log_offsets(
         is_there = entry is not None and entry.store_size == TOTAL_SIZE.unpack_from(body, start)[0]
         physical_offset = entry.physical_offset if entry is not None and is_there else NOT_IN_LOG
         _OFFSETS.pack_into(content, start + _OFFSETS_AT, queue_offset, physical_offset)
-    return bytes(content)
+    is_whole = not await is_compacted(cluster, queue.topic, address)
+    return bytes(content), 0 if is_whole else len(pulled)
 
 
 def _pulled(content: bytearray) -> Iterator[tuple[int, int]]:

@@ -121,6 +121,8 @@ class Pulled:
     max_offset: int = 0
     suggested_broker_id: int = MASTER_ID
     """The broker to pull from next: a slave if messages are no longer in the master's memory."""
+    gap: str | None = None
+    """In one line, that a compacted queue has no messages any more between those pulled."""
 
     @property
     def has_more(self) -> bool:
@@ -203,8 +205,13 @@ class QueuePuller:
         command, answer = await self._answer(address, header, timeout_s)
         pulled = self._pulled(address, command, answer, offset)
         if pulled.body and self._mode is PullMode.TOOL:
-            body = await with_log_offsets(self._cluster, address, queue, pulled.body)
+            body, count_of_compacted = await with_log_offsets(
+                self._cluster, address, queue, pulled.body
+            )
             pulled = replace(pulled, body=body)
+            if count_of_compacted and (subscription is None or subscription.sub_string == ALL_TAGS):
+                is_gap = pulled.next_offset - offset > count_of_compacted
+                pulled = replace(pulled, gap=_gap_of(queue) if is_gap else None)
         return pulled
 
     def _pulled(
@@ -294,6 +301,14 @@ class QueuePuller:
 def tools_puller(cluster: ClusterCalls) -> QueuePuller:
     """Return a puller for a search, which has a spare group; what brokers refused is kept."""
     return QueuePuller(cluster, spare_group=OWN_TOOLS_GROUP)
+
+
+def _gap_of(queue: MessageQueue) -> str:
+    return (
+        f"{queue.topic}/{queue.queue_id}: the broker compacts this topic, so messages that newer "
+        "ones with their keys replaced are not in its queue: their keys, ids and positions lead to "
+        "them"
+    )
 
 
 def _is_group_refused(answer: RemotingCommand) -> bool:

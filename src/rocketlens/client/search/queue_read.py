@@ -281,6 +281,8 @@ class QueueReader:
         """Add what an answer has; return it, where to go on, and where the queue begins."""
         count = limits.MAX_PULL_MESSAGES if self.pull_count is None else self.pull_count()
         page, pulled = await self._ask(offset, min(count, most))
+        if pulled.gap is not None and pulled.gap not in self.damage:
+            add_damage(self.damage, pulled.gap)
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
         self.findings.add_read(page.stored_bytes, page.records)

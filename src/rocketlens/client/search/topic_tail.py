@@ -32,7 +32,13 @@ from typing import Final, Self
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.cluster import ClusterCalls, request_name
-from rocketlens.client.connect.queue_puller import Backoff, Pulled, PullStatus, QueuePuller
+from rocketlens.client.connect.queue_puller import (
+    Backoff,
+    Pulled,
+    PullStatus,
+    QueuePuller,
+    add_damage,
+)
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.queue_offsets import (
@@ -305,6 +311,8 @@ class TopicTail:
         if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset == offset:
             reason = f"moves from queue offset {offset} to {offset}"
             raise BadAnswer(address, request_name(PULL_MESSAGE), reason)
+        if pulled.gap is not None and pulled.gap not in self._damage:
+            add_damage(self._damage, pulled.gap)
         message_filter = self._request.message_filter
 
         def matching() -> list[Record]:

@@ -79,6 +79,29 @@ def test_a_position_that_is_not_pulled_any_more_is_found_in_the_commit_log():
     ask(scenario)
 
 
+def test_a_list_without_the_messages_that_were_replaced_is_incomplete():
+    async def scenario(cluster, admin):
+        stored = fill(cluster)
+        (broker,) = cluster.masters
+        broker.replaced = stored[3:20]
+        expected = [each.offset_msg_id for each in stored if each not in broker.replaced]
+        for question in ({"topic": "T"}, {"topic": "T", "begin": 1}, {"where": "topic = 'T'"}):
+            answer = await admin.find(**question)
+            assert "T/0: the broker compacts" in " ".join(each.error for each in answer.failures)
+            assert ids(answer) == expected
+        for read in (admin.scan("T"), admin.tail("T", COUNT)):
+            assert [each.offset_msg_id async for each in read] == expected
+            assert not read.complete
+        # What was read of the queue has no gap.
+        answer = await admin.find(topic="T", begin=stored[20].store_timestamp_ms)
+        assert len(answer) == COUNT - 20
+        for each in stored[:5]:
+            answer = await admin.find(f"k{each.queue_offset}", "T")
+            assert (ids(answer), answer.complete) == ([each.offset_msg_id], True)
+
+    ask(scenario)
+
+
 @pytest.mark.parametrize("code", [RequestCode.QUERY_CONSUME_QUEUE, RequestCode.VIEW_MESSAGE_BY_ID])
 def test_a_position_that_cannot_be_found_there_makes_an_answer_incomplete(code):
     async def scenario(cluster, admin):
