@@ -65,6 +65,7 @@ _COMMANDS: Final = {
         "rocketlens.cli.archive.archive_run",
         "copy messages of stores or a cluster into an archive",
     ),
+    "duplicates": ("rocketlens.cli.duplicates", "list unique keys that are stored more than once"),
     "context": ("", "named contexts: clusters and stores"),
     "context list": ("rocketlens.cli.context.context_list", "list named contexts"),
     "context add": ("rocketlens.cli.context.context_add", "give a cluster or a store a name"),

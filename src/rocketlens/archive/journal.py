@@ -345,11 +345,13 @@ def _version(table: Any, source: str) -> int:
 
 @contextmanager
 def explained(root: str) -> Iterator[None]:
-    """Convert deltalake's errors to errors of one line."""
-    from deltalake.exceptions import DeltaError
+    """Convert deltalake's errors to errors of one line.
 
+    :raises PackageMissing: if it is not installed.
+    """
+    errors = delta().exceptions.DeltaError
     try:
         yield
-    except DeltaError as error:
+    except errors as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), "")
         raise ArchiveError(f"{root}: {reason or type(error).__name__}") from error

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from argparse import _ArgumentGroup
 
     from rocketlens.query.options import ContentOptions
+    from rocketlens.terminal.contexts import Context
 
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -24,6 +25,17 @@ _MAX_DIGITS: Final = 20
 _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})"
 
 _BROKER_CONF_HELP: Final = "the broker.conf that says where a store and its log are"
+_READER_OPTIONS: Final = {
+    "access_key": "accessKey",
+    "secret_key_file": "secretKeyFile",
+    "ca": "ca",
+    "cert": "cert",
+    "cert_key": "certKey",
+    "tls": "tls",
+    "check_hostname": "checkHostname",
+    "insecure": "insecure",
+}
+"""Options of a connection, and what the data source ``rocketmq`` calls them."""
 
 
 def add_list_output(
@@ -210,6 +222,16 @@ def add_cluster(parser: ArgumentParser, default: str) -> None:
         f"(default: {default})",
     )
     add_connection_options(parser)
+
+
+def reader_options(given: "Namespace | Context") -> dict[str, str]:
+    """Return the options of a connection as those of the data source ``rocketmq``."""
+    values = {option: getattr(given, name) for name, option in _READER_OPTIONS.items()}
+    return {
+        option: str(value).lower() if isinstance(value, bool) else value
+        for option, value in values.items()
+        if value or (value is False and option == "checkHostname")
+    }
 
 
 def add_message(parser: ArgumentParser) -> None:

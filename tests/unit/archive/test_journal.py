@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import sys
 import time
 
 import pytest
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
-from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput
+from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput, PackageMissing
 from rocketlens.pipeline.archive import ArchivedStore, archive_next
 from tests.support.archives import archive_store, run_here
 from tests.support.synthetic import record, write_log
@@ -205,3 +206,9 @@ def test_a_table_with_features_that_are_not_known_is_refused(tmp_path, store):
     (log / "00000000000000000002.json").write_text(protocol + "\n")
     with pytest.raises(ArchiveError, match="deletionVectors"):
         ArchiveTables(str(tmp_path / "lake"))
+
+
+def test_without_deltalake_one_line_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(PackageMissing, match=r"an archive needs deltalake: pip install .*archive"):
+        ArchiveTables(str(tmp_path / "lake"), create=True)

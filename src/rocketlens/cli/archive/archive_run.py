@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_cluster, add_master, positive_number
+from rocketlens.cli.options import add_cluster, add_master, positive_number, reader_options
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.exit_code import ExitCode
@@ -31,17 +31,6 @@ EXAMPLES: Final = (
     ),
 )
 _SECONDS: Final = 10
-_READER_OPTIONS: Final = {
-    "access_key": "accessKey",
-    "secret_key_file": "secretKeyFile",
-    "ca": "ca",
-    "cert": "cert",
-    "cert_key": "certKey",
-    "tls": "tls",
-    "check_hostname": "checkHostname",
-    "insecure": "insecure",
-}
-"""Options of the command, and what the data source calls them."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -144,13 +133,8 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
     if arguments.namesrv:
         if not topics:
             raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
-        options = {
-            option: str(value).lower() if value is True else value
-            for name, option in _READER_OPTIONS.items()
-            if (value := getattr(arguments, name))
-        }
         named = {"namesrv": arguments.namesrv, "subscribe": ",".join(topics)}
-        return [ArchivedCluster(named | options, cluster=cluster)]
+        return [ArchivedCluster(named | reader_options(arguments), cluster=cluster)]
     if not arguments.store:
         raise BadInput("what to archive? Give --store BROKER=DIR, or --namesrv ADDR with --topic")
     stores: list[ArchivedSource] = []

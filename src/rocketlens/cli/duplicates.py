@@ -1,0 +1,230 @@
+"""``rocketlens duplicates``: unique keys that are stored more than once."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.options import (
+    add_list_output,
+    add_master,
+    add_source,
+    positive_number,
+    reader_options,
+)
+from rocketlens.errors import BadInput
+from rocketlens.model.text.counted import counted
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rocketlens.pipeline.duplicates import DuplicateReport
+    from rocketlens.terminal.contexts import Context
+
+EXAMPLES: Final = (
+    ("rocketlens duplicates --store /data/rocketmq/store", "in a whole store, by topic"),
+    (
+        "rocketlens duplicates -n 127.0.0.1:9876 -t 'order-*' --since 1d",
+        "of topics of a running cluster, today and yesterday",
+    ),
+    ("rocketlens duplicates --archive /lake/rocketmq -o json", "in an archive, for programs"),
+)
+_MAX_NUM: Final = 1_000
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "Topics of retries and dead letters, and RocketMQ's own, have copies by design: they are\n"
+        f"left out.\n{SEARCH_EXIT_CODES}"
+    )
+    add_source(parser)
+    parser.add_argument("--archive", metavar="DIR", help="an archive")
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="T",
+        action="append",
+        help="only these topics; repeat it, or separate several by commas; patterns with * are "
+        "allowed",
+    )
+    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
+    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    parser.add_argument(
+        "--max",
+        metavar="N",
+        type=positive_number,
+        default=_MAX_NUM,
+        help=f"list so many unique keys; all are counted (default: {_MAX_NUM})",
+    )
+    add_list_output(parser)
+    add_master(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Search, and print what was found."""
+    from rocketlens.cli.index.spark import session
+    from rocketlens.pipeline.duplicates import find_duplicates
+    from rocketlens.pipeline.session import check_available
+
+    check_available()
+    begin, end = _times(arguments)
+    source = _source(arguments)
+    with session(arguments.master) as spark:
+        topics = ",".join(arguments.topic or ())
+        if source is None:
+            table, problems = _archived(spark, arguments.archive, topics, begin, end)
+        else:
+            table, problems = _read(spark, source, topics, begin, end)
+        report = find_duplicates(table, arguments.max)
+    _print(report, arguments.output)
+    for problem in problems:
+        note(f"incomplete: {problem}")
+    if problems:
+        return ExitCode.INCOMPLETE
+    return ExitCode.OK if report.groups else ExitCode.NO
+
+
+def _times(arguments: Namespace) -> tuple[int | None, int | None]:
+    from rocketlens.terminal.times import parse_time
+
+    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
+    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
+    if begin is not None and end is not None and begin > end:
+        raise BadInput("--since is after --until")
+    return begin, end
+
+
+def _source(arguments: Namespace) -> "Context | None":
+    """Return the store or the cluster to search; None for the archive.
+
+    What is none is refused before Spark takes seconds to start.
+    """
+    from rocketlens.terminal.cluster_access import chosen_context
+
+    if arguments.archive:
+        if arguments.store or arguments.namesrv or arguments.context:
+            raise BadInput("--archive names all that is searched: leave out the other source")
+        from rocketlens.archive.archive import open_archive
+
+        open_archive(arguments.archive).close()
+        return None
+    source = chosen_context(arguments, takes_store=True)
+    if source.store is not None:
+        from rocketlens.query.offline import open_store
+
+        open_store(source.store).close()
+    elif source.namesrv is None:
+        raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
+    elif not arguments.topic:
+        raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
+    return source
+
+
+def _read(
+    spark: "SparkSession", source: "Context", topics: str, begin: int | None, end: int | None
+) -> "tuple[DataFrame, list[str]]":
+    """Return the messages of a store or a cluster, and what of them cannot be read."""
+    # A search that lacks messages fails, and names them.
+    options = {"body": "false", "failOnDataLoss": "true"}
+    if topics:
+        options["topic"] = topics
+    if begin is not None:
+        options["startingTimestamp"] = str(begin)
+    if end is not None:
+        options["endingTimestamp"] = str(end)
+    reader = spark.read.format("rocketmq")
+    if source.store is None:
+        cluster = {"namesrv": str(source.namesrv), **reader_options(source)}
+        return reader.options(**options, **cluster).load(), []
+    store = {"brokerConf" if Path(source.store).is_file() else "store": source.store}
+    damage = spark.read.format("rocketmq").options(**store, table="damage").load().collect()
+    problems = [
+        f"{row.length} bytes of the log at {row.physical_offset}: {row.reason}" for row in damage
+    ]
+    return reader.options(**store, **options).load(), problems
+
+
+def _archived(
+    spark: "SparkSession", root: str, topics: str, begin: int | None, end: int | None
+) -> "tuple[DataFrame, list[str]]":
+    from fnmatch import translate
+
+    from pyspark.sql import functions as sql
+
+    from rocketlens.archive.journal import ArchiveTables
+    from rocketlens.archive.tables import MESSAGES
+
+    tables = ArchiveTables(root)
+    paths = [each["path"] for each in tables.files(MESSAGES)]
+    if not paths:
+        raise BadInput(f"{root} has no messages yet")
+    table = spark.read.parquet(*paths)
+    if topics:
+        patterns = "|".join(translate(each.strip()) for each in topics.split(","))
+        table = table.where(sql.col("topic").rlike(f"^(?:{patterns})"))
+    if begin is not None:
+        table = table.where(sql.col("store_timestamp_ms") >= begin)
+    if end is not None:
+        table = table.where(sql.col("store_timestamp_ms") <= end)
+    return table, [f"{each.source}: {gap}" for each in tables.batches() for gap in each.gaps]
+
+
+def _print(report: "DuplicateReport", output: str) -> None:
+    if output == "json":
+        from rocketlens.terminal.as_json import json_line
+
+        copies: list[dict[str, Any]] = [
+            asdict(each) | {"copies": [copy._asdict() for copy in each.copies]}
+            for each in report.duplicates
+        ]
+        groups = [asdict(each) for each in report.groups]
+        values = {"unique_keys": report.unique_keys, "groups": groups, "duplicates": copies}
+        print(json_line(values))
+        return
+    from rocketlens.cli.table import Moment, print_csv, print_rows
+    from rocketlens.pipeline.duplicates import Duplicate
+
+    titles = [field.name for field in fields(Duplicate)][:-1]
+    if output == "csv":
+        first = ("first_position", "first_store_timestamp_ms", "last_store_timestamp_ms")
+        print_csv(
+            [*titles, *first],
+            (
+                (
+                    *(str(getattr(each, name)) for name in titles),
+                    f"{each.topic}/{each.copies[0].queue_id}/{each.copies[0].queue_offset}",
+                    each.copies[0].store_timestamp_ms,
+                    each.copies[-1].store_timestamp_ms,
+                )
+                for each in report.duplicates
+            ),
+        )
+        return
+    rows = [
+        (
+            *(each.topic, each.unique_key, each.count, each.cause.value, each.producer),
+            f"{each.topic}/{each.copies[0].queue_id}/{each.copies[0].queue_offset}",
+            Moment(each.copies[0].store_timestamp_ms),
+            Moment(each.copies[-1].store_timestamp_ms),
+        )
+        for each in report.duplicates
+    ]
+    if rows:
+        print_rows(
+            ("topic", "unique key", "count", "cause", "producer", "first", "stored", "last stored"),
+            rows,
+        )
+    for group in report.groups:
+        note(
+            f"{group.topic}, producer {group.producer}, {group.cause}: "
+            f"{counted(group.unique_keys, 'unique key')}, "
+            f"{counted(group.copies, 'copy', 'copies')} beyond the first"
+        )
+    listed = len(report.duplicates)
+    if listed < report.unique_keys:
+        note(f"{listed} of {report.unique_keys} unique keys are listed (--max)")
+    if not report.groups:
+        note("no unique key is stored more than once")

@@ -1,0 +1,164 @@
+"""Unique keys that are stored more than once: which messages, of which producer, and why.
+
+A producer makes a unique key for each message. A topic has one twice after the producer tried
+again because it did not see an answer, after the message was sent again by a tool, or after a job
+or its producer sent all again. Topics of groups' retries and dead letters have copies by design,
+and RocketMQ's own topics too: they are left out.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens.model.properties import RESENT
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RETRY_WINDOW_MS: Final = 60_000
+"""Born times of one host that are nearer than this are attempts of one send."""
+_LISTED_COPIES: Final = 10
+
+
+class Cause(StrEnum):
+    """Why a unique key is stored more than once."""
+
+    RETRIED = "retried"
+    """One host sent it again within a minute: it saw no answer, or an error, of a stored send."""
+    RESENT = "resent"
+    """RocketLens sent it again: it has the property for that."""
+    SENT_AGAIN = "sent again"
+    """It was sent again later, or from another host."""
+
+
+class Copy(NamedTuple):
+    """One of the messages of a unique key."""
+
+    store_timestamp_ms: int
+    queue_id: int
+    queue_offset: int
+    born_timestamp_ms: int
+    born_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A unique key that a topic has more than once."""
+
+    topic: str
+    unique_key: str
+    count: int
+    cause: Cause
+    producer: str
+    """The host that sent the first copy, without its port."""
+    copies: tuple[Copy, ...]
+    """The first ten, by store time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateGroup:
+    """How many unique keys of a topic and a producer are stored more than once for one cause."""
+
+    topic: str
+    producer: str
+    cause: Cause
+    unique_keys: int
+    copies: int
+    """Messages beyond the first of each key."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateReport:
+    """What a search for duplicates found."""
+
+    groups: list[DuplicateGroup]
+    """By number of copies, the largest first."""
+    duplicates: list[Duplicate]
+    """Those with most copies first, as many as were asked for."""
+
+    @property
+    def unique_keys(self) -> int:
+        """How many unique keys are stored more than once."""
+        return sum(each.unique_keys for each in self.groups)
+
+
+def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
+    """Search a table of the data source ``rocketmq``, or the table ``messages`` of an archive.
+
+    One job groups the messages by topic and unique key, and keeps the groups; ``max_num`` bounds
+    the keys that are listed, not those that are counted.
+    """
+    from pyspark.sql import functions as sql
+
+    copy = sql.struct(*Copy._fields)
+    keys = (
+        messages.where(sql.col("unique_key").isNotNull() & ~_is_of_rocketmq())
+        .groupBy("topic", "unique_key")
+        .agg(
+            sql.count("*").alias("count"),
+            sql.slice(sql.sort_array(sql.collect_list(copy)), 1, _LISTED_COPIES).alias("copies"),
+            sql.max(sql.col("properties")[RESENT].isNotNull()).alias("is_resent"),
+            sql.min(_host()).alias("producer"),
+            sql.countDistinct(_host()).alias("hosts"),
+            (sql.max("born_timestamp_ms") - sql.min("born_timestamp_ms")).alias("apart_ms"),
+        )
+        .where(sql.col("count") > 1)
+        .withColumn(
+            "cause",
+            sql.when(sql.col("is_resent"), Cause.RESENT.value)
+            .when(
+                (sql.col("hosts") == 1) & (sql.col("apart_ms") < RETRY_WINDOW_MS),
+                Cause.RETRIED.value,
+            )
+            .otherwise(Cause.SENT_AGAIN.value),
+        )
+        .cache()
+    )
+    try:
+        counted = keys.groupBy("topic", "producer", "cause").agg(
+            sql.count("*").alias("unique_keys"), sql.sum(sql.col("count") - 1).alias("copies")
+        )
+        groups = [
+            DuplicateGroup(row.topic, row.producer, Cause(row.cause), row.unique_keys, row.copies)
+            for row in counted.orderBy(sql.desc("copies"), "topic", "producer", "cause").collect()
+        ]
+        listed = keys.orderBy(sql.desc("count"), "topic", "unique_key").limit(max_num).collect()
+    finally:
+        keys.unpersist()
+    return DuplicateReport(
+        groups,
+        [
+            Duplicate(
+                row.topic,
+                row.unique_key,
+                row["count"],
+                Cause(row.cause),
+                row.producer,
+                tuple(Copy(*each) for each in row.copies),
+            )
+            for row in listed
+        ],
+    )
+
+
+def _host() -> "Column":
+    from pyspark.sql import functions as sql
+
+    return sql.regexp_replace("born_host", r":\d+$", "")
+
+
+def _is_of_rocketmq() -> "Column":
+    """Return whether a topic is RocketMQ's own, or a group's."""
+    from pyspark.sql import functions as sql
+
+    topic = sql.col("topic")
+    is_own = topic.isin(*SYSTEM_TOPICS)
+    for prefix in (SYSTEM_TOPIC_PREFIX, RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        is_own |= topic.startswith(prefix)
+    return is_own

@@ -1,0 +1,49 @@
+"""Unique keys that are stored more than once: counted, told apart by cause, and listed."""
+
+from pyspark.sql import Row
+
+from rocketlens.model.properties import RESENT
+from rocketlens.pipeline.duplicates import RETRY_WINDOW_MS, Cause, DuplicateGroup, find_duplicates
+
+SCHEMA = (
+    "topic string, unique_key string, queue_id int, queue_offset bigint, store_timestamp_ms bigint,"
+    " born_timestamp_ms bigint, born_host string, properties map<string,string>"
+)
+HOUR_MS = 3_600_000
+
+
+def row(topic, key, number, *, born_ms=0, host="10.0.0.1:50000", **properties):
+    return Row(topic, key, number % 4, number, 1000 + number, born_ms, host, properties)
+
+
+def test_copies_are_grouped_by_topic_producer_and_cause_and_listed_with_their_positions(spark):
+    rows = [
+        row("Orders", "RETRIED", 1),
+        row("Orders", "RETRIED", 5, born_ms=RETRY_WINDOW_MS - 1, host="10.0.0.1:50001"),
+        row("Orders", "AGAIN", 2),
+        row("Orders", "AGAIN", 6, born_ms=RETRY_WINDOW_MS),
+        row("Orders", "AGAIN", 7, born_ms=HOUR_MS),
+        row("Orders", "ELSEWHERE", 3),
+        row("Orders", "ELSEWHERE", 8, host="10.0.0.2:50000"),
+        row("Orders", "RESENT", 4),
+        row("Orders", "RESENT", 9, born_ms=HOUR_MS, **{RESENT: "job/1"}),
+        row("Orders", "ONCE", 10),
+        row("Payments", "ONCE", 11),
+        row("Payments", None, 12),
+        row("Payments", None, 13),
+        row("%RETRY%g", "CONSUMED", 14),
+        row("%RETRY%g", "CONSUMED", 15),
+        row("RMQ_SYS_TRANS_HALF_TOPIC", "HALF", 16),
+        row("RMQ_SYS_TRANS_HALF_TOPIC", "HALF", 17),
+    ]
+    report = find_duplicates(spark.createDataFrame(rows, SCHEMA), max_num=2)
+    assert report.groups == [
+        DuplicateGroup("Orders", "10.0.0.1", Cause.SENT_AGAIN, 2, 3),
+        DuplicateGroup("Orders", "10.0.0.1", Cause.RESENT, 1, 1),
+        DuplicateGroup("Orders", "10.0.0.1", Cause.RETRIED, 1, 1),
+    ]
+    assert report.unique_keys == 4
+    first, second = report.duplicates
+    assert (first.unique_key, first.count, first.cause) == ("AGAIN", 3, Cause.SENT_AGAIN)
+    assert [(copy.queue_id, copy.queue_offset) for copy in first.copies] == [(2, 2), (2, 6), (3, 7)]
+    assert (second.unique_key, second.count) == ("ELSEWHERE", 2)

@@ -1,0 +1,88 @@
+"""``rocketlens duplicates``: what it searches, prints and refuses."""
+
+import csv
+import json
+
+import pytest
+
+from rocketlens import Message
+from rocketlens.testing import cluster
+
+
+@pytest.fixture(scope="module")
+def running():
+    with cluster() as running, running.producer() as producer:
+        for number in range(20):
+            producer.send(Message("Orders", b"%d" % number, unique_key=f"KEY{number // 2 * 2}"))
+            producer.send(Message("Payments", b"%d" % number))
+        yield running
+
+
+def test_unique_keys_that_are_stored_twice_are_listed_from_a_store_a_cluster_and_an_archive(
+    run, running, own_session, tmp_path
+):
+    lake = tmp_path / "lake"
+    archived = run(
+        *("archive", "run", "--table", lake, "--store", f"broker-a={running.store}", "--once")
+    )
+    assert archived.code == 0, archived.err
+    for source in (
+        ("--store", running.store),
+        ("--namesrv", running.name_server, "--topic", "Orders,Pay*"),
+        ("--archive", lake),
+    ):
+        done = run("duplicates", *source, "-o", "json")
+        assert done.code == 0, done.err
+        report = json.loads(done.out)
+        assert report["unique_keys"] == 10
+        (group,) = report["groups"]
+        assert (group["topic"], group["cause"], group["copies"]) == ("Orders", "retried", 10)
+        assert [each["unique_key"] for each in report["duplicates"]] == sorted(
+            f"KEY{number}" for number in range(0, 20, 2)
+        )
+        assert all(len(each["copies"]) == 2 for each in report["duplicates"])
+    done = run("duplicates", "--archive", lake, "--topic", "Pay*")
+    assert (done.code, "no unique key is stored more than once" in done.err) == (1, True)
+
+
+def test_rows_lead_to_the_first_copy_and_say_how_many_are_not_listed(run, running, own_session):
+    done = run("duplicates", "--store", running.store, "--max", "3", "-o", "csv")
+    titles, *rows = csv.reader(done.out.splitlines())
+    assert len(rows) == 3
+    first = dict(zip(titles, rows[0], strict=True))
+    shown = run("find", first["first_position"], "--store", running.store, "-o", "jsonl")
+    assert first["unique_key"] in shown.out
+    done = run("duplicates", "--store", running.store, "--max", "3")
+    assert done.out.count("KEY") == 3
+    assert "3 of 10 unique keys are listed (--max)" in done.err
+    assert "Orders, producer 127.0.0.1, retried: 10 unique keys, 10 copies" in done.err
+
+
+def test_a_search_of_a_damaged_store_is_incomplete(run, copy, own_session):
+    path = min((copy / "commitlog").iterdir())
+    content = bytearray(path.read_bytes())
+    content[5_000:5_400] = bytes(400)
+    path.write_bytes(content)
+    done = run("duplicates", "--store", copy)
+    assert done.code == 3, done.err
+    assert "incomplete: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--store", "{store}", "--archive", "x"), "leave out the other source"),
+        ((), "where to search?"),
+        (("-n", "127.0.0.1:1"), "which topics?"),
+        (("--archive", "{store}"), "is not an archive"),
+        (("--store", "/nowhere"), "no such file or directory"),
+        (("--store", "{store}", "--since", "never"), "--since"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_spark_starts(
+    run, golden, monkeypatch, options, error
+):
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = run("duplicates", *(each.format(store=golden("5.5.0").store) for each in options))
+    assert (done.code, error in done.err) == (2, True), done.err
