@@ -1,7 +1,6 @@
 """``rocketlens duplicates``: unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Search, and print what was found."""
     from rocketlens.cli.index.spark import session
-    from rocketlens.pipeline.duplicates import find_duplicates
+    from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
     from rocketlens.pipeline.session import check_available
 
     check_available()
@@ -75,7 +74,7 @@ def run(arguments: Namespace) -> ExitCode:
     with session(arguments.master) as spark:
         topics = ",".join(arguments.topic or ())
         if source is None:
-            table, problems = _archived(spark, arguments.archive, topics, begin, end)
+            table, problems = archived_messages(spark, arguments.archive, topics, begin, end)
         else:
             table, problems = _read(spark, source, topics, begin, end)
         report = find_duplicates(table, arguments.max)
@@ -147,32 +146,9 @@ def _read(
     return reader.options(**store, **options).load(), problems
 
 
-def _archived(
-    spark: "SparkSession", root: str, topics: str, begin: int | None, end: int | None
-) -> "tuple[DataFrame, list[str]]":
-    from fnmatch import translate
-
-    from pyspark.sql import functions as sql
-
-    from rocketlens.archive.journal import ArchiveTables
-    from rocketlens.archive.tables import MESSAGES
-
-    tables = ArchiveTables(root)
-    paths = [each["path"] for each in tables.files(MESSAGES)]
-    if not paths:
-        raise BadInput(f"{root} has no messages yet")
-    table = spark.read.parquet(*paths)
-    if topics:
-        patterns = "|".join(translate(each.strip()) for each in topics.split(","))
-        table = table.where(sql.col("topic").rlike(f"^(?:{patterns})"))
-    if begin is not None:
-        table = table.where(sql.col("store_timestamp_ms") >= begin)
-    if end is not None:
-        table = table.where(sql.col("store_timestamp_ms") <= end)
-    return table, [f"{each.source}: {gap}" for each in tables.batches() for gap in each.gaps]
-
-
 def _print(report: "DuplicateReport", output: str) -> None:
+    from dataclasses import asdict, fields
+
     if output == "json":
         from rocketlens.terminal.as_json import json_line
 

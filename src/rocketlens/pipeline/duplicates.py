@@ -8,8 +8,12 @@ and RocketMQ's own topics too: they are left out.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.tables import MESSAGES
+from rocketlens.errors import BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -19,7 +23,7 @@ from rocketlens.model.rocketmq import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 RETRY_WINDOW_MS: Final = 60_000
 """Born times of one host that are nearer than this are attempts of one send."""
@@ -145,6 +149,33 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
             for row in listed
         ],
     )
+
+
+def archived_messages(
+    spark: "SparkSession", root: str, topics: str, begin: int | None, end: int | None
+) -> "tuple[DataFrame, list[str]]":
+    """Return the messages of an archive, and what it could not archive.
+
+    ``topics`` are names and patterns, separated by commas; empty for all. Times as in `find`.
+
+    :raises ArchiveError: if there is no archive, or of a version that cannot be read.
+    :raises BadInput: if it has no messages yet.
+    """
+    from pyspark.sql import functions as sql
+
+    tables = ArchiveTables(root)
+    paths = [each["path"] for each in tables.files(MESSAGES)]
+    if not paths:
+        raise BadInput(f"{root} has no messages yet")
+    messages = spark.read.parquet(*paths)
+    if topics:
+        patterns = "|".join(translate(each.strip()) for each in topics.split(","))
+        messages = messages.where(sql.col("topic").rlike(f"^(?:{patterns})"))
+    if begin is not None:
+        messages = messages.where(sql.col("store_timestamp_ms") >= begin)
+    if end is not None:
+        messages = messages.where(sql.col("store_timestamp_ms") <= end)
+    return messages, [f"{each.source}: {gap}" for each in tables.batches() for gap in each.gaps]
 
 
 def _host() -> "Column":
