@@ -166,16 +166,11 @@ class ArchiveTables:
         ]
 
     def _rows(self) -> list[ArchivedBatch]:
-        import pyarrow.parquet as pq
-
-        names = [each.name for each in fields(ArchivedBatch)]
         rows: list[ArchivedBatch] = []
         for each in self.files(JOURNAL):
             path = each["path"]
             if path not in self._read:
-                with pq.ParquetFile(path) as file:
-                    columns = file.read(columns=names).to_pylist()
-                self._read[path] = [_batch_of(row) for row in columns]
+                self._read[path] = _read_batches(path)
             rows += self._read[path]
         return sorted(rows, key=lambda each: (each.number, each.source))
 
@@ -288,6 +283,21 @@ class ArchiveTables:
             if _version(table, batch.source) < batch.number:
                 raise
         self.refresh()
+
+
+def _read_batches(path: str) -> list[ArchivedBatch]:
+    """Read a file of the journal.
+
+    :raises ArchiveError: if it cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    names = [each.name for each in fields(ArchivedBatch)]
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return [_batch_of(row) for row in file.read(columns=names).to_pylist()]
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _batch_of(row: dict[str, Any]) -> ArchivedBatch:

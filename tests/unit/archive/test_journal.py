@@ -212,3 +212,16 @@ def test_without_deltalake_one_line_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(PackageMissing, match=r"an archive needs deltalake: pip install .*archive"):
         ArchiveTables(str(tmp_path / "lake"), create=True)
+
+
+@pytest.mark.parametrize("damage", ["zeros", "gone"])
+def test_a_journal_that_cannot_be_read_is_an_error_of_one_line(tmp_path, store, damage):
+    archive_store(tmp_path / "lake", store)
+    (path,) = (tmp_path / "lake/journal").glob("*.parquet")
+    if damage == "zeros":
+        path.write_bytes(bytes(path.stat().st_size))
+    else:
+        path.unlink()
+    with pytest.raises(ArchiveError, match=r"journal/.* cannot be read: ") as raised:
+        rocketlens.open_archive(tmp_path / "lake")
+    assert "\n" not in str(raised.value)
