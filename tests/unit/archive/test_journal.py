@@ -90,6 +90,7 @@ def test_a_job_that_is_killed_at_any_commit_is_resumed(tmp_path, store, monkeypa
     # What a reader sees meanwhile is whole: a batch is there with its keys, or not at all.
     count = 45 if point in POINTS[2:] else 30
     assert keys_in(root) == list(range(count))
+    assert [each.messages for each in ArchiveTables(str(root)).batches()] == [30, 15][: count // 22]
     archive_store(root, store)
     assert keys_in(root) == list(range(45))
     assert rows_of(root) == [45, 90]
