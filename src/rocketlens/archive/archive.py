@@ -1,8 +1,9 @@
 """An archive, open for queries: the result of :func:`rocketlens.open_archive`."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, Self, overload
@@ -239,7 +240,7 @@ class ArchiveSource:
         topics, unknown = matching_topics(request.topics, self.topics)
         findings.unknown.update(unknown)
         if unknown and not topics:
-            findings.cover(self.coverage(request.begin, request.end, []))
+            findings.cover(self.coverage(request, (), []))
         elif request.text is None:
             self._search(request.filter_of(topics), findings)
         else:
@@ -260,6 +261,9 @@ class ArchiveSource:
             self._search(request.filter_of(is_identified=True), findings, exact)
         if request.is_key and not findings.count:
             self._look_up(request.filter_of(topics, with_key=True), findings)
+        if position is not None:
+            for source, batches in self._of_sources():
+                findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))
 
     def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
         """Add the messages with the key of a filter, which match it."""
@@ -283,7 +287,7 @@ class ArchiveSource:
             for row in self._reader.at(chunk, errors):
                 if _is_match(row, key_filter):
                     findings.add(message_of_row(row))
-        findings.cover(self.coverage(key_filter.begin, key_filter.end, errors))
+        findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
 
     def _search(
         self, message_filter: MessageFilter, findings: Findings, bounds: "Bounds | None" = None
@@ -301,7 +305,7 @@ class ArchiveSource:
             findings.add_read(file.size, count)
             if findings.is_left or findings.messages.is_over_bytes:
                 break
-        findings.cover(self.coverage(message_filter.begin, message_filter.end, errors))
+        findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 
     def files(self, bounds: "Bounds", *, newest_first: bool = False) -> list[DataFile]:
         """Return the files of messages that can have rows within bounds, in order of time."""
@@ -321,18 +325,29 @@ class ArchiveSource:
             if name not in topics:
                 findings.unknown[name] = unknown_topic(name, topics, "this archive")
 
-    def coverage(self, begin: int | None, end: int, errors: Iterable[str]) -> tuple[Coverage, ...]:
-        """Return what was searched of each source, with the gaps that a time range touches."""
+    def coverage(
+        self,
+        times: "FindRequest | MessageFilter",
+        topics: Iterable[str] | None,
+        errors: Iterable[str],
+    ) -> tuple[Coverage, ...]:
+        """Return what was searched of each source, with the gaps that a time range touches, and
+        with those of the topics that are not archived of it.
+        """
         covered: list[Coverage] = []
-        of_source: dict[str, list[ArchivedBatch]] = {}
-        for batch in self._reader.batches:
-            of_source.setdefault(batch.source, []).append(batch)
-        for source, batches in sorted(of_source.items()):
-            covered.extend(_coverage_of(source, batches, begin, end))
+        for source, batches in self._of_sources():
+            covered.extend(_coverage_of(source, batches, times.begin, times.end))
+            covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
             covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
         covered.extend(_failed(self.name, each) for each in errors)
         return tuple(covered)
+
+    def _of_sources(self) -> "list[tuple[str, list[ArchivedBatch]]]":
+        of_source: dict[str, list[ArchivedBatch]] = {}
+        for batch in self._reader.batches:
+            of_source.setdefault(batch.source, []).append(batch)
+        return sorted(of_source.items())
 
 
 class ArchiveScan(ArrowMessages):
@@ -384,7 +399,7 @@ class ArchiveScan(ArrowMessages):
             errors.append("it was not read to its end")
         content, left_out = self._filter.content, self._filter.left_out
         return (
-            *self._source.coverage(self._filter.begin, self._filter.end, errors),
+            *self._source.coverage(self._filter, self._filter.record_topics, errors),
             *(content.tally.coverage() if content else ()),
             *(left_out.coverage() if left_out else ()),
         )
@@ -425,7 +440,9 @@ def _coverage_of(
 ) -> Iterator[Coverage]:
     first_ms = min((each.first_ms for each in batches if each.messages), default=0)
     last_ms = max((each.last_ms for each in batches if each.messages), default=0)
-    held = f"{source}, {_time_text(first_ms)} to {_time_text(last_ms)}"
+    chosen = batches[-1].chosen
+    topics = f" ({', '.join(chosen)})" if chosen else ""
+    held = f"{source}{topics}, {_time_text(first_ms)} to {_time_text(last_ms)}"
     yield Coverage(held, SourceKind.ARCHIVE, SourceState.SEARCHED, last_ms or None)
     before_ms = _MIN_MS
     for batch in batches:
@@ -435,6 +452,14 @@ def _coverage_of(
             for gap in batch.gaps:
                 yield _failed(source, gap)
         before_ms = max(before_ms, batch.last_ms if batch.messages else _MIN_MS)
+
+
+def _not_archived(
+    source: str, chosen: Collection[str], topics: Iterable[str]
+) -> Iterator[Coverage]:
+    for topic in topics if chosen else ():
+        if not any(fnmatchcase(topic, each) for each in chosen):
+            yield _failed(source, f"topic {topic} is not archived, but {', '.join(chosen)}")
 
 
 def _failed(source: str, error: str) -> Coverage:

@@ -54,8 +54,9 @@ class ArchivedBatch:
     """A row of the journal: one batch of one source.
 
     ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
-    on what lies between them and could not be read. Times are store times in epoch milliseconds, 0
-    without messages. ``files`` are those of `NewFile`, as JSON.
+    on what lies between them and could not be read. ``chosen`` are the topics and patterns that
+    were asked for, none for all. Times are store times in epoch milliseconds, 0 without messages.
+    ``files`` are those of `NewFile`, as JSON.
     """
 
     source: str
@@ -71,6 +72,7 @@ class ArchivedBatch:
     files: tuple[str, ...]
     run: str
     archived_ms: int
+    chosen: tuple[str, ...] = ()
 
     def new_files(self, table: str) -> list[NewFile]:
         """Return the files that it adds to a table."""
@@ -317,6 +319,7 @@ def next_batch(
     brokers: Iterable[str],
     gaps: Iterable[str],
     run: str,
+    chosen: Iterable[str],
 ) -> ArchivedBatch:
     """Return the batch of a source after ``last``, between two offsets of it."""
     written = list(files)
@@ -337,6 +340,7 @@ def next_batch(
         files=tuple(each.to_json() for each in written),
         run=run,
         archived_ms=time.time_ns() // 1_000_000,
+        chosen=tuple(sorted(chosen)),
     )
 
 

@@ -17,7 +17,7 @@ one broker is read in two ways          refused: its messages would be there twi
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -27,6 +27,7 @@ from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_stream import ClusterStreamReader
 from rocketlens.pipeline.stream import RocketMQStreamReader
+from rocketlens.query.topic_choice import asked_topics
 
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 _SHARE_BYTES: Final = 64 << 20
@@ -96,6 +97,7 @@ class ArchivedStore(RocketMQStreamReader):
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))
         self.cluster: Final = cluster
         self.broker: Final = broker
+        self.chosen: Final = frozenset(asked_topics(",".join(topics)) if topics else ())
         self.name: Final = f"{cluster}/{broker}"
         self.gaps: Final[list[str]] = []
 
@@ -122,6 +124,7 @@ class ArchivedCluster(ClusterStreamReader):
         """
         super().__init__({**options, "failOnDataLoss": "false"})
         self.cluster: Final = cluster
+        self.chosen: Final = self._scan.topics.names.union(self._scan.topics.patterns)
         self.name: Final = cluster
         self.gaps: Final[list[str]] = []
 
@@ -148,13 +151,19 @@ def archive_next(
     """Archive the next batch of a source; return None if there is nothing new.
 
     :raises ArchiveTaken: if another job has added that batch.
-    :raises BadInput: if another source of the archive has messages of the same broker.
+    :raises BadInput: if another source of the archive has messages of the same broker, or this one
+        was archived with other topics: those that are new would be there from now on alone.
     :raises ArchiveError: if the archive cannot be written.
     :raises StoreError: if a task failed.
     """
     tables.refresh()
     tables.repair(source.name)
     last = tables.last_batch(source.name)
+    if last is not None and source.chosen != frozenset(last.chosen):
+        raise BadInput(
+            f"{tables.root} has {source.name} with {_topics_text(last.chosen)}, and not with "
+            f"{_topics_text(source.chosen)}: archive the same, or to another archive"
+        )
     begin = source.initialOffset() if last is None else json.loads(last.end)
     source.gaps.clear()
     end = source.latestOffset(begin, source.getDefaultReadLimit())
@@ -177,9 +186,14 @@ def archive_next(
         brokers=brokers,
         gaps=[*source.gaps, *(loss for each in written for loss in each.losses)],
         run=tables.run,
+        chosen=source.chosen,
     )
     tables.commit(batch)
     return batch
+
+
+def _topics_text(chosen: Collection[str]) -> str:
+    return f"--topic {','.join(sorted(chosen))}" if chosen else "all topics"
 
 
 def _check_not_mixed(tables: ArchiveTables, name: str, brokers: set[str]) -> None:

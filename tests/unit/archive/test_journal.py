@@ -226,3 +226,27 @@ def test_a_journal_that_cannot_be_read_is_an_error_of_one_line(tmp_path, store, 
     with pytest.raises(ArchiveError, match=r"journal/.* cannot be read: ") as raised:
         rocketlens.open_archive(tmp_path / "lake")
     assert "\n" not in str(raised.value)
+
+
+def test_topics_of_a_source_are_chosen_once_and_answers_name_them(tmp_path, golden):
+    def archive(*topics):
+        source = ArchivedStore(str(golden("5.5.0").store), "broker-a", topics=topics)
+        return list(iter(lambda: archive_next(tables, source, run_here), None))
+
+    tables = ArchiveTables(str(tmp_path), create=True)
+    with pytest.raises(BadInput, match=r"PayTopc.*did you mean PayTopic"):
+        archive("PayTopc")
+    assert archive("PayTopic", "Order*")
+    assert archive("Order*,PayTopic") == []
+    for others in ((), ("PayTopic",), ("PayTopc",)):
+        with pytest.raises(BadInput, match=r"with --topic Order\*,PayTopic, and not"):
+            archive(*others)
+    with rocketlens.open_archive(tmp_path) as archived:
+        answer = archived.find("order-42")
+        assert answer.complete
+        assert "(Order*, PayTopic)" in answer.coverage[0].source
+        assert {each.topic for each in answer} == {"PayTopic", "OrderTopic"}
+        missing = archived.find("%RETRY%golden_cg/0/37")
+        assert (missing.messages, missing.complete) == ((), False)
+        assert "topic %RETRY%golden_cg is not archived, but" in missing.failures[0].error
+        assert archived.find("PayTopic/1/0").complete
