@@ -124,7 +124,7 @@ def verified(
     records: list[memoryview] = []
     failures: list[str] = []
     room = limits.MAX_ANSWER_FRAME_BYTES
-    matcher = FastPathMatcher(look_up.message_filter)
+    matcher = FastPathMatcher.of(look_up.message_filter)
     view, begin, end = memoryview(b""), 0, 0
     min_offset = max(store.min_offset, first_offset)
     compared_from = -1
@@ -150,7 +150,7 @@ def verified(
             continue
         compared_from = offset
         if not begin <= offset < end:
-            view, begin = _segment_at(log, offset)
+            view, begin = segment_at(log, offset)
             end = begin + len(view)
         size = matcher.record_size_if_match(view, offset - begin, offset)
         if size == OTHER_TIME:
@@ -180,7 +180,7 @@ def _late(part: str) -> str:
     return f"the look-up took too long and was ended: {part}"
 
 
-def _segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
+def segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
     """Return the bytes of the segment with an offset, and its base offset.
 
     Returns an empty view if it cannot be read: then the record cannot be read, either.

@@ -13,8 +13,9 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
+from rocketlens.broker.lookup.usual import KeyLookUp
 from rocketlens.errors import RecordError
-from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.query.lookup.verify import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -24,6 +25,11 @@ from rocketlens.wire.commands import query as commands
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
+_PICK: Final = commands.QUERY_MESSAGE.request.picker(
+    *("topic", "key", "max_num", "begin_timestamp_ms", "end_timestamp_ms"),
+    *("is_unique_key", "index_type"),
+)
+_PICK_OFFSET: Final = commands.VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
 
 Pending = Response | Awaitable[Response | None]
 
@@ -43,28 +49,35 @@ class QueryProcessor:
 
     def query(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Return the newest messages of a topic that have a key, a unique key or a tag."""
-        request = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
+        topic, key, max_num, begin_ms, end_ms, is_unique_key, kind = _PICK(command.ext_fields)
         config = self.core.config
-        is_unique = request.is_unique_key or request.index_type == UNIQUE_TYPE
-        max_num = config.defaultQueryMaxNum if request.is_unique_key else request.max_num
+        is_unique = is_unique_key or kind == UNIQUE_TYPE
+        max_num = config.defaultQueryMaxNum if is_unique_key else max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
-        is_valid = 0 < len(request.key) <= limits.MAX_KEY_BYTES
-        is_valid = is_valid and 0 < len(request.topic) <= limits.MAX_TOPIC_CHARACTERS
+        is_valid = 0 < len(key) <= limits.MAX_KEY_BYTES
+        is_valid = is_valid and 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS
         if not is_valid or max_num <= 0:
             return self._answer(FoundRecords())
-        is_tag = request.index_type == TAG_TYPE and not is_unique
-        message_filter = MessageFilter(
-            topic=request.topic,
-            key=None if is_unique or is_tag else request.key,
-            unique_key=None if is_tag else request.key,
-            begin=max(request.begin_timestamp_ms, 0) or None,
-            end=request.end_timestamp_ms,
-            tags=frozenset({request.key}) if is_tag else None,
-        )
+        is_tag = kind == TAG_TYPE and not is_unique
         access = self.core.access
-        reader = None if access is None else access.reader_of(command, channel, request.topic)
-        look_up = LookUp(message_filter, max_num, None if reader is None else reader.may_read)
+        reader = None if access is None else access.reader_of(command, channel, topic)
+        may_read = None if reader is None else reader.may_read
+        begin = max(begin_ms, 0) or None
         search = self.core.search
+        if not is_tag:
+            usual = KeyLookUp(topic, key, is_unique, begin, end_ms, max_num, may_read)
+            found = search.usual_by_key(usual, channel)
+            if found is not None:
+                return self._answer(found)
+        message_filter = MessageFilter(
+            topic=topic,
+            key=None if is_unique or is_tag else key,
+            unique_key=None if is_tag else key,
+            begin=begin,
+            end=end_ms,
+            tags=frozenset({key}) if is_tag else None,
+        )
+        look_up = LookUp(message_filter, max_num, may_read)
         records = (search.by_tag if is_tag else search.by_key)(look_up, channel)
         if isinstance(records, FoundRecords):
             return self._answer(records)
@@ -92,8 +105,8 @@ class QueryProcessor:
 
     def view(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Return the record that begins at an offset of the log."""
-        request = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
-        return view_record(self.core, request.physical_offset, command, channel)
+        (offset,) = _PICK_OFFSET(command.ext_fields)
+        return view_record(self.core, offset, command, channel)
 
 
 def view_record(
@@ -107,9 +120,13 @@ def view_record(
     if content is None:
         return _no_record(offset)
     try:
-        record = commitlog_record.decode(content, physical_offset=offset)
+        view = RecordView(content, 0, offset)
+        view.check_crc()
     except RecordError as error:
         return _no_record(offset, f": {error}" if error.reason == "crc" else "")
+    if core.access is None and core.search.is_in_queue(view):
+        return Response(body=bytes(content))
+    record = view.record()
     if core.access is not None:
         refusal = core.access.decide_reading(command, channel, record)
         if refusal is not None:

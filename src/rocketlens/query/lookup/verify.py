@@ -184,25 +184,25 @@ class FastPathMatcher:
     left to :func:`rocketlens.formats.commitlog_record.decode`.
     """
 
-    def __init__(self, message_filter: MessageFilter) -> None:
+    def __init__(
+        self, topic: str, key: str | None, unique_key: str | None, begin: int | None, end: int
+    ) -> None:
         """Prepare for one look-up; one without a topic and a key recognizes nothing."""
-        begin = message_filter.begin
         self._begin = -limits.MAX_TIMESTAMP_MS - 1 if begin is None else begin
-        self._end = message_filter.end
-        self._topic = (message_filter.topic or "").encode("utf-8", "replace")
+        self._end = end
+        self._topic = topic.encode("utf-8", "replace")
         self._keys: list[tuple[bytes, bytes, bool]] = []
-        others = (
-            message_filter.tags,
-            message_filter.expression,
-            message_filter.content,
-            message_filter.left_out,
-        )
-        if self._topic and all(each is None for each in others):
-            key, unique_key = message_filter.key, message_filter.unique_key
-            if key and key.isascii():
-                self._keys.append((_KEYS_BEGIN, key.encode(), True))
-            if unique_key and unique_key.isascii():
-                self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
+        if topic and key and key.isascii():
+            self._keys.append((_KEYS_BEGIN, key.encode(), True))
+        if topic and unique_key and unique_key.isascii():
+            self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
+
+    @classmethod
+    def of(cls, wanted: MessageFilter) -> "FastPathMatcher":
+        """Return one for a filter; with conditions beside the keys it recognizes nothing."""
+        others = (wanted.tags, wanted.expression, wanted.content, wanted.left_out)
+        topic = "" if any(each is not None for each in others) else wanted.topic or ""
+        return cls(topic, wanted.key, wanted.unique_key, wanted.begin, wanted.end)
 
     def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
         """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0.

@@ -1,6 +1,7 @@
 """What queries find: at once, everything that was asked for, and nothing else."""
 
 import asyncio
+import dataclasses
 import json
 import zlib
 
@@ -9,6 +10,7 @@ import pytest
 from rocketlens.broker.lookup import look_up, search
 from rocketlens.broker.lookup.turns import LookUpLimits
 from rocketlens.errors import ConnectionLost
+from rocketlens.formats.commitlog_record import HEADS, encode
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -42,6 +44,22 @@ def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answer
             ):
                 assert answer.code == 0
                 assert bodies(answer) == [b"%d" % number]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(tmp_path):
+    async def test(world):
+        sent = await world.send(body=b"real", properties=properties_of(UNIQ_KEY=KEY))
+        offset = int(sent.ext_fields["msgId"][16:], 16)
+        (real,) = world.stored("Orders")
+        place = offset + real.total_size + HEADS[0].size
+        await world.send(body=encode(dataclasses.replace(real, physical_offset=place)))
+        given = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
+        assert bodies(given) == [b"real"]
+        refused = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=place)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert refused.remark == f"can not find message by the offset, {place}"
 
     in_broker(tmp_path, test)
 

@@ -26,7 +26,7 @@ def record_of(properties=PROPERTIES, body=b"body", magic=MAGIC_V1, born_host=V4,
 
 def sure(content, wanted):
     view = memoryview(bytes(PLACE) + content + bytes(9))
-    return FastPathMatcher(wanted).record_size_if_match(view, PLACE, 4096)
+    return FastPathMatcher.of(wanted).record_size_if_match(view, PLACE, 4096)
 
 
 def decided(content, wanted):
@@ -103,7 +103,7 @@ def test_a_flipped_byte_or_a_cut_never_makes_an_answer():
             expected = {0, OTHER_TIME, decided(bytes(changed), wanted)}
             assert sure(bytes(changed), wanted) in expected
         view = memoryview(bytes(PLACE) + content[:place])
-        assert not FastPathMatcher(wanted).record_size_if_match(view, PLACE, 4096)
+        assert not FastPathMatcher.of(wanted).record_size_if_match(view, PLACE, 4096)
 
 
 TEXTS = st.text("KEYS\x01\x02k1 é", max_size=12)
