@@ -787,6 +787,8 @@ def test_a_search_is_narrowed_by_a_count_beside_its_answer(open_page):
     link = page.locator(".facets a", has_text="REFUND")
     link.click()
     page.wait_for_url("**tag=REFUND")
+    # Rows come while the search runs.
+    page.locator(".verdict").wait_for()
     tags = page.locator("td.tag").evaluate_all("all => all.map(each => each.textContent)")
     assert set(tags) == {"REFUND"}
     assert page.locator(".facets a", has_text="REFUND").count() == 0

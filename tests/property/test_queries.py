@@ -215,10 +215,10 @@ def test_a_key_is_found_in_every_topic_when_none_is_given(tmp_path):
 
 
 def test_a_key_only_in_a_deleted_topic_of_a_large_log_is_found(tmp_path, monkeypatch):
-    from rocketlens.query import topics as query_topics
+    from rocketlens.query import store_topics
 
-    monkeypatch.setattr(query_topics, "_READ_AT_ONCE_BYTES", 0)
-    monkeypatch.setattr(query_topics, "_SAMPLES", 3)
+    monkeypatch.setattr(store_topics, "_READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(store_topics, "_SAMPLES", 3)
     sent = [Sent(keys=f"k{n}", unique_key=f"{n:032X}") for n in range(400)]
     sent[123] = Sent(topic="Deleted", keys="rare", unique_key="D" * 32)
     made = make_store(tmp_path / "store", sent)

@@ -18,30 +18,43 @@ def running():
         yield running
 
 
-def test_unique_keys_that_are_stored_twice_are_listed_from_a_store_a_cluster_and_an_archive(
-    run, running, own_session, tmp_path
-):
+@pytest.fixture
+def source(request, running, tmp_path, run):
+    """Options that name the same messages in a store, a cluster or an archive."""
+    if request.param == "store":
+        return "--store", running.store
+    if request.param == "cluster":
+        return "--namesrv", running.name_server, "--topic", "Orders,Pay*"
     lake = tmp_path / "lake"
     archived = run(
         *("archive", "run", "--table", lake, "--store", f"broker-a={running.store}", "--once")
     )
     assert archived.code == 0, archived.err
-    for source in (
-        ("--store", running.store),
-        ("--namesrv", running.name_server, "--topic", "Orders,Pay*"),
-        ("--archive", lake),
-    ):
-        done = run("duplicates", *source, "-o", "json")
-        assert done.code == 0, done.err
-        report = json.loads(done.out)
-        assert report["unique_keys"] == 10
-        (group,) = report["groups"]
-        assert (group["topic"], group["cause"], group["copies"]) == ("Orders", "retried", 10)
-        assert [each["unique_key"] for each in report["duplicates"]] == sorted(
-            f"KEY{number}" for number in range(0, 20, 2)
-        )
-        assert all(len(each["copies"]) == 2 for each in report["duplicates"])
-    done = run("duplicates", "--archive", lake, "--topic", "Pay*")
+    return "--archive", lake
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["store", *(pytest.param(each, marks=pytest.mark.slow) for each in ("cluster", "archive"))],
+    indirect=True,
+)
+def test_unique_keys_that_are_stored_twice_are_listed(run, own_session, source):
+    done = run("duplicates", *source, "-o", "json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert report["unique_keys"] == 10
+    (group,) = report["groups"]
+    assert (group["topic"], group["cause"], group["copies"]) == ("Orders", "retried", 10)
+    assert [each["unique_key"] for each in report["duplicates"]] == sorted(
+        f"KEY{number}" for number in range(0, 20, 2)
+    )
+    assert all(len(each["copies"]) == 2 for each in report["duplicates"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["store", "archive"], indirect=True)
+def test_without_duplicates_it_is_said_that_there_are_none(run, own_session, source):
+    done = run("duplicates", *source, "--topic", "Pay*")
     assert (done.code, "no unique key is stored more than once" in done.err) == (1, True)
 
 

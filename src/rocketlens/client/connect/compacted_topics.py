@@ -6,7 +6,6 @@ another message, or to none. Consume queues lead to the commit log, as those of 
 offsets are taken from there; of what is not in the commit log any more there is none.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -30,9 +29,8 @@ from rocketlens.wire.declare import read_body
 _NO_ATTRIBUTES: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}
 )
-_OFFSETS: Final = struct.Struct(">qq")
-_OFFSETS_AT: Final = HEADS[0].offsets["queue_offset"]
-"""The queue offset and the physical offset, one behind the other."""
+_QUEUE_OFFSET: Final = HEADS[0].struct_of("queue_offset")
+_PHYSICAL_OFFSET_AT: Final = HEADS[0].offsets["physical_offset"]
 
 
 async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> Mapping[str, str]:
@@ -114,7 +112,8 @@ async def with_log_offsets(
         entry = entries.get(queue_offset)
         is_there = entry is not None and entry.store_size == TOTAL_SIZE.unpack_from(body, start)[0]
         physical_offset = entry.physical_offset if entry is not None and is_there else NOT_IN_LOG
-        _OFFSETS.pack_into(content, start + _OFFSETS_AT, queue_offset, physical_offset)
+        at = start + _PHYSICAL_OFFSET_AT
+        content[at : at + 8] = physical_offset.to_bytes(8, "big", signed=True)
     is_whole = not await is_compacted(cluster, queue.topic, address)
     return bytes(content), 0 if is_whole else len(pulled)
 
@@ -123,7 +122,7 @@ def _pulled(content: bytearray) -> Iterator[tuple[int, int]]:
     """Yield the queue offset of each record, and where the record starts."""
     start = 0
     while len(content) - start >= HEADS[0].size:
-        yield _OFFSETS.unpack_from(content, start + _OFFSETS_AT)[0], start
+        yield _QUEUE_OFFSET.unpack_from(content, start)[0], start
         # What is not a record is reported by who decodes it.
         start += max(TOTAL_SIZE.unpack_from(content, start)[0], HEADS[0].size)
 
