@@ -46,6 +46,10 @@ IDLE_SETTINGS: dict[str, object] = {
 """With what RocketMQ 5 leaves the processor to others while nothing is asked of it."""
 MARKED_BY_FIXTURE = ("golden", "spark", "peer")
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background: what tests start would ignore the Ctrl-C that they try, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Servers that tests start log what is wrong, and nothing of what is as it should be.
 os.environ["ROCKETLENS_LOG"] = "warning"
 

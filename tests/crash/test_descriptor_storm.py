@@ -125,6 +125,7 @@ async def check_all(broker, load):
             await asyncio.gather(*(assert_found(admin, sent) for sent in some))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("open_files", [256, pytest.param(1024, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_broker_out_of_descriptors_again_and_again_keeps_what_it_acknowledged(

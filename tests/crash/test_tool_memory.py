@@ -287,6 +287,7 @@ def test_a_queue_without_end_is_read_as_far_as_an_answer_can_hold(tool, properti
     assert "more messages match: these are the newest" in done.err
 
 
+@pytest.mark.slow
 def test_the_newest_of_a_queue_without_end_are_there_at_once(tool):
     endless = EndlessBroker(2**62, LARGE)
     with serving(endless.answers()) as broker, serving(routed(route_of(broker))) as name_server:

@@ -61,6 +61,7 @@ async def live_with_both(story, version):
         story.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["5.5.0"])
 def test_readers_kept_open_find_all_that_a_real_broker_acknowledged(
     tmp_path, peer, version, record_property

@@ -198,18 +198,16 @@ def test_messages_in_batches_are_found_by_key_position_and_content_in_a_cluster(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         {"messageIndexEnable": False},
-        pytest.param(
-            {
-                "indexRocksDBEnable": True,
-                "indexFileWriteEnable": False,
-                "indexFileReadEnable": False,
-            },
-            marks=pytest.mark.slow,
-        ),
+        {
+            "indexRocksDBEnable": True,
+            "indexFileWriteEnable": False,
+            "indexFileReadEnable": False,
+        },
     ],
     ids=["no-index", "index-in-rocksdb"],
 )

@@ -181,6 +181,7 @@ def test_what_a_sync_master_acknowledged_is_in_the_copy_though_the_tap_was_kille
     all_are_found(home / "broker-a", [*keys, "unacknowledged"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_gap_and_a_replaced_log_of_a_real_broker_are_named(peer, start_tap, version, tmp_path):
     home, store, copy = tmp_path / "home", tmp_path / "broker" / "store", tmp_path / "home/broker-a"
@@ -217,6 +218,7 @@ def test_a_gap_and_a_replaced_log_of_a_real_broker_are_named(peer, start_tap, ve
     all_are_found(home / "broker-a.replaced-0001", first[-1:])
 
 
+@pytest.mark.slow
 def test_two_brokers_are_followed_at_once_and_every_command_reads_their_copies(
     peer, start_tap, tmp_path, spark
 ):

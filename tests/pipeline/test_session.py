@@ -102,6 +102,7 @@ def test_workers_run_this_interpreter_and_filters_may_be_pushed(spark):
     assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
+@pytest.mark.slow
 def test_any_spark_session_knows_the_format_after_installation_alone(spark, golden):
     """``spark`` skips the test where there is no JDK."""
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -252,6 +252,7 @@ def assert_that_an_access_outside_is_noticed():
             read(np.zeros(10, np.uint8), position)
 
 
+@pytest.mark.slow
 def test_nothing_is_read_or_written_outside_with_every_access_checked():
     """Compiled with checks, an access outside raises IndexError; without, it'd go unnoticed."""
     program = (
