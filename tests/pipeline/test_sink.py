@@ -2,14 +2,18 @@
 
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rocketlens.errors import BadInput, RemotingError
-from rocketlens.pipeline.sink import RowSender
+from rocketlens.pipeline import sink
+from rocketlens.pipeline.sink import RocketMQStreamWriter, RowSender
 from rocketlens.testing import cluster
 
+NOON_MS = 1_795_608_000_000
 COLUMNS = "body binary, keys array<string>, tags string, properties map<string,string>"
 
 
@@ -134,14 +138,25 @@ def test_a_row_with_a_time_is_delivered_then(running):
     assert [m.body for m in messages_of(running, "Later", 1)] == [b"now"]
 
 
-def test_a_micro_batch_that_is_repeated_makes_the_same_unique_keys_and_another_does_not(running):
-    stream, restarted = sender(running), sender(running)
-    row = dict.fromkeys(("keys", "tags", "properties")) | {"body": b"x"}
-
-    def key(of, number):
-        return of.of_batch("query", number).message(row).unique_key
-
-    assert key(stream, "3") == key(restarted, "3") != key(stream, "4")
+def test_a_micro_batch_that_is_repeated_makes_the_same_unique_keys_and_another_does_not(
+    running, monkeypatch
+):
+    task = {"sql.streaming.queryId": "query", "streaming.sql.batchId": "3"}
+    context = SimpleNamespace(getLocalProperty=task.get, partitionId=lambda: 0)
+    monkeypatch.setattr(sink, "_task", lambda: context)
+    schema = StructType([StructField("body", BinaryType())])
+    options = {"namesrv": running.name_server, "topic": "Micro"}
+    now_ms = iter(range(NOON_MS, NOON_MS + 1000))
+    monkeypatch.setattr(time, "time_ns", lambda: next(now_ms) * 1_000_000)
+    for number in ("3", "3", "4"):
+        task["streaming.sql.batchId"] = number
+        assert RocketMQStreamWriter(options, schema).write(iter([batch(body=[b"x"])])).count == 1
+    monkeypatch.undo()
+    first, again, other = (
+        each.unique_key
+        for each in sorted(messages_of(running, "Micro", 3), key=lambda each: each.physical_offset)
+    )
+    assert first == again != other
 
 
 def test_no_more_rows_than_allowed_are_sent_in_a_second(running, monkeypatch):

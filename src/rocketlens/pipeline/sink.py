@@ -332,10 +332,8 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator["RecordBatch"]) -> SentRows:
         """Send the rows of a partition; runs in an executor. Raises what `RowSender.send` does."""
         task = _task()
-        query, number = map(
-            task.getLocalProperty, ("sql.streaming.queryId", "streaming.sql.batchId")
-        )
-        sender = replace(self._sender, write_id=f"{query}/{number}")
+        names = ("sql.streaming.queryId", "streaming.sql.batchId")
+        sender = self._sender.of_batch(*(str(task.getLocalProperty(name)) for name in names))
         return SentRows(sender.send(iterator, task.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
