@@ -10,6 +10,7 @@ from rocketlens.cli.options import (
     add_source,
     positive_number,
     reader_options,
+    time_range,
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
@@ -69,7 +70,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.pipeline.session import check_available
 
     check_available()
-    begin, end = _times(arguments)
+    begin, end = time_range(arguments)
     source = _source(arguments)
     with session(arguments.master) as spark:
         topics = ",".join(arguments.topic or ())
@@ -84,16 +85,6 @@ def run(arguments: Namespace) -> ExitCode:
     if problems:
         return ExitCode.INCOMPLETE
     return ExitCode.OK if report.groups else ExitCode.NO
-
-
-def _times(arguments: Namespace) -> tuple[int | None, int | None]:
-    from rocketlens.terminal.times import parse_time
-
-    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
-    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
-    if begin is not None and end is not None and begin > end:
-        raise BadInput("--since is after --until")
-    return begin, end
 
 
 def _source(arguments: Namespace) -> "Context | None":

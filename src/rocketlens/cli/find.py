@@ -17,12 +17,13 @@ from rocketlens.cli.options import (
     content_of,
     positive_number,
     store_directory,
+    time_range,
 )
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note, say
 from rocketlens.terminal.streams import discard_stdout
-from rocketlens.terminal.times import TIMES_HELP, parse_time, range_text
+from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,10 +143,7 @@ def run(arguments: Namespace) -> ExitCode:
             "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic, --since, "
             "--where or --grep"
         )
-    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
-    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
-    if begin is not None and end is not None and begin > end:
-        raise BadInput("--since is after --until")
+    begin, end = time_range(arguments)
     from rocketlens.query.request import FindRequest
 
     request = FindRequest.parse(

@@ -3,9 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rocketlens.cli.options import add_content, add_source, content_of, store_directory
-from rocketlens.errors import BadInput
-from rocketlens.terminal.times import parse_time
+from rocketlens.cli.options import add_content, add_source, content_of, store_directory, time_range
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -91,10 +89,7 @@ def selection_of(arguments: Namespace) -> MessageSelection:
 
     :raises BadInput: when a time cannot be read, or they are in the wrong order.
     """
-    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
-    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
-    if begin is not None and end is not None and begin > end:
-        raise BadInput("--since is after --until")
+    begin, end = time_range(arguments)
     topics = tuple(arguments.topic or ())
     content = content_of(arguments)
     return MessageSelection(topics, begin, end, arguments.key, content, arguments.exhaustive)

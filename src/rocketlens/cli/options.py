@@ -335,6 +335,20 @@ def add_master(parser: ArgumentParser) -> None:
     )
 
 
+def time_range(arguments: Namespace) -> tuple[int | None, int | None]:
+    """Return the first and the last store time of ``--since`` and ``--until``, None if not given.
+
+    :raises BadInput: when a time cannot be read, or they are in the wrong order.
+    """
+    from rocketlens.terminal.times import parse_time
+
+    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
+    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
+    if begin is not None and end is not None and begin > end:
+        raise BadInput("--since is after --until")
+    return begin, end
+
+
 def positive_number(text: str) -> int:
     """Return a number from 1 to the largest of Java's int."""
     return _number(text, 1, limits.MAX_INT, "number")
