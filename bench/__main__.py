@@ -13,11 +13,13 @@ for 50 users at once.
 """
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bench import (
     archive,
@@ -28,6 +30,7 @@ from bench import (
     find,
     first_sends,
     held_pulls,
+    history,
     hostile,
     hot_key,
     kernels,
@@ -39,6 +42,7 @@ from bench import (
     stream,
     tap,
 )
+from bench.history import Row
 from bench.report import goal, heading, machine_lines, ratio, size_text, table
 from bench.synthetic import ENTRIES_PER_RECORD, SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
@@ -226,7 +230,7 @@ class Bench:
         text = f"10 times the messages: {worst:.2f}x at most, wanted no more (within noise, 1.25x)"
         yield goal(is_met=worst <= NO_SLOWER, text=text)
 
-    def run_broker(self) -> Iterator[str]:
+    def run_broker(self) -> Iterator[str | Row]:
         """A Java client's sends and look-ups, on our broker and on the real one by turns."""
         if self.peer is None:
             return
@@ -240,6 +244,7 @@ class Bench:
             if (better := figures.better(name)) or not name.endswith("failed")
         ]
         yield from table(("broker", "rocketlens", f"RocketMQ {VERSION}", "better"), rows)
+        yield from figures.rows("broker")
         failures = sum(figures.median("ours", one) for one in figures.of["ours"] if "failed" in one)
         yield goal(is_met=not failures, text=f"failures of ours: {failures:.0f}, wanted none")
         for name, wanted in BROKER_GOALS.items():
@@ -250,7 +255,7 @@ class Bench:
         text = f"{FOUND_AT_ONCE:,} sent and looked up at once by 3 ids: {failures} failed, wanted 0"
         yield goal(is_met=not failures, text=text)
 
-    def run_consume(self) -> Iterator[str]:
+    def run_consume(self) -> Iterator[str | Row]:
         """A Java push consumer that drains a backlog and then waits for messages, on both."""
         if self.peer is None:
             return
@@ -269,6 +274,7 @@ class Bench:
             for name in consume.METRICS
         ]
         yield from table(("consumers", "rocketlens", f"RocketMQ {VERSION}", "better"), rows)
+        yield from figures.rows("consume")
         for name in consume.METRICS:
             better = figures.better(name)
             yield goal(is_met=better >= 1, text=f"{name}: {better:.2f}x, wanted 1x")
@@ -311,7 +317,7 @@ class Bench:
         """Look-ups by key at our broker while one connection asks for much."""
         yield from lookup_fairness.report(self.directory / "fairness")
 
-    def run_sends(self) -> Iterator[str]:
+    def run_sends(self) -> Iterator[str | Row]:
         """Processor time of a sent message at our broker, together and one by one."""
         yield from sends.report(self.directory / "sends", is_quick=self.is_quick)
 
@@ -442,6 +448,7 @@ def main() -> int:
     if not set(chosen) <= set(SECTIONS):
         parser.error(f"sections are {', '.join(SECTIONS)}")
     log_bytes = QUICK_LOG_BYTES if arguments.quick else LOG_BYTES
+    load, rows = os.getloadavg()[0], []
     for line in machine_lines():
         print(line)
     print(f"log       {size_text(log_bytes)}{', too short to judge by' if arguments.quick else ''}")
@@ -452,18 +459,32 @@ def main() -> int:
             return 2
         bench = Bench(Path(made), arguments.master, is_quick=arguments.quick)
         for name in chosen:
-            run: Callable[[], Iterator[str]] = getattr(bench, f"run_{name}")
+            run: Callable[[], Iterator[str | Row]] = getattr(bench, f"run_{name}")
             print(heading(f"{name}: {(run.__doc__ or '').splitlines()[0]}"), flush=True)
             try:
                 for line in run():
-                    print(line, flush=True)
+                    if isinstance(line, Row):
+                        rows.append(line)
+                    else:
+                        print(line, flush=True)
             except PeerFailed as error:
                 bench.not_run.append(f"the rest of {name}: {error}")
+    if rows:
+        _compare(history.record(rows, is_quick=arguments.quick, load=load))
     if bench.not_run:
         print(heading("Could not be run"))
         for text in bench.not_run:
             print(f"  {text}")
     return 0
+
+
+def _compare(now: dict[str, Any]) -> None:
+    """Print which rows became worse since their last record, and keep this one."""
+    print(heading("Worse than the last record of such a machine, by more than noise"))
+    for line in history.worse(now, history.read()):
+        print(f"  {line}")
+    history.append(now)
+    print(f"  {len(now['rows'])} rows were added to {history.HISTORY.name}: commit it to keep them")
 
 
 if __name__ == "__main__":

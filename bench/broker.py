@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.history import Row
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer, reap
 
@@ -58,6 +59,20 @@ class Figures:
     def better(self, name: str) -> float:
         """Say how many times better ours is: faster, or less."""
         ours, theirs = (self.median(side, name) for side in ("ours", "theirs"))
+        return self._better(name, ours, theirs)
+
+    def rows(self, section: str) -> Iterator[Row]:
+        """Return what the history keeps: how many times better each round was, and our CPU."""
+        for name, values in self.of["ours"].items():
+            pairs = zip(values, self.of["theirs"][name], strict=True)
+            ratios = [self._better(name, *pair) for pair in pairs]
+            if any(ratios):
+                yield Row(f"{section} {name}, x", ratios)
+            if name.endswith("cpu us"):
+                yield Row(f"{section} {name}", values)
+
+    @staticmethod
+    def _better(name: str, ours: float, theirs: float) -> float:
         better, worse = (ours, theirs) if name.endswith("/s") else (theirs, ours)
         return better / worse if worse else 0.0
 

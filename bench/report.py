@@ -13,13 +13,14 @@ def machine_lines() -> Iterator[str]:
     """Say what the numbers were measured on and with."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
-    yield f"machine   {_processor()}, {cores} cores, {_memory_gib():.0f} GiB, {platform.system()}"
+    yield f"machine   {processor()}, {cores} cores, {memory_gib():.0f} GiB, {platform.system()}"
     yield f"load      {load} (1, 5, 15 minutes) at the start; others on the machine slow all of it"
     versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     yield f"versions  Python {platform.python_version()}, {versions}"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the kind of processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -28,7 +29,8 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _memory_gib() -> float:
+def memory_gib() -> float:
+    """Return the memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
 
 
