@@ -21,8 +21,7 @@ from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
 from rocketlens.model import compiling
 from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import choose_colour, note
-from rocketlens.terminal.streams import discard_stdout, prepare_streams
+from rocketlens.terminal.output import choose_colour, discard_stdout, note, prepare_streams
 
 DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
 

@@ -23,7 +23,7 @@ from rocketlens.errors import (
 )
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 
 TOPIC = "Orders"
 WHOLE_BATCH = 5

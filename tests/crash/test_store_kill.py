@@ -93,8 +93,7 @@ def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twic
 
 def check_index_has_each_entry_once(path):
     """Compare the entries of all index files with those of a builder that was never killed."""
-    from rocketlens.formats.index_file import ENTRY
-    from rocketlens.formats.index_keys import index_hashes
+    from rocketlens.formats.index_file import ENTRY, index_hashes
 
     expected = [
         (key_hash, record.physical_offset)

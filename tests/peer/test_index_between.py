@@ -9,7 +9,7 @@ import pytest
 import rocketlens
 from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.client import Message, Producer
-from rocketlens.formats.index_keys import index_hashes
+from rocketlens.formats.index_file import index_hashes
 from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig

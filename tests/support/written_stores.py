@@ -8,8 +8,7 @@ from pathlib import Path
 import rocketlens
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
-from rocketlens.formats.index_file import ENTRY, decode_header
-from rocketlens.formats.index_keys import index_hashes
+from rocketlens.formats.index_file import ENTRY, decode_header, index_hashes
 from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

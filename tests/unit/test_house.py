@@ -75,7 +75,6 @@ TESTED_ELSEWHERE = {
     "tap/masters.py": "tests/unit/tap/test_service.py",
     "tap/stream.py": "tests/unit/tap/test_service.py",
     "tap/tables.py": "tests/unit/tap/test_service.py",
-    "store/write/copy/copy_store.py": "tests/unit/store/write/copy/test_copy_append.py",
     "formats/compiled/kernels_send.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_header.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_parse.py": "tests/unit/broker/sends/test_send_runs.py",

@@ -18,7 +18,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.find import find_local, one_message
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import ContentOptions, FindOptions, TailOptions, takes
 from rocketlens.query.request import (
     FindRequest,

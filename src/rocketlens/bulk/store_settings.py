@@ -9,8 +9,7 @@ from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats import index_file
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTES
-from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
-from rocketlens.formats.index_keys import tags_hash
+from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry, tags_hash
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC
 from rocketlens.model.text import java

@@ -21,8 +21,7 @@ from rocketlens.cli.options import (
 )
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import note, say
-from rocketlens.terminal.streams import discard_stdout
+from rocketlens.terminal.output import discard_stdout, note, say
 from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:

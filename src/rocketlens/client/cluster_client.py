@@ -25,7 +25,7 @@ from rocketlens.model.rocketmq import PERM_READ_WRITE, check_topic
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.find import find
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import FindOptions, StoryOptions, takes
 from rocketlens.query.request import (
     FindRequest,

@@ -4,6 +4,10 @@ A message has the columns of :data:`COLUMNS`, which are the fields of
 :class:`rocketlens.model.message.MessageExt` and the timestamps of
 :data:`rocketlens.model.arrow.TIME_COLUMNS`. Text is what Java makes of it: malformed UTF-8 is
 U+FFFD.
+
+Of records of which only the offsets are known (an index file's, a queue's), `column` returns one
+fixed field. Whether a record is at such an offset is for the caller to check; nothing outside the
+buffer is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketlens.bulk.ranges import Bytes, Rows
+
+    Numbers = npt.NDArray[np.int64]
 
 _SPARK_TYPES: Final = {
     str: "string",
@@ -60,7 +66,7 @@ def batches(
     """Return the messages of ``rows`` as record batches of bounded size.
 
     ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
-    positions of ``content`` the records are (:mod:`rocketlens.formats.pulled_records`).
+    positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
     """
     import numpy as np
 
@@ -285,3 +291,31 @@ def _offset_msg_ids(
     ends = np.arange(len(rows) + 1, dtype=np.int32) * 32
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(rows), buffers)
+
+
+def column(content: "Bytes", positions: "Numbers", name: str) -> "Numbers":
+    """Return one field of :data:`HEADS` of the records at ``positions`` of ``content``.
+
+    Of a field behind a host: as if both hosts were IPv4.
+
+    :raises IndexError: when the field of one of them ends outside.
+    """
+    import numpy as np
+
+    kind = np.dtype(HEADS[0].dtype_of(name))
+    # A row for every byte of the content: rows overlap, and only those asked for are read.
+    count = max(len(content) - kind.itemsize + 1, 0)
+    rows: Any = np.ndarray(count, kind, content, strides=(1,)) if count else np.empty(0, kind)
+    return np.asarray(rows[name][positions].astype(np.int64))
+
+
+def store_timestamps(content: "Bytes", positions: "Numbers") -> "Numbers":
+    """Return the store times of the records at ``positions``.
+
+    :raises IndexError: as :func:`column`.
+    """
+    is_v6 = column(content, positions, "sys_flag") & SYS_FLAG_BORN_HOST_V6 != 0
+    return column(content, positions + is_v6 * _MORE_BYTES, "store_timestamp_ms")
+
+
+_MORE_BYTES = HEADS[1].size - HEADS[0].size

@@ -34,6 +34,11 @@ entry's ``seconds`` count from there, and it seems to lie in the future.
 Drawbacks to know: no checksum; only hashes, so other keys and topics answer too; the end of a
 message's entries is not marked, and a file may fill up in the middle of one message.
 Source: ``IndexFile``, ``IndexHeader``.
+
+A record has one entry for each of its keys, in this order: the unique key, each of KEYS (repeated
+ones repeatedly), and with RocketMQ 5's tag index the tags.
+:mod:`rocketlens.formats.compiled.kernels_scan` has the same rule compiled; a test holds the two
+together. Source: ``IndexService.buildIndex``.
 """
 
 import re
@@ -44,8 +49,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError
+from rocketlens.formats.commitlog_record import Record, is_indexed
 from rocketlens.formats.layout import Layout
+from rocketlens.model import properties as props
 from rocketlens.model.integers import I32, I64
+from rocketlens.model.text.java import decode_utf8, index_hash
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -323,3 +331,26 @@ def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
         block = content[start : start + _BLOCK_BYTES]
         if block != zeros:
             yield from (start + match.start() for match in re.finditer(rb"[^\0]", block))
+
+
+def key_hash(topic: str, key: str) -> int:
+    """Return the index hash of a key of a topic."""
+    return index_hash(f"{topic}#{key}")
+
+
+def tags_hash(topic: str, tags: str) -> int:
+    """Return the index hash of the tags of a topic's message."""
+    return key_hash(topic, f"T#{tags}")
+
+
+def index_hashes(record: Record, *, with_tags: bool) -> list[int]:
+    """Return the hashes of a record's index entries, in RocketMQ's order."""
+    if not is_indexed(record.sys_flag):
+        return []
+    properties = props.parse(decode_utf8(record.properties))
+    unique_key, tags = properties.get(props.UNIQUE_KEY), properties.get(props.TAGS)
+    hashes = [key_hash(record.topic, unique_key)] if unique_key else []
+    hashes += [key_hash(record.topic, key) for key in props.split_keys(properties.get(props.KEYS))]
+    if with_tags and tags:
+        hashes.append(tags_hash(record.topic, tags))
+    return hashes

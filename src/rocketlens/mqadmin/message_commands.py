@@ -20,7 +20,7 @@ from rocketlens.mqadmin.printing.body_files import bodies_directory, write_body
 from rocketlens.mqadmin.printing.form import body_pieces, message_pieces, padded, seconds_of
 from rocketlens.mqadmin.send_commands import resend
 from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
 from rocketlens.terminal.times import parse_time, time_text

@@ -21,7 +21,7 @@ from rocketlens.mqadmin.command_line import Given
 from rocketlens.mqadmin.printing.blocks import KeyRow
 from rocketlens.mqadmin.printing.form import Form
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import check_key
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.heartbeat import SubscriptionData

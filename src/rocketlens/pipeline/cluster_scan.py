@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketlens.bulk.ranges import Rows
-    from rocketlens.formats.pulled_records import PulledRows
+    from rocketlens.formats.batch_rows import PulledRows
 
 _log = logging.getLogger(__name__)
 
@@ -341,9 +341,9 @@ class ClusterScan:
 
     def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
         from rocketlens.formats import batch_rows, columns
+        from rocketlens.formats.batch_rows import PulledRows, scan_pulled
         from rocketlens.formats.commitlog_record import message_of
         from rocketlens.formats.compiled import kernels
-        from rocketlens.formats.pulled_records import PulledRows, scan_pulled
         from rocketlens.model.arrow import batches_of
 
         pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)

@@ -1,4 +1,4 @@
-"""Messages that searches leave out: those of topics to which only RocketMQ itself writes.
+"""Messages that searches leave out: of RocketMQ's own topics, and of batches that cannot be read.
 
 Traces have the keys and ids of the messages that they are about, and bodies that hold them, so they
 would be among the answers to nearly every question. A search that names no topic leaves them out
@@ -13,15 +13,21 @@ a topic is named, by a pattern, too    that topic, whatever it is
 an offset message id, a position       the message, whatever topic it is of
 ``all_topics``                         all topics
 =====================================  =========================================================
+
+It is not known which messages are in a batch that cannot be taken apart. Such a record is in
+answers as it is, and makes them incomplete: other messages than it may match.
 """
 
 from collections import Counter
 from collections.abc import Iterable
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.model.text.counted import counted
 from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 _ALL: Final = "*?"
 _SHOWN_TOPICS: Final = 3
+_SHOWN: Final = 3
 
 
 class LeftOutMessages:
@@ -80,3 +87,32 @@ class LeftOutMessages:
 def names_topics(topics: Iterable[str]) -> bool:
     """Return whether any of some names and patterns says which topics: ``*`` does not."""
     return any(each.strip(_ALL) for each in topics)
+
+
+class UnreadBatches:
+    """Counts the batches of one search that cannot be taken apart. Threads may add to it."""
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._positions: Final[dict[tuple[object, int], str]] = {}
+        self._lock: Final = Lock()
+
+    def add(self, record: "Record") -> None:
+        """Count a batch, once."""
+        with self._lock:
+            if len(self._positions) < limits.MAX_FILTER_FAILURES:
+                where = record.store_host, record.physical_offset
+                position = f"{record.topic}/{record.queue_id}/{record.queue_offset}"
+                self._positions[where] = position
+
+    def coverage(self) -> tuple[Coverage, ...]:
+        """Return the batches as one failure; nothing if there is none."""
+        if not self._positions:
+            return ()
+        positions = list(self._positions.values())
+        shown = ", ".join(positions[:_SHOWN]) + (", ..." if positions[_SHOWN:] else "")
+        error = (
+            f"{counted(len(positions), 'record')} cannot be taken apart into the messages of a "
+            f"batch, which were not searched: {shown}"
+        )
+        return (Coverage("batches", SourceKind.FILTER, SourceState.FAILED, None, error),)

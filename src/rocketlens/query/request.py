@@ -27,9 +27,8 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.text.time_words import parse_time
-from rocketlens.query.filters.unread_batches import UnreadBatches
-from rocketlens.query.left_out import LeftOutMessages, names_topics
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.left_out import LeftOutMessages, UnreadBatches, names_topics
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
 from rocketlens.query.topic_choice import asked_topics
 

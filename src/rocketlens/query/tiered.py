@@ -13,7 +13,7 @@ from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import QueueName
 from rocketlens.store.read.log.begin_evidence import first_time

@@ -19,7 +19,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import TapGap, TapNote, read_tap_note
-from rocketlens.store.write.copy.copy_store import CopyStore, prepare_copy
+from rocketlens.store.write.copy_append import CopyStore, prepare_copy
 from rocketlens.store.write.message_store import StoreOptions, system_clock
 from rocketlens.tap.masters import REPLACED, Master, directory_name
 from rocketlens.wire.ha import LogBytes

@@ -1,4 +1,4 @@
-"""Lines on stderr, and colour on terminals."""
+"""stdout and stderr: prepared for any text and any start, lines of notes, colour on terminals."""
 
 import os
 import re
@@ -93,3 +93,28 @@ def size_text(count: int) -> str:
             return f"{count}" if not unit else f"{size:.1f}{unit}"
         size /= 1024
     return f"{size:.1f}G"
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr take any text.
+
+    In a process that was started without one (``>&-``) it leads nowhere.
+    """
+    # In this order: the system returns the lowest number, so no file opened later becomes stdout.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        # A locale that lacks a letter shows its number; an odd argument can be shown at all.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+
+
+def discard_stdout() -> None:
+    """Send what is still unwritten nowhere, so that the interpreter's own flush is quiet."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.write.message_store import StoreOptions
 from tests.support.broker_world import records_of
 from tests.support.written_stores import SMALL, STORE_HOST, open_small, send_many

@@ -1,13 +1,25 @@
-"""Lines on stderr, and colour."""
+"""Lines on stderr, and colour.
+
+stdout and stderr in any state; whole processes are tested with the program.
+"""
 
 import io
 import os
 import pty
+import sys
 import termios
 
 import pytest
 
-from rocketlens.terminal.output import BOLD, GREEN, coloured, note, say
+from rocketlens.terminal.output import (
+    BOLD,
+    GREEN,
+    coloured,
+    discard_stdout,
+    note,
+    prepare_streams,
+    say,
+)
 
 
 class Terminal(io.StringIO):
@@ -85,3 +97,26 @@ def test_the_width_is_that_of_stderr_where_stdout_is_a_pipe(monkeypatch):
     os.close(leader)
     assert len(lines) > 1
     assert max(map(len, lines)) <= 40
+
+
+def test_a_character_that_an_encoding_lacks_is_escaped(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    prepare_streams()
+    stream.write("支")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"\\u652f"
+
+
+def test_closed_streams_lead_nowhere(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    prepare_streams()
+    with sys.stdout, sys.stderr:
+        sys.stdout.write("x")
+        sys.stderr.write("x")
+
+
+def test_a_stream_without_a_descriptor_can_be_discarded(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    discard_stdout()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.lookup.queue_entries import read_entries
 from rocketlens.errors import RecordError
+from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
-from rocketlens.formats.record_columns import store_timestamps
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.model.text.java import string_hash
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.read.index.index_files import PAUSE
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore

@@ -1,7 +1,7 @@
 """Look-ups in a store that is being written, done in pieces.
 
 Candidates are verified newest first, until enough match: by `FastPathMatcher` where it recognizes
-the record, otherwise as for a store directory (`rocketlens.query.lookup.candidates`). A look-up
+the record, otherwise as for a store directory (`rocketlens.query.lookup.message_filter`). A look-up
 that takes too long ends with what it has found, and reports what it did not compare.
 """
 
@@ -14,9 +14,14 @@ from rocketlens.broker.lookup.by_tag import deleted_part, tagged_newest_first
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.turns import Busy, Piece, Work
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_keys import key_hash
-from rocketlens.query.lookup.candidates import check_entry, read_candidate
-from rocketlens.query.lookup.verify import OTHER_TIME, FastPathMatcher, MessageFilter
+from rocketlens.formats.index_file import key_hash
+from rocketlens.query.lookup.message_filter import (
+    OTHER_TIME,
+    FastPathMatcher,
+    MessageFilter,
+    check_entry,
+    read_candidate,
+)
 from rocketlens.store.read.index.index import TakesLong
 from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit, newest_first
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost

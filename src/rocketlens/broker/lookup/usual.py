@@ -11,8 +11,8 @@ from typing import NamedTuple
 from rocketlens import limits
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, segment_at
-from rocketlens.formats.index_keys import key_hash
-from rocketlens.query.lookup.verify import OTHER_TIME, FastPathMatcher
+from rocketlens.formats.index_file import key_hash
+from rocketlens.query.lookup.message_filter import OTHER_TIME, FastPathMatcher
 from rocketlens.store.read.index.index_files import newest_first
 
 

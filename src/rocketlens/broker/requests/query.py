@@ -17,7 +17,7 @@ from rocketlens.broker.lookup.usual import KeyLookUp
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import query as commands

@@ -45,7 +45,7 @@ from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to
+from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.topic_choice import (
     is_pattern,

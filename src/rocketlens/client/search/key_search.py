@@ -34,7 +34,7 @@ from rocketlens.client.search.records import Page, take_page_in_turn
 from rocketlens.errors import ConnectionLost
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.query import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest

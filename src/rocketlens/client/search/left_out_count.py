@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rocketlens.client.connect.cluster import ClusterCalls
     from rocketlens.client.connect.topology import Topology
-    from rocketlens.query.lookup.verify import MessageFilter
+    from rocketlens.query.lookup.message_filter import MessageFilter
 
 
 class KeySource(Protocol):

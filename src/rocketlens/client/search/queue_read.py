@@ -48,7 +48,7 @@ from rocketlens.client.search.queue_offsets import max_offset, min_offset, offse
 from rocketlens.client.search.records import Page, joined, take_page_in_turn
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 
 RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""

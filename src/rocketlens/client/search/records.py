@@ -12,7 +12,7 @@ from rocketlens.client.connect.queue_puller import records_in
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 
 
 class Page(NamedTuple):

@@ -35,7 +35,7 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
 from rocketlens.wire.codes import ResponseCode
 

@@ -31,7 +31,7 @@ from rocketlens.model.rocketmq import (
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to
+from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.store_reader import (
     CONSUME_QUEUE,
     StoreReader,

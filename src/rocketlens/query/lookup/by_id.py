@@ -8,7 +8,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, unfinished
 from rocketlens.query.tiered import place_of

@@ -5,11 +5,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_keys import key_hash
+from rocketlens.formats.index_file import key_hash
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.by_time import Scan, find_in_time
-from rocketlens.query.lookup.candidates import read_candidate
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter, read_candidate
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.index.index_files import CorruptIndexFile, newest_first

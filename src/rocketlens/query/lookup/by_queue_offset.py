@@ -13,9 +13,9 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.filters.unread_batches import UnreadBatches
+from rocketlens.query.left_out import UnreadBatches
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.verify import MessageFilter, is_dispatched_to, light_queues
+from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to, light_queues
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tiered import FindingsOutsideLog, place_of

@@ -23,7 +23,7 @@ from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
 from rocketlens.query.tiered import outside_log

@@ -13,7 +13,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.log.commitlog import CommitLog
 

@@ -38,7 +38,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.by_time import Scan, find_in_time
 from rocketlens.query.lookup.log_part import LogPart, is_long, part_in_time
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName

@@ -4,7 +4,7 @@
 directory                             family        key, and value
 ====================================  ============  ==========================================
 ``consumequeue``                      ``default``   an entry of a queue
-``config/...``                                      see `rocketlens.store.read.config_databases`
+``config/...``                                      see `rocketlens.store.read.config_tables`
 ====================================  ============  ==========================================
 
 The keys of entries are in `rocketlens.formats.rocksdb.queue_key`.

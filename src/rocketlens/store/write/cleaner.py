@@ -29,10 +29,9 @@ from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.index.index_driver import IndexDriver
-from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.queue.queue_append import QueueWriter
-from rocketlens.store.write.queue.queue_view import QueueView
 from rocketlens.store.write.refused_writes import DISK_FULL
+from rocketlens.store.write.store_views import LogView, QueueView
 
 _log: Final = logging.getLogger(__name__)
 

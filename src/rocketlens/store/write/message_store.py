@@ -9,8 +9,7 @@ part               what it does
 ``append``         writes records and, with each, its queue entry
 ``durability``     syncs log and queues, writes ``synced``, ``state.json`` and the checkpoint
 ``index_driver``   builds index files, or leaves them to another process
-``log_view``       reads records of the log while it grows
-``queue_view``     reads the queues while they grow
+``store_views``    read the log and the queues while they grow
 ``cleaner``        deletes what is expired
 =================  ==============================================================================
 
@@ -71,9 +70,8 @@ from rocketlens.store.write.cleaner import Cleaner
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.index.index_driver import STEP_BYTES, IndexBuilder, IndexDriver
-from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.opening import Opening
-from rocketlens.store.write.queue.queue_view import QueueView
+from rocketlens.store.write.store_views import LogView, QueueView
 
 _log: Final = logging.getLogger(__name__)
 
@@ -110,9 +108,9 @@ class MessageStore:
     :class:`rocketlens.store.write.append.Appender`;
     ``flush_log``, ``flush`` and ``when_durable`` those of
     :class:`rocketlens.store.write.durability.Durability`; ``record`` and ``log_from`` those of
-    :class:`rocketlens.store.write.log_view.LogView`; ``clean`` and ``clean_queues`` those of
+    :class:`rocketlens.store.write.store_views.LogView`; ``clean`` and ``clean_queues`` those of
     :class:`rocketlens.store.write.cleaner.Cleaner`. ``queues`` is a
-    :class:`rocketlens.store.write.queue.queue_view.QueueView`. ``recovered`` says what opening
+    :class:`rocketlens.store.write.store_views.QueueView`. ``recovered`` says what opening
     found.
     """
 

@@ -3,7 +3,7 @@
 import pytest
 
 import rocketlens
-from rocketlens.query.lookup.verify import FastPathMatcher
+from rocketlens.query.lookup.message_filter import FastPathMatcher
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support.broker_world import in_broker, records_of

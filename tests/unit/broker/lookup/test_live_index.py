@@ -9,7 +9,7 @@ from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.broker.lookup.turns import result_of
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from tests.support.broker_world import records_of
 from tests.support.written_stores import open_small, send_many
 from tests.unit.broker.searches import LARGE, NO_BUILDER

@@ -10,9 +10,10 @@ from rocketlens import limits
 from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.formats import commitlog_record
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.read.index import index
-from rocketlens.store.read.log import starts, time_bounds
+from rocketlens.store.read.index import tail as tail_module
+from rocketlens.store.read.log import starts
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import (
     NOW_MS,
@@ -252,7 +253,7 @@ def test_a_key_of_many_messages_costs_no_more_for_times_that_none_of_them_has(
         "record_size_if_match",
         lambda *arguments: compared.append(arguments[-1]) or record_size_if_match(*arguments),
     )
-    monkeypatch.setattr(time_bounds, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(tail_module, "_BLOCK_BYTES", 1000)
     monkeypatch.setattr(index, "_ENTRIES_OF_TIME", 16)
     monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100 if in_files else 1_000_000)
     monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 32)

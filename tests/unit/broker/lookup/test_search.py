@@ -8,7 +8,7 @@ from rocketlens import limits
 from rocketlens.broker.lookup import search as module
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.read.index.tail import Tail, load_kernels
 from tests.support.broker_world import records_of
 from tests.support.written_stores import open_small, send_many

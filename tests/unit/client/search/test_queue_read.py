@@ -8,7 +8,7 @@ from rocketlens.client.search.queue_read import QueueReader, read_queue
 from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
-from rocketlens.query.lookup.verify import MessageFilter
+from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.fake_cluster import T0, ask
 from tests.support.patience import PATIENCE_S

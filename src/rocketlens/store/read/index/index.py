@@ -33,13 +33,13 @@ from rocketlens.formats.index_file import (
     IndexHeader,
     decode_entry,
     decode_header,
+    index_hashes,
     infer_geometry,
 )
-from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
+from rocketlens.store.read.index.tail import TimeBounds
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk, exhaust
-from rocketlens.store.read.log.time_bounds import TimeBounds
 
 if TYPE_CHECKING:
     import numpy as np

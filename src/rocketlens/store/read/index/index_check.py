@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.formats.columns import column, store_timestamps
 from rocketlens.formats.commitlog_record import (
     HEADS,
     MAGIC_V1,
@@ -41,7 +42,6 @@ from rocketlens.formats.index_file import (
     ChainCheck,
     check_chains,
 )
-from rocketlens.formats.record_columns import column, store_timestamps
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
 

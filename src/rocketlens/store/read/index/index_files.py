@@ -30,8 +30,7 @@ from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_file import Geometry, IndexHeader
-from rocketlens.formats.index_keys import index_hashes
+from rocketlens.formats.index_file import Geometry, IndexHeader, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.entry_runs import merge_descending

@@ -14,8 +14,7 @@ from typing import Final
 
 from rocketlens.errors import RocketLensError, StoreLocked
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_file import ENTRY_BYTES, SLOT
-from rocketlens.formats.index_keys import index_hashes
+from rocketlens.formats.index_file import ENTRY_BYTES, SLOT, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import ResumePoint, safe_offset_of

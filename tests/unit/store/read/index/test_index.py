@@ -9,9 +9,9 @@ from rocketlens.errors import IndexFileError
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.text.java import index_hash
 from rocketlens.store.read.index import index
+from rocketlens.store.read.index import tail as tail_module
 from rocketlens.store.read.index.index import IndexFile, TakesLong, is_near
 from rocketlens.store.read.index.index_files import IndexFiles
-from rocketlens.store.read.log import time_bounds
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support import made_stores, written_stores
 from tests.support.made_stores import flip, make_store, overwrite, some_messages
@@ -99,7 +99,7 @@ def test_an_index_file_that_a_builder_is_writing_to_is_no_damage(tmp_path):
 
 def test_no_record_of_a_time_or_a_later_one_is_before_the_bound_of_a_file(made, log, monkeypatch):
     monkeypatch.setattr(index, "_ENTRIES_OF_TIME", 4)
-    monkeypatch.setattr(time_bounds, "_BLOCK_BYTES", 100)
+    monkeypatch.setattr(tail_module, "_BLOCK_BYTES", 100)
     files = IndexFiles(made.path / "index", log)
     (file,) = files.sound
     with pytest.raises(TakesLong):

@@ -1,20 +1,29 @@
-"""What the index does not have yet is found in memory, or read again."""
+"""What the index does not have yet is found in memory, or read again.
+
+Where records of a time or a later one can begin, whatever the clocks did.
+"""
 
 import os
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import rocketlens
 from rocketlens import limits
 from rocketlens.model.text.java import index_hash
 from rocketlens.store import fs
 from rocketlens.store.read.index import tail
+from rocketlens.store.read.index import tail as tail_module
+from rocketlens.store.read.index.tail import TimeBounds
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support import made_stores, written_stores
 from tests.support.failing_calls import FailingCalls
 from tests.support.made_stores import make_store, some_messages
 from tests.support.patched import change_for
+
+PARTS = st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(-5, 50)), min_size=1, max_size=40)
 
 
 def knows_nothing(_record):
@@ -119,3 +128,25 @@ def test_records_that_come_after_a_segment_could_not_be_opened_are_found(tmp_pat
             found = list(memory.find({index_hash(f"Orders#k{number}")}))
             assert found == [written_stores.records_of(tmp_path)[number].physical_offset]
         log.close()
+
+
+@given(PARTS, st.integers(-6, 51), st.integers(0, 3_000_000))
+def test_no_record_of_the_time_or_a_later_one_is_before_the_bound(parts, begin_ms, dropped):
+    bounds = TimeBounds()
+    for offset, most_ms in parts:
+        bounds.add(offset, most_ms)
+    for least in (0, dropped):
+        bounds.drop_below(least)
+        first = bounds.first_offset(begin_ms)
+        late = [offset for offset, ms in parts if ms >= begin_ms and offset >= least]
+        assert not late or (first is not None and first <= min(late))
+
+
+@given(st.lists(st.integers(0, 20), min_size=1), st.integers(-1, 21))
+def test_the_bound_is_the_block_of_the_first_record_that_is_late_enough(times, begin_ms):
+    bounds = TimeBounds()
+    offsets = [number * tail_module._BLOCK_BYTES for number in range(len(times))]
+    for offset, most_ms in zip(offsets, times, strict=True):
+        bounds.add(offset, most_ms)
+    late = [offset for offset, ms in zip(offsets, times, strict=True) if ms >= begin_ms]
+    assert bounds.first_offset(begin_ms) == (late[0] if late else None)

@@ -9,7 +9,7 @@ from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import NotAStore
 from rocketlens.formats import dledger
 from rocketlens.formats.commitlog_record import decode, encode, encode_blank
-from rocketlens.store.broker_conf import paths_of
+from rocketlens.store.layout import paths_of
 from rocketlens.store.read.log.replica import Replica
 from tests.support.synthetic import record, write_log
 

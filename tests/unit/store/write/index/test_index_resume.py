@@ -11,8 +11,7 @@ import pytest
 
 import rocketlens
 from rocketlens.formats.compiled.kernels import EntryArrays
-from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header
-from rocketlens.formats.index_keys import index_hashes
+from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

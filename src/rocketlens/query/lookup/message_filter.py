@@ -1,23 +1,42 @@
-"""Decides whether a candidate of a look-up matches."""
+"""Decides whether a candidate of a look-up matches: its record in the log does, not the index.
 
-from collections.abc import Mapping, Sequence
+============================================  ==================================================
+what is at the offset                         then
+============================================  ==================================================
+a record that matches                         it is an answer
+a record that does not match                  the index entry must be that of another key, or the
+                                              index file is corrupt
+a damaged record that would match             a failure: the answer is incomplete
+bytes that are not a record                   a failure, if the index entry is sound
+what is deleted                               nothing
+============================================  ==================================================
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
+from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.batch_body import records_in
-from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, RecordView, decode
+from rocketlens.formats.commitlog_record import (
+    PROPERTIES_LENGTH,
+    Reason,
+    Record,
+    RecordView,
+    decode,
+)
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH
 from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit
+from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     from rocketlens.model.sql.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
-    from rocketlens.query.filters.unread_batches import UnreadBatches
-    from rocketlens.query.left_out import LeftOutMessages
+    from rocketlens.query.left_out import LeftOutMessages, UnreadBatches
 
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
@@ -25,6 +44,7 @@ _KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
 OTHER_TIME: Final = -1
 """Instead of a record's size: its store time is out of the range."""
 _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
+Check = Callable[[CommitLog, Hit | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +262,51 @@ class FastPathMatcher:
             if key in value.split(b" ") if is_list else key == value:
                 return True
         return False
+
+
+def check_entry(log: CommitLog, hit: Hit | None) -> None:
+    """Check that an index entry without a matching record is that of another key.
+
+    `hit` is None if the memory led there, which is read from the log itself.
+
+    :raises CorruptIndexFile: if the entry contradicts the log.
+    """
+    if hit is None:
+        return
+    try:
+        hit.file.check_entry(log, hit.number)
+    except IndexFileError as error:
+        raise CorruptIndexFile(hit.file, error) from error
+
+
+def read_candidate(
+    log: CommitLog,
+    message_filter: MessageFilter,
+    offset: int,
+    hit: Hit | None,
+    failures: list[str],
+    *,
+    min_offset: int | None = None,
+    check: Check = check_entry,
+) -> Record | None:
+    """Return the record at an offset if it matches; add damage to `failures`.
+
+    Below `min_offset`, by default that of the log as it is now, everything is deleted.
+
+    :raises CorruptIndexFile: if an index file led to it that cannot be right.
+    """
+    try:
+        record = log.record_at(offset)
+    except RecordError as error:
+        if offset < (log.min_offset if min_offset is None else min_offset):
+            return None
+        if error.reason != Reason.CRC:
+            check(log, hit)
+            failures.append(str(error))
+        elif message_filter.may_match(log.record_at(offset, check_crc=False)):
+            failures.append(str(error))
+        return None
+    if message_filter.matches(record):
+        return record
+    check(log, hit)
+    return None

@@ -15,7 +15,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk, exhaust
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.copy.copy_store import CopyStore, prepare_copy
+from rocketlens.store.write.copy_append import CopyStore, prepare_copy
 from tests.support.failing_disks import FailingDisk
 from tests.support.written_stores import (
     BORN_HOST,
