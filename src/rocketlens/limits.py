@@ -280,6 +280,11 @@ MAX_RUN_KEY_BYTES: Final = 128
 MAX_RUN_PROPERTIES: Final = 96
 """Properties of such a send: as many as a table of Java's of 128 holds before it grows."""
 
+MAX_TURN_MEMBERS: Final = 500
+"""Members of a batch that are stored in one piece of work on the event loop: milliseconds.
+RocketMQ: all of them.
+"""
+
 MAX_ROUND_S: Final = 0.002
 """Seconds of work for connections that wait for their next turn, before those with little to say
 have theirs. With 50 that always have more, others wait so long and not 50 turns.

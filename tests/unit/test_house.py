@@ -78,6 +78,7 @@ TESTED_ELSEWHERE = {
     "formats/compiled/kernels_send.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_header.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_parse.py": "tests/unit/broker/sends/test_send_runs.py",
+    "formats/compiled/kernels_batch.py": "tests/unit/broker/sends/test_batches.py",
     "net/response.py": "tests/unit/net/test_channel.py",
     "broker/delivery/pull_reader.py": "tests/unit/broker/requests/test_pull.py",
     "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",

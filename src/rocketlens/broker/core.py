@@ -1,6 +1,7 @@
 """The parts of a broker that all processors share, each made once, from the parts that it needs.
 
-Nothing is assigned later, and no part knows the core: only processors and the life of a broker do.
+Nothing is assigned later but `BrokerCore.batches`, and no part knows the core: only processors and
+the life of a broker do.
 """
 
 import asyncio
@@ -41,6 +42,7 @@ from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
+    from rocketlens.broker.sends.batches import Batches
     from rocketlens.net.channel_group import ChannelGroup
 
 
@@ -105,6 +107,8 @@ class BrokerCore:
         )
         self.pull_reader: Final = self._new_pull_reader()
         self.held_pulls: Final = self._new_held_pulls(loop.time)
+        self.batches: Batches | None = None
+        """Stores the members of a batch together; None until its kernels are loaded."""
         self.large_answers: Final = LargeAnswers()
         self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
         self.replies: Final = self._new_replies()
@@ -123,20 +127,22 @@ class BrokerCore:
     def _load_kernels(self) -> None:
         """Load what pulls and sends are handled by; takes a second, in any thread."""
         load_kernels()
-        # Not where each request is checked, or a reply waits for more than the append.
-        if self.access is None and not self.replies.is_needed:
-            try:
-                self._handle_sends_together()
-            except Exception as error:  # noqa: BLE001 - whatever it is, look-ups need the rest
-                _log.warning("sends are handled one by one, which takes longer: %s", error)
+        try:
+            self._handle_sends_together()
+        except Exception as error:  # noqa: BLE001 - whatever it is, look-ups need the rest
+            _log.warning("sends are handled one by one, which takes longer: %s", error)
 
     def _handle_sends_together(self) -> None:
+        from rocketlens.broker.sends.batches import Batches
         from rocketlens.broker.sends.send_runs import Parts, SendRuns
 
         topics = self.topics
         own = self.stats, self.born_host, self.store_host, self.id_prefix
         parts = Parts(self.store, topics.topics, topics.pending, *own)
-        self.network.handle_together(SendRuns(parts, self.config))
+        self.batches = Batches(parts)
+        # Not where each request is checked, or a reply waits for more than the append.
+        if self.access is None and not self.replies.is_needed:
+            self.network.handle_together(SendRuns(parts, self.config))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

@@ -32,7 +32,10 @@ from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_INNER_BATCH, SYS_FLAG_N
 HEAD: Final = struct.Struct(">iiiii")
 """total_size .. body length: 20 bytes."""
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
-MIN_MEMBER_BYTES: Final = HEAD.size + PROPERTIES_LENGTH.size
+HEAD_BYTES: Final = HEAD.size
+FLAG_AT, BODY_LENGTH_AT = 12, 16
+PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
+MIN_MEMBER_BYTES: Final = HEAD_BYTES + PROPERTIES_LENGTH_BYTES
 
 
 class BatchMember(NamedTuple):

@@ -11,7 +11,8 @@ plain                       in its queue; properties with MSG_REGION, TRACE_ON, 
                             :mod:`rocketlens.broker.delivery.timer_time`
 ``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
 to ``%RETRY%g``, too often  in ``%DLQ%g``
-member of a batch           in its queue; properties unchanged
+member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.batches`
+                            does the same, faster
 ==========================  =======================================================================
 
 Properties are in the order of Java's ``HashMap``. Bodies are stored as received, compressed or
@@ -23,7 +24,7 @@ import os
 import socket
 from collections.abc import Awaitable, Mapping
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
@@ -59,6 +60,9 @@ from rocketlens.wire.commands import send as commands
 from rocketlens.wire.declare import read_i32
 from rocketlens.wire.recall_handle import RecallHandle
 
+if TYPE_CHECKING:
+    from rocketlens.broker.sends.batches import StoredBatch
+
 Pending = Response | Awaitable[Response | None]
 
 MULTI_TAGS_FLAG: Final = 0x2
@@ -81,9 +85,6 @@ _BROKERS_OWN: Final = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
 property says, past the permissions of that topic.
 """
 Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
-
-MEMBERS_PER_TURN: Final = 500
-"""Members of a batch that are stored in one piece of work on the event loop: milliseconds."""
 
 REDIRECTING_NAMES: Final = props.TIMER_NAMES | {props.DELAY, props.TRANSACTION_PREPARED}
 """A message with one of these may be stored in another topic."""
@@ -381,8 +382,11 @@ class SendProcessor:
         topic, text = fields[0], fields[5]
         if topic.startswith(RETRY_PREFIX):
             raise MessageIllegal(f"batch request does not support retry group {topic}")
-        members = _members(command.body, MEMBERS_PER_TURN + 1)
-        if len(members) > MEMBERS_PER_TURN:
+        stored = self._store_together(command, channel, queue_id, fields)
+        if stored is not None:
+            return self._batch_answer(queue_id, text or "", *stored)
+        members = _members(command.body, limits.MAX_TURN_MEMBERS + 1)
+        if len(members) > limits.MAX_TURN_MEMBERS:
             return self._store_large_batch(command, channel, queue_id, fields)
         _check_no_delay(command.body, text or "", members)
         refusal = self._refuse_copies(command, channel, topic, members)
@@ -391,6 +395,29 @@ class SendProcessor:
         appended = self._append(channel, queue_id, fields, members)
         ids = self._ids_of(appended)
         return self._batch_answer(queue_id, text or "", ids, appended[0], appended[-1])
+
+    def _store_together(
+        self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
+    ) -> "StoredBatch | None":
+        """Store the members of a batch by compiled code; return None if that is not for it."""
+        topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
+        batches, body = self.core.batches, command.body
+        if (
+            batches is None
+            or topic[:1] == "%"
+            or b"DELAY\x01" in body
+            or (text and ("DELAY\x01" in text or "TIMER_D" in text))
+        ):
+            return None
+        return batches.store(
+            channel,
+            topic,
+            queue_id,
+            body,
+            born_timestamp_ms=born_timestamp_ms,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times or 0,
+        )
 
     async def _store_large_batch(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
@@ -410,11 +437,11 @@ class SendProcessor:
         if refusal is not None:
             return refusal
         ids, first, last = [], None, None
-        for start in range(0, len(members), MEMBERS_PER_TURN):
+        for start in range(0, len(members), limits.MAX_TURN_MEMBERS):
             if topic not in self._topics:
                 remark = f"topic[{topic}] was deleted while the batch was stored"
                 return self._refuse((ResponseCode.TOPIC_NOT_EXIST, remark))
-            step = members[start : start + MEMBERS_PER_TURN]
+            step = members[start : start + limits.MAX_TURN_MEMBERS]
             appended = self._append(channel, queue_id, fields, step)
             ids.append(self._ids_of(appended))
             first, last = first or appended[0], appended[-1]

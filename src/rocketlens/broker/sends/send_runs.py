@@ -25,7 +25,7 @@ from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats.commitlog_record import HOST_BYTES_V6
 from rocketlens.formats.compiled import kernels_send_header as header
 from rocketlens.formats.compiled import kernels_send_parse as parsing
-from rocketlens.formats.compiled.kernels_send import REPLY_BYTES, commit, encode
+from rocketlens.formats.compiled.kernels_send import REPLY_BYTES, Hosts, commit, encode
 from rocketlens.formats.compiled.kernels_send_parse import ROW_NUMBERS, fill_slots, parse
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model import properties as props
@@ -78,6 +78,13 @@ class Parts(NamedTuple):
     born_host: Callable[[Channel], bytes]
     store_host: bytes
     id_prefix: str
+
+    def hosts(self, channel: Channel) -> Hosts:
+        """Return the addresses of a producer and of the broker, as kernels write them."""
+        born, stored = self.born_host(channel), self.store_host
+        flags = SYS_FLAG_BORN_HOST_V6 if len(born) == HOST_BYTES_V6 else 0
+        flags |= SYS_FLAG_STORE_HOST_V6 if len(stored) == HOST_BYTES_V6 else 0
+        return _bytes_of(born + stored), len(born), len(stored), flags
 
 
 class SendRuns:
@@ -172,7 +179,7 @@ class SendRuns:
             self._parsed,
             count,
             touched_count,
-            self._hosts(channel),
+            self._parts.hosts(channel),
             log,
             room.physical_offset,
             room.timestamp_ms,
@@ -203,12 +210,6 @@ class SendRuns:
         self._parts.stats.put_total += count
         end = of_last(parsing.BODY) + of_last(parsing.BODY_BYTES)
         return count, end, bytes(self._replies[:reply_bytes])
-
-    def _hosts(self, channel: Channel) -> tuple[Any, int, int, int]:
-        born, stored = self._parts.born_host(channel), self._parts.store_host
-        flags = SYS_FLAG_BORN_HOST_V6 if len(born) == HOST_BYTES_V6 else 0
-        flags |= SYS_FLAG_STORE_HOST_V6 if len(stored) == HOST_BYTES_V6 else 0
-        return _bytes_of(born + stored), len(born), len(stored), flags
 
     def _are_plain(self, touched_count: int) -> bool:
         """Read state and room of each queue; return False if a message may not be stored there."""

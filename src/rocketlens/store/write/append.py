@@ -383,6 +383,19 @@ class Appender:
         at, physical_offset = self._byte_offset, self._base + self._byte_offset
         return RunRoom(self._content, at, self._limit, physical_offset, self._clock(), self._most)
 
+    def batch_room(self, queue: QueueWriter, byte_count: int, entry_count: int) -> RunRoom:
+        """Return where the records of a batch may be written, side by side, reserved if need be.
+
+        Errors as :meth:`append`.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        entries_end = queue.byte_offset + entry_count * ENTRY_BYTES
+        if self._byte_offset + byte_count > self._limit or entries_end > queue.limit:
+            self._reserve_record(byte_count, queue, entry_count)
+        at, physical_offset = self._byte_offset, self._base + self._byte_offset
+        return RunRoom(self._content, at, self._limit, physical_offset, self._clock(), self._most)
+
     def append_run(
         self,
         entries: Sequence[tuple[QueueWriter, memoryview]],
@@ -424,13 +437,9 @@ class Appender:
         if not members or sys_flag & SYS_FLAG_TRANSACTION_MASK or queue.is_schedule:
             raise MessageIllegal("a batch has members, no transaction and no delay")
         fixed = queue.head_bytes + len(born_host)
-        total = self._batch_bytes(members, fixed)
-        byte_offset = self._byte_offset
-        entries_end = queue.byte_offset + len(members) * ENTRY_BYTES
-        if byte_offset + total > self._limit or entries_end > queue.limit:
-            byte_offset = self._reserve_record(total, queue, len(members))
-        physical_offset, queue_offset = self._base + byte_offset, queue.next_offset
-        head, timestamp_ms = self._heads[len(born_host)], self._clock()
+        room = self.batch_room(queue, self._batch_bytes(members, fixed), len(members))
+        physical_offset, queue_offset = room.physical_offset, queue.next_offset
+        head, timestamp_ms = self._heads[len(born_host)], room.timestamp_ms
         sys_flag = sys_flag & _NO_HOST_BITS | self._flag_bits[len(born_host)]
         parts: list[bytes] = []
         entries: list[bytes] = []
@@ -466,7 +475,7 @@ class Appender:
         queue.append_entries(b"".join(entries))
         if any(0 in properties for _, _, properties in members):
             self.zeros_end_offset = physical_offset
-        self._commit_batch(byte_offset, b"".join(parts), queue.magic, appended)
+        self._commit_batch(room.byte_offset, b"".join(parts), queue.magic, appended)
         self._batch_steps += 1
         self._notify(topic, queue_id)
         return appended

@@ -104,7 +104,7 @@ class StoreOptions:
 class MessageStore:
     """One store directory, open for writing. A context manager.
 
-    ``append``, ``append_batch``, ``room`` and ``append_run`` are those of
+    ``append``, ``append_batch``, ``room``, ``batch_room`` and ``append_run`` are those of
     :class:`rocketlens.store.write.append.Appender`;
     ``flush_log``, ``flush`` and ``when_durable`` those of
     :class:`rocketlens.store.write.durability.Durability`; ``record`` and ``log_from`` those of
@@ -181,6 +181,7 @@ class MessageStore:
         )
         self.append, self.append_batch = appender.append, appender.append_batch
         self.room, self.append_run = appender.room, appender.append_run
+        self.batch_room = appender.batch_room
         self.flush_log, self.flush = durability.flush_log, durability.flush
         self.when_durable = durability.when_durable
         self.record, self.log_from = log.record, log.log_from
