@@ -280,7 +280,7 @@ MAX_RUN_KEY_BYTES: Final = 128
 MAX_RUN_PROPERTIES: Final = 96
 """Properties of such a send: as many as a table of Java's of 128 holds before it grows."""
 
-MAX_TURN_MEMBERS: Final = 500
+MAX_TURN_MEMBERS: Final = 512
 """Members of a batch that are stored in one piece of work on the event loop: milliseconds.
 RocketMQ: all of them.
 """

@@ -77,12 +77,7 @@ class Batches:
         """
         store = self._parts.store
         queue = store.queues.get(topic, queue_id)
-        if (
-            queue is None
-            or queue.is_schedule
-            or sys_flag & SYS_FLAG_TRANSACTION_MASK
-            or len(body) > limits.MAX_RUN_BYTES
-        ):
+        if queue is None or queue.is_schedule or sys_flag & SYS_FLAG_TRANSACTION_MASK:
             return None
         members = np.frombuffer(body, np.uint8)
         hosts = self._parts.hosts(channel)

@@ -398,7 +398,7 @@ class Appender:
 
     def append_run(
         self,
-        entries: Sequence[tuple[QueueWriter, memoryview]],
+        entries: Sequence[tuple[QueueWriter, bytes | memoryview]],
         commit: Callable[[], None],
         last: Appended,
     ) -> None:
@@ -431,8 +431,6 @@ class Appender:
 
         Errors as :meth:`append`; MessageIllegal also without members, or in a transaction.
         """
-        if self.refusal is not None:
-            raise self.refusal
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         if not members or sys_flag & SYS_FLAG_TRANSACTION_MASK or queue.is_schedule:
             raise MessageIllegal("a batch has members, no transaction and no delay")
@@ -471,13 +469,12 @@ class Appender:
             appended.append(Appended(physical_offset, queue_offset, timestamp_ms, size))
             queue_offset += 1
             physical_offset += size
-        self._batch_steps += 1
-        queue.append_entries(b"".join(entries))
         if any(0 in properties for _, _, properties in members):
             self.zeros_end_offset = physical_offset
-        self._commit_batch(room.byte_offset, b"".join(parts), queue.magic, appended)
-        self._batch_steps += 1
-        self._notify(topic, queue_id)
+        end = physical_offset - self._base
+        self._content[room.byte_offset : end] = b"".join(parts)
+        run = [(queue, b"".join(entries))]
+        self.append_run(run, lambda: self._commit_batch(appended, queue.magic), appended[-1])
         return appended
 
     def _notify(self, topic: str, queue_id: int) -> None:
@@ -493,17 +490,11 @@ class Appender:
             total += len(body) + len(properties)
         return total
 
-    def _commit_batch(
-        self, byte_offset: int, records: bytes, magic: int, appended: list[Appended]
-    ) -> None:
-        """Write the records, then their sizes and magics in order, so that no gap precedes one."""
-        self._content[byte_offset : byte_offset + len(records)] = records
+    def _commit_batch(self, appended: list[Appended], magic: int) -> None:
+        """Write sizes and magics of records in order, so that no gap precedes one."""
         for one in appended:
-            SIZE_AND_MAGIC.pack_into(
-                self._content, one.physical_offset - self._base, one.store_size, magic
-            )
-        self._byte_offset = byte_offset + len(records)
-        self.last = appended[-1]
+            begin = one.physical_offset - self._base
+            SIZE_AND_MAGIC.pack_into(self._content, begin, one.store_size, magic)
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
         """Return the tags code of a message: its time of delivery if it is delayed."""
