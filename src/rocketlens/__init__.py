@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocketlens.archive.archive import Archive, ArchiveScan, open_archive
+    from rocketlens.archive.archive import Archive, open_archive
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin.consume_directly import ConsumedDirectly
     from rocketlens.client.admin.track import MessageTrack, TrackType
@@ -190,7 +191,7 @@ __all__ = [
 # package for other parts of it.
 _HOMES = {
     "Archive": "rocketlens.archive.archive",
-    "ArchiveScan": "rocketlens.archive.archive",
+    "ArchiveScan": "rocketlens.archive.scan",
     "open_archive": "rocketlens.archive.archive",
     "ArchiveError": "rocketlens.errors",
     "ArchiveTaken": "rocketlens.errors",

@@ -262,6 +262,13 @@ class ArchiveReader:
 
         yield from self._groups(file, bounds, errors, read, newest_first=newest_first)
 
+    def columns(
+        self, file: DataFile, names: Iterable[str], errors: list[str]
+    ) -> "Iterator[pa.Table]":
+        """Yield some columns of a file, row group by row group; errors as `rows`."""
+        wanted = list(names)
+        yield from self._groups(file, {}, errors, lambda opened, n: opened.read(n, wanted))
+
     def _groups(
         self,
         file: DataFile,

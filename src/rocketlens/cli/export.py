@@ -17,6 +17,7 @@ from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.model.message import MessageExt
     from rocketlens.query.lookup.by_time import Scan
 
@@ -153,7 +154,7 @@ class TableSink:
         if len(self._kept) >= arrow.BATCH_ROWS or self._kept_bytes >= arrow.BATCH_BYTES:
             self._write_kept()
 
-    def add_scan(self, scan: "Scan") -> None:
+    def add_scan(self, scan: "Scan | ArchiveScan") -> None:
         """Write the messages of a scan, many at once."""
         self._add_batches(scan.record_batches(with_body="body" in self._columns))
 
@@ -249,7 +250,7 @@ class _TextSink:
         self._print(message)
         self.count += 1
 
-    def add_scan(self, scan: "Scan") -> None:
+    def add_scan(self, scan: "Scan | ArchiveScan") -> None:
         """Write the messages of a scan, one by one."""
         for message in scan:
             self.add(message)

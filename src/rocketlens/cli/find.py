@@ -26,9 +26,8 @@ from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from rocketlens.archive.archive import ArchiveScan
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
@@ -158,7 +157,7 @@ def run(arguments: Namespace) -> ExitCode:
     )
     # A filter can name a key, which is looked up: then the request has a text.
     output = MessageOutput(arguments, searched=request.text)
-    source = None if arguments.archive else choose_source(arguments)
+    source = choose_source(arguments)
     is_object = arguments.output == "json"
     if request.text is None and not (is_object or arguments.max or is_merged(arguments)):
         return _stream(arguments, request, output, source)
@@ -183,9 +182,9 @@ def run(arguments: Namespace) -> ExitCode:
         answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
     _say_range(begin, end)
-    if text is not None and not answer.messages and not arguments.archive:
-        store = store_directory(arguments) if source is None else None
-        for line in _hints(text, store, arguments.kind):
+    if text is not None and not answer.messages:
+        is_cluster = source is not None or is_merged(arguments)
+        for line in _hints(text, None if is_cluster else arguments, arguments.kind):
             note(line)
         for line in _other_cases(text, source, arguments, request) if answer.complete else ():
             note(line)
@@ -342,10 +341,12 @@ class _Counted:
             self._progress.end()
 
 
-def _hints(text: str, store: "Path | None", kind: str) -> "Iterator[str]":
-    """Return a line for each thing that the text may stand for; ``store`` None is a cluster.
+def _hints(text: str, local: Namespace | None, kind: str) -> "Iterator[str]":
+    """Return a line for each thing that the text may stand for.
 
-    ``kind`` is what the caller says that the text is.
+    ``local`` names a store or an archive; without it topics are not looked up.
+
+    ``kind``: what the caller says that the text is.
     """
     from rocketlens import limits
     from rocketlens.model.message_id import nearly_message_id
@@ -357,7 +358,7 @@ def _hints(text: str, store: "Path | None", kind: str) -> "Iterator[str]":
     if len(keys) > 1:
         shown = ", ".join(keys[:_MAX_KEYS_SHOWN])[: limits.MAX_QUOTATION_CHARACTERS]
         yield f"spaces separate keys, so no key has one: search for one of {shown}"
-    elif store is not None and text in _topics_of(store):
+    elif local is not None and text in _topics_of(local):
         yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
 
 
@@ -402,12 +403,17 @@ def _other_cases(
             yield f"nothing has the key {text}; {key} has {number}{more}: case matters in keys"
 
 
-def _topics_of(store: "Path") -> set[str]:
-    """Return the topics that have queues or are configured; reads no log."""
+def _topics_of(arguments: Namespace) -> set[str]:
+    """Return the topics that are archived, or have queues or are configured; reads no log."""
+    if arguments.archive:
+        from rocketlens.archive.archive import open_archive
+
+        with open_archive(arguments.archive) as archive:
+            return archive.source.topics
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
     from rocketlens.store.read.rocks import queues_in
 
-    layout = StoreLayout.of(store)
+    layout = StoreLayout.of(store_directory(arguments))
     queues = queues_in(layout.consume_queue)
     return {*queues.topics(), *read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries}

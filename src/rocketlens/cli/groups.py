@@ -5,7 +5,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_list_output, add_source, positive_number
+from rocketlens.cli.options import add_list_output, add_source, positive_number, refuse_archive
 from rocketlens.model.text.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -70,6 +70,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Ctrl-C: exit code 130",
     )
     add_source(parser)
+    refuse_archive(
+        parser,
+        "an archive has no consumer groups, and a store or a cluster does; `rocketlens story ID "
+        "--archive DIR` shows retries and dead letters that were archived",
+    )
     add_list_output(parser)
 
 

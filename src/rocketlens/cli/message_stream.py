@@ -3,11 +3,20 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rocketlens.cli.options import add_content, add_source, content_of, store_directory, time_range
+from rocketlens.cli.options import (
+    add_archive,
+    add_content,
+    add_source,
+    content_of,
+    store_directory,
+    time_range,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from rocketlens.archive.archive import Archive
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
     from rocketlens.query.lookup.by_time import Scan
@@ -54,7 +63,7 @@ class MessageSink(Protocol):
     def add(self, message: "MessageExt") -> None:
         """Take one message."""
 
-    def add_scan(self, scan: "Scan") -> None:
+    def add_scan(self, scan: "Scan | ArchiveScan") -> None:
         """Take the messages of a scan, as fast as they are read."""
 
     count: int
@@ -64,6 +73,7 @@ class MessageSink(Protocol):
 def add_selection(parser: ArgumentParser) -> None:
     """Add the options of `selection_of`, and those that name a store or a cluster."""
     add_source(parser)
+    add_archive(parser)
     parser.add_argument(
         "-t",
         "--topic",
@@ -98,15 +108,18 @@ def selection_of(arguments: Namespace) -> MessageSelection:
 def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespace) -> "Answer":
     """Read messages into a sink; the answer has no messages, but says what was searched.
 
-    From the log of a store they come in its order; from a cluster in the order of their store
-    times. Messages with a key are few, and are found first.
+    From the log of a store they come in its order, from an archive file by file; from a cluster in
+    the order of their store times. Messages with a key are few, and are found first, as are those
+    of an archive and another source, which come once.
     """
-    from rocketlens.cli.source import choose_source
+    from rocketlens.cli.source import choose_source, is_merged
 
     request = selection.request()
     source = choose_source(arguments)
-    if request.text is not None:
+    if request.text is not None or is_merged(arguments):
         return _find(sink, request, arguments, source)
+    if arguments.archive:
+        return _read_archive(sink, request, arguments)
     if source is None:
         return _read_store(sink, request, arguments)
     return _read_cluster(sink, request, arguments, source)
@@ -128,6 +141,20 @@ def _find(
     return replace(answer, messages=())
 
 
+def _read_archive(sink: MessageSink, request: "FindRequest", arguments: Namespace) -> "Answer":
+    from rocketlens.archive.archive import open_archive
+    from rocketlens.model.answer import Answer
+    from rocketlens.terminal.search_progress import SearchProgress
+
+    with SearchProgress() as progress, open_archive(arguments.archive) as archive:
+        scan = archive.scan_for(request)
+        scan.on_read = progress.report
+        sink.add_scan(scan)
+        if progress.is_interrupted:
+            raise KeyboardInterrupt
+        return Answer(request.query, (), scan.coverage)
+
+
 def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace) -> "Answer":
     from rocketlens.model.answer import Answer
     from rocketlens.query.offline import open_store
@@ -145,8 +172,8 @@ def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace)
         return Answer(request.query, (), scan.coverage)
 
 
-def check_topics(store: "Store", topics: "Collection[str]", count: int) -> None:
-    """Check that a store has the topics in which nothing was found.
+def check_topics(store: "Store | Archive", topics: "Collection[str]", count: int) -> None:
+    """Check that a store, or an archive, has the topics in which nothing was found.
 
     Not before: messages of a deleted topic may still be in the log.
 

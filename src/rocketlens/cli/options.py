@@ -1,7 +1,13 @@
 """Options that several commands have, and the types of their values."""
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    Namespace,
+)
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -193,13 +199,21 @@ def add_source(parser: ArgumentParser) -> None:
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
-def add_archive(parser: ArgumentParser) -> None:
-    """Add ``--archive``, which `rocketlens.cli.source` reads."""
+def add_archive(parser: ArgumentParser, *, is_merged: bool = True) -> None:
+    """Add ``--archive``, which `rocketlens.cli.source` reads; ``is_merged``: beside others, too."""
+    beside = "; with --store, --namesrv or --context also there, for one answer"
     parser.add_argument(
-        "--archive",
-        metavar="DIR",
-        help="search an archive; with --store, --namesrv or --context also there, for one answer",
+        "--archive", metavar="DIR", help=f"search an archive{beside if is_merged else ''}"
     )
+
+
+def refuse_archive(parser: ArgumentParser, why: str) -> None:
+    """Add ``--archive`` as an option that says what to do instead."""
+
+    def refuse(_: str) -> None:
+        raise ArgumentTypeError(why)
+
+    parser.add_argument("--archive", type=refuse, help=SUPPRESS)
 
 
 def add_all_topics(parser: ArgumentParser) -> None:
@@ -240,6 +254,7 @@ def add_message(parser: ArgumentParser) -> None:
         "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
     )
     add_source(parser)
+    add_archive(parser)
     parser.add_argument(
         "-t",
         "--topic",

@@ -1,4 +1,4 @@
-"""Where ``find`` and ``show`` look: in a store directory, a running cluster, or an archive."""
+"""Where commands look: in a store directory, a running cluster, or an archive."""
 
 from argparse import Namespace
 from contextlib import contextmanager
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Unpack
 
-    from rocketlens.archive.archive import ArchiveScan
+    from rocketlens.archive.archive import Archive
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.client.all_sources import AnySource
     from rocketlens.client.blocking.iterators import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
@@ -40,10 +41,20 @@ U = TypeVar("U")
 
 
 def choose_source(arguments: Namespace) -> ClusterAccess | None:
-    """Return the cluster to ask, or None when ``arguments.store`` names the store to read.
+    """Return the cluster to ask, or None when ``arguments`` name the store or archive to read.
 
-    :raises BadInput: when there is neither, or the command was given both.
+    :raises BadInput: when there is none, or the command was given both a store and a cluster.
     """
+    return None if archive_of(arguments) else _store_or_cluster(arguments)
+
+
+def archive_of(arguments: Namespace) -> str | None:
+    """Return the archive that a command line names."""
+    archive: str | None = getattr(arguments, "archive", None)
+    return archive
+
+
+def _store_or_cluster(arguments: Namespace) -> ClusterAccess | None:
     context = chosen_context(arguments, takes_store=True)
     if context.store is not None:
         # Together with a store, the name would be a contradiction.
@@ -62,11 +73,20 @@ def ask_source(
     arguments: Namespace,
     in_store: "Callable[[Store], T]",
     in_cluster: "Callable[[MQAdmin], Awaitable[U]]",
+    in_archive: "Callable[[Archive], T] | None" = None,
 ) -> T | U:
-    """Return what the store or the cluster answers that a command line names.
+    """Return what the store, the cluster or the archive answers that a command line names.
 
-    :raises BadInput: as `choose_source`.
+    :raises BadInput: as `choose_source`; or when an archive is named beside another source.
     """
+    archive = archive_of(arguments)
+    if archive and in_archive is not None:
+        if is_merged(arguments):
+            raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
+        from rocketlens.archive.archive import open_archive
+
+        with open_archive(archive) as opened:
+            return in_archive(opened)
     access = choose_source(arguments)
     if access is not None:
         return ask_cluster(access, in_cluster)
@@ -91,8 +111,12 @@ def find_in(
     the first Ctrl-C calls it, and ends the search with what was found. So is ``on_read``, which is
     called while queues are read.
     """
-    if getattr(arguments, "archive", None):
-        return _find_with_archive(arguments, request)
+    if archive_of(arguments):
+        return _with_archive(
+            arguments,
+            lambda archive: archive.find_for(request),
+            lambda sources: _find_in_all(request, sources),
+        )
     if source is not None:
         from rocketlens.query.find import find
 
@@ -112,10 +136,11 @@ def scan_in(
     progress: "SearchProgress",
 ) -> "Iterator[Scan | SyncClusterMessages | ArchiveScan]":
     """Open what `choose_source` returned, and yield all messages of a request without a text."""
-    if getattr(arguments, "archive", None):
+    opened = archive_of(arguments)
+    if opened:
         from rocketlens.archive.archive import open_archive
 
-        with open_archive(arguments.archive) as archive:
+        with open_archive(opened) as archive:
             messages = archive.scan_for(request)
             messages.on_read = progress.report
             yield messages
@@ -135,38 +160,47 @@ def scan_in(
 def is_merged(arguments: Namespace) -> bool:
     """Return whether an archive is searched, and a store or a cluster is named beside it."""
     named = (arguments.store, arguments.namesrv, arguments.context)
-    return bool(arguments.archive) and any(named)
+    return bool(archive_of(arguments)) and any(named)
 
 
-def _find_with_archive(arguments: Namespace, request: "FindRequest") -> Answer:
-    """Find in an archive, and in the store or cluster that options name beside it."""
-    from contextlib import AsyncExitStack, ExitStack
+def _with_archive(
+    arguments: Namespace,
+    alone: "Callable[[Archive], T]",
+    together: "Callable[[Sequence[AnySource]], T]",
+) -> T:
+    """Ask an archive, or it and the store or cluster that options name beside it."""
+    from contextlib import ExitStack
 
     from rocketlens.archive.archive import open_archive
+
+    with ExitStack() as entered:
+        archive = entered.enter_context(open_archive(archive_of(arguments) or ""))
+        if not is_merged(arguments):
+            return alone(archive)
+        beside = _store_or_cluster(arguments)
+        return together(
+            [
+                archive,
+                store_directory(arguments)
+                if beside is None
+                else entered.enter_context(open_cluster(beside)),
+            ]
+        )
+
+
+def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answer:
+    from contextlib import AsyncExitStack
+
     from rocketlens.client.all_sources import open_source
     from rocketlens.net.sync import LoopThread
     from rocketlens.query.find import find_in_all
 
-    with ExitStack() as entered:
-        archive = entered.enter_context(open_archive(arguments.archive))
-        if not is_merged(arguments):
-            return archive.find_for(request)
-        beside = choose_source(arguments)
-        given: list[AnySource] = [archive]
-        given.append(
-            store_directory(arguments)
-            if beside is None
-            else entered.enter_context(open_cluster(beside))
-        )
+    async def ask() -> Answer:
+        async with AsyncExitStack() as opened:
+            return await find_in_all(request, [await open_source(each, opened) for each in sources])
 
-        async def ask() -> Answer:
-            async with AsyncExitStack() as opened:
-                return await find_in_all(
-                    request, [await open_source(each, opened) for each in given]
-                )
-
-        with LoopThread() as thread:
-            return thread.run(ask())
+    with LoopThread() as thread:
+        return thread.run(ask())
 
 
 def find_each(
@@ -176,6 +210,8 @@ def find_each(
 
     No log of a store is read only for topics that were deleted.
     """
+    if archive_of(arguments):
+        return [find_in(source, arguments, each) for each in requests]
     if source is not None:
 
         async def ask(admin: "MQAdmin") -> list[Answer]:
@@ -198,6 +234,14 @@ def story_in(
 ) -> "Story":
     """Return the story of a message."""
     topic = arguments.topic or None
+    if archive_of(arguments):
+        from rocketlens.client.all_sources import story
+
+        return _with_archive(
+            arguments,
+            lambda archive: archive.story(text, topic, **options),
+            lambda sources: story(text, topic, sources=sources, **options),
+        )
     if source is None:
         with _store_of(arguments) as store:
             return store.story(text, topic, **options)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_list_output, add_source
+from rocketlens.cli.options import add_list_output, add_source, refuse_archive
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
@@ -48,6 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "`rocketlens doctor`\nchecks a store."
     )
     add_source(parser)
+    refuse_archive(
+        parser,
+        "an archive is no broker's store: `rocketlens topics --archive DIR` shows what is in it, "
+        "and from when to when",
+    )
     add_list_output(parser)
 
 

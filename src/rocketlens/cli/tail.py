@@ -11,6 +11,7 @@ from rocketlens.cli.options import (
     add_source,
     content_of,
     positive_number,
+    refuse_archive,
     store_directory,
 )
 from rocketlens.errors import BadInput
@@ -53,6 +54,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("-t", "--topic", metavar="TOPIC", required=True, help="the topic")
     add_source(parser)
+    refuse_archive(
+        parser,
+        "nothing arrives in an archive as in a queue: `rocketlens find --archive DIR -t TOPIC "
+        "--max N` prints the newest",
+    )
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with messages as they arrive"
     )

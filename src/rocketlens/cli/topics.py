@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_list_output, add_source
+from rocketlens.cli.options import add_archive, add_list_output, add_source
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ EXAMPLES: Final = (
     ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
     ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
     ("rocketlens topics order-paid", "one topic, queue by queue"),
+    ("rocketlens topics --archive /lake/rocketmq", "what is in an archive?"),
     ("rocketlens topics -o csv", "for a spreadsheet"),
     ("rocketlens topics --all -o json", "all there is, for programs"),
 )
@@ -48,6 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with RocketMQ's own topics, and those of groups: retries, dead letters",
     )
     add_source(parser)
+    add_archive(parser, is_merged=False)
     add_list_output(parser)
 
 
@@ -107,7 +109,9 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
         answer = store.topics(names)
         return answer, waiting_in_store(store, answer)
 
-    return ask_source(arguments, in_store, in_cluster)
+    return ask_source(
+        arguments, in_store, in_cluster, lambda archive: (archive.topics(names), None)
+    )
 
 
 def _row(topic: "FoundTopic", waiting: "WaitingMessages | None") -> Sequence[object]:

@@ -18,7 +18,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rocketlens.archive.archive import Archive, ArchiveSource
+from rocketlens.archive.archive import Archive
+from rocketlens.archive.source import ArchiveSource
+from rocketlens.archive.story import ArchiveStorySource
 from rocketlens.archive.tables import is_archive
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.cluster_client import ClusterClient
@@ -211,6 +213,8 @@ def _story_source(source: Source) -> StorySource:
     if isinstance(source, ThreadedSource):
         if isinstance(source.inner, ClusterSource):
             return _ClusterInLoop(source, ClusterStorySource(source.inner))
+        if isinstance(source.inner, ArchiveSource):
+            return ArchiveStorySource(source)
         return StoreStorySource(source, Sentence("by_log_of", source=source.name))
     return _MessagesOnly(source)
 

@@ -45,11 +45,13 @@ class TopicQueue:
     """Store time of the newest message, in epoch milliseconds; None if unknown or without one."""
     size_bytes: int | None = None
     """Bytes of its messages in the log; None in a cluster, whose brokers do not tell."""
+    missing: int = 0
+    """Messages between the two offsets that an archive does not have."""
 
     @property
     def messages(self) -> int:
         """The number of messages that are not deleted."""
-        return max(0, self.max_offset - self.min_offset)
+        return max(0, self.max_offset - self.min_offset - self.missing)
 
 
 @dataclass(frozen=True, slots=True)

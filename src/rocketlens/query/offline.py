@@ -387,11 +387,13 @@ class Store:
         Arguments and errors as `MQAdmin.story`. What groups did follows from offsets that the
         broker wrote last, and from the copies and traces in the log.
         """
-        from rocketlens.query.story.store_story import find_story_in_store
+        from rocketlens.query.story.store_story import StoreStorySource, find_story_here
+        from rocketlens.query.threaded_source import ThreadedSource
 
         request = StoryRequest.parse(text, topic, **options)
         self._opened.check_open()
-        return find_story_in_store(request, self.source)
+        source = ThreadedSource(self.source, in_thread=False)
+        return find_story_here(request, StoreStorySource(source))
 
     def _findings(self, max_num: int | None, *, oldest: bool = False) -> Findings:
         in_log_order = self.source.is_one_log

@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketlens.cli.dlq import no_dead_letters
 from rocketlens.cli.message_output import MessageOutput, add_output
-from rocketlens.cli.options import add_source, positive_number
+from rocketlens.cli.options import add_source, positive_number, refuse_archive
 from rocketlens.errors import TopicNotFound
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
@@ -32,6 +32,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("group", metavar="GROUP", help="the consumer group")
     add_source(parser)
+    refuse_archive(
+        parser,
+        "dead letters that were archived are messages of a topic: `rocketlens find --archive DIR "
+        f"-t {DEAD_LETTER_PREFIX}GROUP`",
+    )
     parser.add_argument(
         "--max",
         "--newest",

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_source
+from rocketlens.cli.options import add_source, refuse_archive
 from rocketlens.terminal.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Each warning and failure ends with what mends it. A log of up to 4 GiB is read."
     )
     add_source(parser)
+    refuse_archive(
+        parser,
+        "doctor examines stores and clusters; `rocketlens topics --archive DIR` says of an archive "
+        "what is in it, and what is missing",
+    )
     parser.add_argument(
         "--compile",
         action="store_true",

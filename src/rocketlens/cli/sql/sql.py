@@ -22,9 +22,12 @@ from rocketlens.terminal.output import note
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketlens.archive.archive import Archive
+    from rocketlens.archive.scan import ArchiveScan
     from rocketlens.cli.sql.sql_plan import SqlPlan
     from rocketlens.model.answer import Answer
     from rocketlens.query.lookup.by_time import Scan
+    from rocketlens.query.offline import Store
 
 EXAMPLES: Final = (
     (
@@ -172,7 +175,7 @@ def _source(
     arguments: Namespace, selection: MessageSelection, plan: "SqlPlan"
 ) -> "_Streamed | _Spooled":
     """Return where the table comes from: the log as it is read, or a file made before."""
-    from rocketlens.cli.source import choose_source
+    from rocketlens.cli.source import choose_source, is_merged
 
     begin = max((b for b in (selection.begin, plan.begin) if b is not None), default=None)
     end = min((e for e in (selection.end, plan.end) if e is not None), default=None)
@@ -182,13 +185,14 @@ def _source(
     narrowed = selection._replace(topics=topics, begin=begin, end=end, key=key)
     is_empty = begin is not None and end is not None and begin > end
     is_scan = key is None and not is_empty and narrowed.request().text is None
-    if plan.is_streamed and is_scan and choose_source(arguments) is None:
+    is_local = choose_source(arguments) is None and not is_merged(arguments)
+    if plan.is_streamed and is_scan and is_local:
         return _Streamed(arguments, narrowed, plan)
     return _Spooled(arguments, narrowed._replace(begin=None, end=None) if is_empty else narrowed)
 
 
 class _Streamed:
-    """The log of a store, scanned while DuckDB takes it."""
+    """The log of a store, or the files of an archive, scanned while DuckDB takes it."""
 
     def __init__(self, arguments: Namespace, selection: MessageSelection, plan: "SqlPlan") -> None:
         self._arguments: Final = arguments
@@ -198,12 +202,11 @@ class _Streamed:
         self._count = 0
 
     def __enter__(self) -> Self:
-        from rocketlens.cli.options import store_directory
-        from rocketlens.query.offline import open_store
-
-        self._store = open_store(store_directory(self._arguments))
+        self._store: Store | Archive = _opened(self._arguments)
         try:
-            self._scan: Scan = self._store.scan_for(self._request, checks_topics=False)
+            self._scan: Scan | ArchiveScan = self._store.scan_for(
+                self._request, checks_topics=False
+            )
         except BaseException:
             self._store.close()
             raise
@@ -235,20 +238,24 @@ class _Streamed:
 
     def answer(self) -> "Answer":
         """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
-        from dataclasses import replace
-
         from rocketlens.model.answer import Answer
 
-        coverage = self._scan.coverage
-        if not self._is_read:
-            coverage = tuple(
-                replace(each, log_end_offset=each.end_offset) if each.is_short else each
-                for each in coverage
-            )
+        coverage = self._scan.coverage if self._is_read else self._scan.coverage_so_far
         return Answer(self._arguments.query or "", (), coverage)
 
     def __exit__(self, *_: object) -> None:
         self._store.close()
+
+
+def _opened(arguments: Namespace) -> "Store | Archive":
+    if arguments.archive:
+        from rocketlens.archive.archive import open_archive
+
+        return open_archive(arguments.archive)
+    from rocketlens.cli.options import store_directory
+    from rocketlens.query.offline import open_store
+
+    return open_store(store_directory(arguments))
 
 
 class _Spooled:

@@ -87,6 +87,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "by_record": "its record",
     "by_log": "commit log",
     "by_log_of": "commit log of {source}",
+    "by_archive": "archive {source}",
     "by_brokers": "its brokers (208)",
     "by_connections": "its connections (203)",
     "by_both": "{offsets}, {clients}",
@@ -127,6 +128,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "group_did": "what group {group} did",
     "online_clients": "which clients were online, and what they subscribed to",
     "not_in_files": "no file of a store says that",
+    "not_in_archive": "an archive has messages alone: ask a store or a cluster, too",
     "part_of_story": "a part of its story",
     "not_shown": "why is shown to users who may see every topic",
     # What is wrong in a filter.

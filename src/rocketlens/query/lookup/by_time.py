@@ -101,6 +101,14 @@ class Scan(ArrowMessages):
         return Answer("", (), self.coverage).complete
 
     @property
+    def coverage_so_far(self) -> tuple[Coverage, ...]:
+        """The coverage for a reader that needed no more than was read."""
+        return tuple(
+            replace(each, log_end_offset=each.end_offset) if each.is_short else each
+            for each in self.coverage
+        )
+
+    @property
     def coverage(self) -> tuple[Coverage, ...]:
         """What was read so far, what of it could not be, and what a filter left out or could not
         look at.

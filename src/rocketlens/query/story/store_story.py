@@ -20,7 +20,12 @@ from rocketlens.query.facts.groups import StoreGroupFiles
 from rocketlens.query.request import StoryRequest
 from rocketlens.query.store_source import StoreSource
 from rocketlens.query.story.story import Story, Unlearnt
-from rocketlens.query.story.story_search import CopyTopics, SourceFacts, find_story
+from rocketlens.query.story.story_search import (
+    CopyTopics,
+    SourceFacts,
+    StorySource,
+    find_story,
+)
 from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
@@ -28,16 +33,16 @@ _BY_LOG: Final = Sentence("by_log")
 _NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_files"))
 
 
-def find_story_in_store(request: StoryRequest, store: StoreSource) -> Story:
-    """Return the story of a message, from one store that is read where this is called."""
-    work = find_story(request, [StoreStorySource(ThreadedSource(store, in_thread=False))])
+def find_story_here(request: StoryRequest, source: StorySource) -> Story:
+    """Return the story of a message, from one source that never waits."""
+    work = find_story(request, [source])
     # What asks several sources is awaited, and this one never waits.
     try:
         work.send(None)
     except StopIteration as done:
         story: Story = done.value
         return story
-    raise AssertionError("a store waits for nothing")
+    raise AssertionError("it waits for nothing")
 
 
 class StoreStorySource:

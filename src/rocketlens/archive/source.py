@@ -1,0 +1,246 @@
+"""The source over one archive: what it has for a question, and what its coverage says."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.archive.reader import ArchiveReader, DataFile, message_of_row, record_of
+from rocketlens.errors import WrongUse
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.request import FindRequest
+from rocketlens.query.topic_choice import matching_topics, no_topic_of_position, unknown_topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketlens.archive.journal import ArchivedBatch
+    from rocketlens.archive.reader import Bounds
+
+_POSITIONS_AT_ONCE: Final = 4096
+_MIN_MS: Final = -(2**63)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ArchiveSource:
+    """The source over one archive. Its methods never wait."""
+
+    kind: Final = SourceKind.ARCHIVE
+    is_one_log: Final = False
+
+    def __init__(self, root: str) -> None:
+        """Open the archive: see :func:`open_archive`."""
+        self.name: Final = root
+        self.is_closed = False
+        self.reader: Final = ArchiveReader(root)
+
+    def close(self) -> None:
+        """Close the archive's files."""
+        self.is_closed = True
+        self.reader.close()
+
+    def refresh(self) -> None:
+        """List what was archived since.
+
+        :raises WrongUse: if the archive was closed.
+        """
+        if self.is_closed:
+            raise WrongUse(f"the archive {self.name} was closed: open it again")
+        self.reader.refresh()
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the messages that were archived."""
+        return {topic for batch in self.reader.batches for topic in batch.topics}
+
+    def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
+        self.refresh()
+        topics, unknown = matching_topics(request.topics, self.topics)
+        findings.unknown.update(unknown)
+        if unknown and not topics:
+            findings.cover(self.coverage(request, (), []))
+        elif request.text is None:
+            self._search(request.filter_of(topics), findings)
+        else:
+            self._find_text(request, topics, findings)
+
+    def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
+        identified = request.filter_of(topics, is_identified=True)
+        offset_msg_id = request.offset_msg_id
+        if offset_msg_id is not None:
+            host, offset = str(offset_msg_id.store_host), offset_msg_id.physical_offset
+            bounds = {"physical_offset": (offset, offset), "store_host": (host, host)}
+            self._search(identified, findings, bounds)
+        position = None if findings.count else request.queue_position
+        is_there = position is not None and (
+            request.kind == "queue-offset" or position.topic in self.topics
+        )
+        if position is not None and is_there:
+            exact = {name: (value, value) for name, value in position._asdict().items()}
+            self._search(request.filter_of(is_identified=True), findings, exact)
+        if request.is_key and not findings.count:
+            self._look_up(request.filter_of(topics, with_key=True), findings)
+        if position is not None and not findings.count:
+            if position.topic not in self.topics:
+                findings.cover((no_topic_of_position(position.topic, self.topics),))
+            for source, batches in self._of_sources():
+                findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))
+
+    def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
+        """Add the messages with the key of a filter, which match it."""
+        self.refresh()
+        self._look_up(key_filter, findings)
+
+    def search(self, message_filter: MessageFilter, findings: Findings) -> None:
+        """Add the messages that match a filter, the newest first."""
+        self.refresh()
+        self._search(message_filter, findings)
+
+    def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
+        errors: list[str] = []
+        bounds = _time_bounds(key_filter)
+        positions = (
+            each
+            for each in self.reader.positions(key_filter.index_key, bounds, errors)
+            if key_filter.takes_topic(each["topic"])
+        )
+        while chunk := list(islice(positions, _POSITIONS_AT_ONCE)):
+            for row in self.reader.at(chunk, errors):
+                if _is_match(row, key_filter):
+                    findings.add(message_of_row(row))
+        findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
+
+    def _search(
+        self, message_filter: MessageFilter, findings: Findings, bounds: "Bounds | None" = None
+    ) -> None:
+        errors: list[str] = []
+        narrowed = {**bounds_of(message_filter), **(bounds or {})}
+        for file in self.files(narrowed, newest_first=True):
+            if findings.is_past(file.bounds["store_timestamp_ms"][1]):
+                continue
+            count = 0
+            for rows in self.reader.rows(file, narrowed, errors, newest_first=True):
+                count += rows.num_rows
+                for message in matching(rows, message_filter):
+                    findings.add(message)
+            findings.add_read(file.size, count)
+            if findings.is_left or findings.messages.is_over_bytes:
+                break
+        findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
+
+    def files(self, bounds: "Bounds", *, newest_first: bool = False) -> list[DataFile]:
+        """Return the files of messages that can have rows within bounds, in order of time."""
+        chosen = [file for file in self.reader.messages if file.can_have(bounds)]
+        if newest_first:
+            return sorted(chosen, key=lambda file: -file.bounds["store_timestamp_ms"][1])
+        return sorted(chosen, key=lambda file: file.bounds["store_timestamp_ms"][0])
+
+    def rows(self, file: DataFile, bounds: "Bounds", errors: list[str]) -> "Iterator[pa.Table]":
+        """Yield the messages of a file within bounds, the oldest first."""
+        return self.reader.rows(file, bounds, errors)
+
+    def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that the archive does not have: see `LocalSource.check_topics`."""
+        topics = self.topics
+        for name in matching_topics(names, topics)[0]:
+            if name not in topics:
+                findings.unknown[name] = unknown_topic(name, topics, "this archive")
+
+    def coverage(
+        self,
+        times: "FindRequest | MessageFilter",
+        topics: Iterable[str] | None,
+        errors: Iterable[str],
+    ) -> tuple[Coverage, ...]:
+        """Return what was searched of each source, with the gaps that a time range touches, and
+        with those of the topics that are not archived of it.
+        """
+        covered: list[Coverage] = []
+        for source, batches in self._of_sources():
+            covered.extend(_coverage_of(source, batches, times.begin, times.end))
+            covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
+        if not covered:
+            covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
+        covered.extend(_failed(self.name, each) for each in errors)
+        return tuple(covered)
+
+    def _of_sources(self) -> "list[tuple[str, list[ArchivedBatch]]]":
+        of_source: dict[str, list[ArchivedBatch]] = {}
+        for batch in self.reader.batches:
+            of_source.setdefault(batch.source, []).append(batch)
+        return sorted(of_source.items())
+
+
+def matching(rows: "pa.Table", message_filter: MessageFilter) -> Iterator[MessageExt]:
+    """Yield the messages of rows that match."""
+    for row in rows.to_pylist():
+        if _is_match(row, message_filter):
+            yield message_of_row(row)
+
+
+def _is_match(row: dict[str, Any], message_filter: MessageFilter) -> bool:
+    topic: str = row["topic"]
+    if not message_filter.reads_records and not is_internal_topic(topic):
+        # What decides is in the columns.
+        return message_filter.takes_topic(topic) and message_filter.is_in_time(
+            row["store_timestamp_ms"]
+        )
+    return message_filter.matches(record_of(row))
+
+
+def _time_bounds(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
+    begin = message_filter.begin
+    if begin is None and message_filter.end >= limits.MAX_TIMESTAMP_MS:
+        return {}
+    return {"store_timestamp_ms": (_MIN_MS if begin is None else begin, message_filter.end)}
+
+
+def bounds_of(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
+    """Return the least and the greatest values that columns of matching messages can have."""
+    topics = message_filter.record_topics
+    of_topics = {"topic": (min(topics), max(topics))} if topics else {}
+    return {**_time_bounds(message_filter), **of_topics}
+
+
+def _coverage_of(
+    source: str, batches: "Sequence[ArchivedBatch]", begin: int | None, end: int
+) -> Iterator[Coverage]:
+    first_ms = min((each.first_ms for each in batches if each.messages), default=0)
+    last_ms = max((each.last_ms for each in batches if each.messages), default=0)
+    chosen = batches[-1].chosen
+    topics = f" ({', '.join(chosen)})" if chosen else ""
+    held = f"{source}{topics}, {_time_text(first_ms)} to {_time_text(last_ms)}"
+    yield Coverage(held, SourceKind.ARCHIVE, SourceState.SEARCHED, last_ms or None)
+    before_ms = _MIN_MS
+    for batch in batches:
+        # Of a gap only what was archived around it says when its messages were stored.
+        after_ms = batch.last_ms if batch.messages else limits.MAX_TIMESTAMP_MS
+        if (begin is None or begin <= after_ms) and before_ms <= end:
+            for gap in batch.gaps:
+                yield _failed(source, gap)
+        before_ms = max(before_ms, batch.last_ms if batch.messages else _MIN_MS)
+
+
+def _not_archived(
+    source: str, chosen: Collection[str], topics: Iterable[str]
+) -> Iterator[Coverage]:
+    for topic in topics if chosen else ():
+        if not any(fnmatchcase(topic, each) for each in chosen):
+            yield _failed(source, f"topic {topic} is not archived, but {', '.join(chosen)}")
+
+
+def _failed(source: str, error: str) -> Coverage:
+    return Coverage(source, SourceKind.ARCHIVE, SourceState.FAILED, None, error)
+
+
+def _time_text(timestamp_ms: int) -> str:
+    shown = min(max(timestamp_ms, FIRST_TIME_MS), LAST_TIME_MS)
+    return (_EPOCH + timedelta(milliseconds=shown)).isoformat(timespec="seconds")

@@ -1,0 +1,90 @@
+"""The topics of an archive, counted by the columns of its files that say where messages are.
+
+What is read is a few bytes a message: no keys, properties or bodies.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.archive.source import ArchiveSource, bounds_of
+from rocketlens.formats.commitlog_record import has_queue_entry
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.topic_choice import matching_topics, unknown_topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUEUE: Final = ("cluster", "broker", "topic", "queue_id")
+_COUNTED: Final = (
+    ("queue_offset", "count"),
+    ("queue_offset", "min"),
+    ("queue_offset", "max"),
+    ("store_timestamp_ms", "min"),
+    ("store_timestamp_ms", "max"),
+    ("store_size", "sum"),
+)
+_Queue = tuple[str, str, str, int]
+
+
+def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> TopicsAnswer:
+    """Return all topics of an archive, or those that names and patterns match, with their queues.
+
+    O(messages of the files that can have the topics).
+
+    :raises TopicNotFound: if no topic has a name, or matches a pattern.
+    """
+    source.refresh()
+    listed = source.topics
+    names, unknown = matching_topics(requested, listed)
+    unknown |= {
+        name: unknown_topic(name, listed, "this archive") for name in names if name not in listed
+    }
+    for error in unknown.values():
+        raise error
+    message_filter = MessageFilter(topics=frozenset(names or listed))
+    errors: list[str] = []
+    parts: dict[_Queue, list[list[int]]] = defaultdict(list)
+    columns = [*_QUEUE, "sys_flag", *dict.fromkeys(name for name, _ in _COUNTED)]
+    for file in source.files(bounds_of(message_filter)):
+        for table in source.reader.columns(file, columns, errors):
+            _add_counts(table, parts)
+    is_one_cluster = len({cluster for cluster, *_ in parts}) < 2
+    queues: dict[str, list[TopicQueue]] = {name: [] for name in names or listed}
+    for (cluster, broker, topic, queue_id), counts in sorted(parts.items()):
+        if topic in queues:
+            named = broker if is_one_cluster else f"{cluster}/{broker}"
+            queues[topic].append(_queue(named, queue_id, counts))
+    return TopicsAnswer(
+        tuple(FoundTopic(name, None if errors else tuple(queues[name])) for name in sorted(queues)),
+        source.coverage(message_filter, names, errors),
+    )
+
+
+def _add_counts(table: "pa.Table", parts: dict[_Queue, list[list[int]]]) -> None:
+    import pyarrow as pa
+
+    has_entry = has_queue_entry(table.column("sys_flag").to_numpy())
+    if not has_entry.all():
+        table = table.filter(pa.array(has_entry))
+    grouped = table.group_by(list(_QUEUE), use_threads=False).aggregate(list(_COUNTED))
+    counts = [f"{name}_{function}" for name, function in _COUNTED]
+    for row in grouped.to_pylist():
+        cluster, broker, topic, queue_id = (row[name] for name in _QUEUE)
+        parts[cluster, broker, topic, queue_id].append([row[name] for name in counts])
+
+
+def _queue(broker: str, queue_id: int, counts: list[list[int]]) -> TopicQueue:
+    numbers, first, last, oldest, newest, sizes = zip(*counts, strict=True)
+    begin, end = min(first), max(last) + 1
+    return TopicQueue(
+        broker,
+        queue_id,
+        begin,
+        end,
+        min(oldest),
+        max(newest),
+        sum(sizes),
+        missing=end - begin - sum(numbers),
+    )
