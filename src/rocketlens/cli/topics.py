@@ -23,7 +23,6 @@ EXAMPLES: Final = (
     ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
     ("rocketlens topics order-paid", "one topic, queue by queue"),
     ("rocketlens topics --archive /lake/rocketmq", "what is in an archive?"),
-    ("rocketlens topics -o csv", "for a spreadsheet"),
     ("rocketlens topics --all -o json", "all there is, for programs"),
 )
 
