@@ -10,7 +10,6 @@ from rocketlens.wire.bodies import (
     auth,
     consumer,
     heartbeat,
-    key_value,
     route,
     stats,
     subscription_group,
@@ -142,7 +141,7 @@ def bodies():
             broker_addr="10.0.0.1:10911",
             total_diff=5,
         ),
-        key_value.KvTable(table={"commitLogDiskRatio": "0.25"}),
+        stats.KvTable(table={"commitLogDiskRatio": "0.25"}),
         consumer.ConsumerConnection(
             connections=(
                 consumer.ClientConnection(

@@ -85,7 +85,6 @@ TESTED_ELSEWHERE = {
     "net/response.py": "tests/unit/net/test_channel.py",
     "broker/delivery/pull_reader.py": "tests/unit/broker/requests/test_pull.py",
     "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",
-    "client/connect/recent.py": "tests/unit/client/connect/test_compacted_topics.py",
     "client/blocking/blocking_client.py": "tests/unit/client/blocking/test_sync_admin.py",
     "client/blocking/sync_cluster_client.py": "tests/unit/client/blocking/test_clients.py",
     "client/blocking/sync_producer.py": "tests/unit/client/blocking/test_sync_admin.py",

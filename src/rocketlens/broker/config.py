@@ -31,8 +31,13 @@ from rocketlens.model.rocketmq import (
     TRACE_TOPIC,
     is_topic_name,
 )
-from rocketlens.net.server_config import warn_if_open, warn_of_unknown
-from rocketlens.net.tls import TlsMode, TlsSettings, tls_of_properties
+from rocketlens.net.tls import (
+    TlsMode,
+    TlsSettings,
+    tls_of_properties,
+    warn_if_open,
+    warn_of_unknown,
+)
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.config import StoreConfig
 

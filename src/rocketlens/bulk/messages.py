@@ -249,7 +249,7 @@ class BatchScan:
 
     def _lost_begin(self, layout: "StoreLayout", log: "CommitLog") -> str | None:
         """Return what is known of messages before the log that are lost and could be rows."""
-        from rocketlens.store.read.log.begin_evidence import lost_begin_of
+        from rocketlens.store.read.log.log_evidence import lost_begin_of
 
         bounds = self.row_filter.bounds
         if bounds["physical_offset"][0] >= log.min_offset:

@@ -45,12 +45,12 @@ from rocketlens.console.status.list_view import (
 from rocketlens.console.texts import LANGUAGES, Texts
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer, TopicValue
 from rocketlens.console.zones import ZONES, offset_text, time_text
-from rocketlens.decode.json_layout import laid_out
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.counted import span_text
 from rocketlens.model.text.escape import printable
 from rocketlens.query.topic_choice import is_pattern
+from rocketlens.terminal.json_text import laid_out
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _FIRST_VIEW_S: Final = 0.25

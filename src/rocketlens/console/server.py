@@ -1,4 +1,4 @@
-"""Serves the console over HTTP, with uvicorn."""
+"""Serves the console over HTTP, with uvicorn, which the options of `run` must not cost."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""statsAll: how much each topic got and each of its groups consumed, as brokers count it."""
+"""statsAll: how much each topic got and each of its groups consumed, as brokers count it.
+
+A module of its own: `group_options` imports it when it runs, as every command.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -11,8 +11,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import IP_ADDRESS, SINCE_5, Configuration, key
-from rocketlens.net.server_config import warn_if_open, warn_of_unknown
-from rocketlens.net.tls import ServerTls, tls_of_properties
+from rocketlens.net.tls import ServerTls, tls_of_properties, warn_if_open, warn_of_unknown
 
 NO_TLS: Final = ServerTls()
 

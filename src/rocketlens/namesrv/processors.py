@@ -14,13 +14,13 @@ from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.wire.bodies import register_broker
-from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
     BrokerMemberGroupAnswer,
     TopicList,
     TopicRouteData,
 )
+from rocketlens.wire.bodies.stats import KvTable
 from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand

@@ -20,8 +20,7 @@ from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import ConnectionLimits
 from rocketlens.net.event_loop import end_on_signals, within
-from rocketlens.net.network_metrics import network_metrics
-from rocketlens.net.server import RemotingServer
+from rocketlens.net.server import RemotingServer, network_metrics
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit

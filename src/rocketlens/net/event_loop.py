@@ -1,4 +1,8 @@
-"""The event loop: uvloop if it is installed, otherwise asyncio's own."""
+"""The event loop of a server: uvloop if it is installed, otherwise asyncio's own.
+
+A server that systemd runs with ``Type=notify`` sends its state to the socket that ``NOTIFY_SOCKET``
+names, as a datagram; without it nothing is sent. Source: ``sd_notify(3)``.
+"""
 
 import asyncio
 import gc
@@ -6,6 +10,7 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Coroutine
@@ -13,7 +18,6 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.net.service_manager import STOPPING, notify
 
 T = TypeVar("T")
 
@@ -43,6 +47,9 @@ would keep what the thread once needed.
 
 CANCEL_PATIENCE_S: Final = 0.5
 """Seconds for cancelled work to end."""
+SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -207,3 +214,21 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     finally:
         _HAS_ENDED.set()
     return results[0]
+
+
+def notify(state: str) -> bool:
+    """Send a state; return whether it was sent. A service manager that is gone is not an error."""
+    path = os.environ.get(SOCKET_VARIABLE, "")
+    if not path.startswith(("/", "@")):
+        return False
+    # An abstract socket begins with a zero byte.
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with (
+        suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
+    ):
+        # A full socket holds up no server.
+        sender.settimeout(0)
+        sender.sendto(state.encode(), address)
+        return True
+    return False

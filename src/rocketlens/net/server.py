@@ -4,8 +4,13 @@ Connections are accepted here, not by the event loop's own server, for two reaso
 descriptors run out, asyncio's server stops accepting for a second at a time, and uvloop's may stop
 for good; this one has a descriptor in reserve, with which it accepts such connections and closes
 them. That should not happen: connections are bounded, for each address and in total, and if there
-are too many, idle ones are closed first (:mod:`rocketlens.net.idle_channels`). And the transport of
+are too many, idle ones are closed first. And the transport of
 a connection depends on whether it uses TLS: the first byte is read without consuming it.
+
+When there are too many, those of the address with the largest number are closed first. Of these,
+first those that never sent a request, then those that wait for no response, and each time the one
+that was silent for longest. A connection that was active in the last two seconds is not closed; if
+all were, the new one is refused.
 """
 
 import asyncio
@@ -13,20 +18,23 @@ import os
 import socket
 import ssl
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, logger
 from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, ConnectionLimits, Waiting
-from rocketlens.net.idle_channels import host_of, idle_channels
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
 
 BACKLOG: Final = 1024
 ACCEPTS_AT_ONCE: Final = 16
@@ -303,3 +311,73 @@ async def _peek(accepted: socket.socket) -> bytes:
             loop.remove_reader(accepted)
         with suppress(BlockingIOError, InterruptedError):
             return accepted.recv(1, socket.MSG_PEEK)
+
+
+def host_of(channel: Channel) -> str:
+    """Return the address of a channel's peer, without the port."""
+    return channel.address.rpartition(":")[0].strip("[]")
+
+
+def idle_channels(channels: Iterable[Channel], now_s: float) -> list[Channel]:
+    """Return the connections that may be closed for others, the first to close last. O(n log n)."""
+    counts: Counter[str] = Counter()
+    idle: defaultdict[str, list[Channel]] = defaultdict(list)
+    for channel in channels:
+        host = host_of(channel)
+        counts[host] += 1
+        if now_s - channel.last_active_s >= limits.MIN_IDLE_S:
+            idle[host].append(channel)
+    ranked: list[tuple[int, int, Channel]] = []
+    for host, some in idle.items():
+        some.sort(key=_worth)
+        # Number of connections of its address when its turn comes.
+        ranked += [(counts[host] - n, n, channel) for n, channel in enumerate(some)]
+    ranked.sort(key=lambda row: (row[0], -row[1]))
+    return [channel for _, _, channel in ranked]
+
+
+def _worth(channel: Channel) -> tuple[bool, bool, float]:
+    return (
+        channel.events_received > 0,
+        channel.connection.unanswered > 0,
+        channel.last_active_s,
+    )
+
+
+def network_metrics(
+    network: ChannelGroup[Channel], labels: Sequence[str], node: Sequence[str]
+) -> "list[Metric]":
+    """Return the values of a server's connections; ``node`` has its labels' values."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    metrics: list[Metric] = []
+    for name, meaning, number in (
+        ("rocketlens_connections", "Open connections.", len(network.channels)),
+        ("rocketlens_connections_max", "Connections allowed.", network.bounds.connections),
+        (
+            "rocketlens_connections_buffered_bytes",
+            "Bytes that wait on all connections.",
+            network.buffered,
+        ),
+        ("rocketlens_requests_in_flight", "Requests not answered yet.", network.in_flight),
+    ):
+        gauge = GaugeMetricFamily(name, meaning, labels=labels)
+        gauge.add_metric(node, float(number))
+        metrics.append(gauge)
+    for name, meaning, number in (
+        ("rocketlens_connections_refused", "Connections refused.", network.refused),
+        (
+            "rocketlens_connections_closed_idle",
+            "Idle connections closed to make room for others.",
+            network.closed_idle,
+        ),
+        (
+            "rocketlens_connections_closed_large",
+            "Connections closed or dropped because too many bytes waited.",
+            network.closed_large,
+        ),
+    ):
+        counter = CounterMetricFamily(name, meaning, labels=labels)
+        counter.add_metric(node, float(number))
+        metrics.append(counter)
+    return metrics

@@ -17,12 +17,16 @@ system properties and a file stands in a server's configuration, under the same 
 :class:`TlsConfig`.
 
 Source: ``TlsHelper``, ``TlsSystemConfig``, ``NettyRemotingServer.HandshakeHandler``.
+
+Checks of configuration that a broker and a name server share are here, too.
 """
 
+import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +34,9 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import OURS, Configuration, KeyForm, key, keys_of
+from rocketlens.model.rocketmq_config_keys import check_unknown_keys
+
+_log: Final = logging.getLogger("rocketlens.config")
 
 
 class TlsMode(StrEnum):
@@ -296,3 +303,35 @@ def _reason(error: OSError) -> str:
     """Return why a file cannot be used, without a number if the system says so in words."""
     reason = None if isinstance(error, ssl.SSLError) else error.strerror
     return reason or str(error)
+
+
+def warn_of_unknown(
+    unknown: Mapping[str, str], tables: Sequence[type[Configuration]], where: str
+) -> tuple[str, ...]:
+    """Warn of unknown keys, and return them; every server knows the keys of TLS.
+
+    :raises BadInput: if one must not be ignored.
+    """
+    names = [row.name for table in (*tables, TlsConfig) for row in keys_of(table)]
+    passed_over = check_unknown_keys(unknown, names, where)
+    if passed_over:
+        _log.warning("keys of %s without a meaning here: %s", where, ", ".join(passed_over))
+    return passed_over
+
+
+def warn_if_open(address: str, tls: TlsSettings) -> None:
+    """Warn of a server that other machines can reach and that does not authenticate clients."""
+    if ip_address(address).is_loopback:
+        return
+    server = tls.server
+    if server.mode is not TlsMode.ENFORCING or server.context is None:
+        _log.warning(
+            "listening on %s without TLS: everyone who reaches it can read and write everything",
+            address,
+        )
+    elif server.context.verify_mode is not ssl.CERT_REQUIRED:
+        _log.warning(
+            "listening on %s with TLS, and clients need no certificate "
+            "(tls.server.need.client.auth): everyone who reaches it can read and write everything",
+            address,
+        )

@@ -18,9 +18,8 @@ from rocketlens.query.lookup.by_id import record_of_offset_id
 from rocketlens.query.lookup.by_key import find_by_key
 from rocketlens.query.lookup.by_queue_offset import find_by_queue_offset
 from rocketlens.query.lookup.by_time import Scan
-from rocketlens.query.lookup.log_part import WHOLE_LOG, part_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.lookup.newest import find_newest
+from rocketlens.query.lookup.newest import WHOLE_LOG, find_newest, part_in_time
 from rocketlens.query.options import (
     ContentOptions,
     FindOptions,

@@ -13,10 +13,15 @@ from rocketlens.query.tiered import TieredLogs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.index.tail import Tail
-from rocketlens.store.read.log.begin_evidence import first_time, lost_begin
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.log.group_evidence import GroupAhead, GroupEvidence
-from rocketlens.store.read.log.log_evidence import LogEvidence, LostEnd
+from rocketlens.store.read.log.log_evidence import (
+    GroupAhead,
+    GroupEvidence,
+    LogEvidence,
+    LostEnd,
+    first_time,
+    lost_begin,
+)
 from rocketlens.store.read.log.scan import Damage
 from rocketlens.store.read.log.starts import RecordStarts
 from rocketlens.store.read.rocks import queues_in

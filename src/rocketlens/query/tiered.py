@@ -16,8 +16,8 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import QueueName
-from rocketlens.store.read.log.begin_evidence import first_time
 from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.log_evidence import first_time
 from rocketlens.store.read.log.scan import Chunk, LogWalk
 from rocketlens.store.read.tiers import QueueLog, read_tiers
 

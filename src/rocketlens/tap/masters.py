@@ -12,7 +12,7 @@ from rocketlens.errors import BadAnswer, CopyFailed
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
+from rocketlens.wire.commands.admin import GET_BROKER_CONFIG
 from rocketlens.wire.commands.command_table import NoFields
 
 _DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")

@@ -14,8 +14,11 @@ from rocketlens.errors import BadAnswer, BrokerError
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-from rocketlens.wire.commands.broker import GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET
+from rocketlens.wire.commands.admin import (
+    GET_ALL_CONSUMER_OFFSET,
+    GET_ALL_DELAY_OFFSET,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+)
 from rocketlens.wire.commands.command_table import AnyCommand, NoFields
 from rocketlens.wire.commands.topic import GET_ALL_TOPIC_CONFIG
 

@@ -8,7 +8,7 @@ from rocketlens.terminal.exit_code import ExitCode
 
 def print_ready(line: str) -> None:
     """Print that a server is ready, and tell systemd if it runs the server."""
-    from rocketlens.net.service_manager import READY, notify
+    from rocketlens.net.event_loop import READY, notify
 
     print(f"ready: {line}", flush=True)
     notify(READY)

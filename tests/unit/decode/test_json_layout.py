@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.decode.json_layout import JsonPart, laid_out
+from rocketlens.terminal.json_text import JsonPart, laid_out
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

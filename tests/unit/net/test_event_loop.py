@@ -1,13 +1,24 @@
-"""The loop that servers run in."""
+"""The loop that servers run in.
+
+What systemd is told.
+"""
 
 import gc
 import platform
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from rocketlens.net.event_loop import SWITCH_INTERVAL_S, keep_objects, run
+from rocketlens.net.event_loop import (
+    READY,
+    SWITCH_INTERVAL_S,
+    StopRequest,
+    keep_objects,
+    notify,
+    run,
+)
 
 
 def test_no_thread_keeps_a_servers_loop_from_running_for_long():
@@ -85,3 +96,31 @@ assert libc.mallinfo2().hblkhd < 2 << 20, "they are not returned"
 def test_large_blocks_of_memory_are_returned_whatever_was_freed_before():
     # In a process of its own: it changes how all of it allocates.
     subprocess.run([sys.executable, "-c", LARGE_BLOCKS], check=True)
+
+
+@pytest.fixture(params=["file", "abstract"])
+def manager(request, tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        if request.param == "file":
+            path = address = str(tmp_path / "notify")
+        else:
+            path, address = f"@{tmp_path}/notify", f"\0{tmp_path}/notify"
+        listener.bind(address)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        yield listener
+
+
+def test_the_service_manager_is_told(manager):
+    assert notify(READY)
+    assert manager.recv(100) == b"READY=1"
+
+
+def test_a_stop_is_told_once_it_is_requested(manager):
+    StopRequest().ask("SIGTERM")
+    assert manager.recv(100) == b"STOPPING=1"
+
+
+@pytest.mark.parametrize("path", ["", "relative", "/no/such/socket", "@" + "x" * 200])
+def test_without_a_service_manager_nothing_happens(path, monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    assert not notify(READY)

@@ -1,4 +1,7 @@
-"""Files are mapped, listed and read in parts, and holes in them are left out."""
+"""Files are mapped, listed and read in parts, and holes in them are left out.
+
+Files stay mapped while they are used, and no more of them than allowed.
+"""
 
 import os
 import resource
@@ -6,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.store import fs
 from tests.support.patched import change_for
 
@@ -126,3 +130,19 @@ def test_whether_files_can_be_opened_is_found_out_and_none_stays_open():
     fs.check_can_open(8)
     # Others of this process may close theirs meanwhile.
     assert len(list(Path("/proc/self/fd").glob("*"))) <= len(before)
+
+
+def test_no_more_files_are_kept_mapped_than_allowed_and_those_in_use_stay_valid(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(limits, "MAX_MAPPED_FILES", 4)
+    paths = [tmp_path / str(n) for n in range(12)]
+    for n, path in enumerate(paths):
+        path.write_bytes(bytes([n]) * 5000)
+    files = fs.MappedFiles()
+    held = [files.get(path, 5000) for path in paths]
+    assert len(files._files) == 4
+    assert [one.view[0] for one in held] == list(range(12))
+    assert files.get(paths[-1], 5000) is held[-1]
+    assert files.get(paths[-1], 4000) is not held[-1]
+    files.close()

@@ -8,7 +8,7 @@ import rocketlens
 from rocketlens.bulk.messages import read_batches
 from rocketlens.errors import NotAStore
 from rocketlens.store.missing_log import missing_log
-from tests.unit.store.read.log.test_replica import make_replica
+from tests.unit.store.read.log.test_commitlog import make_replica
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from rocketlens.terminal.server_process import end_process, print_ready
 
 def test_a_server_says_in_one_line_that_it_is_ready_and_tells_systemd(capsys, monkeypatch):
     told = []
-    monkeypatch.setattr("rocketlens.net.service_manager.notify", told.append)
+    monkeypatch.setattr("rocketlens.net.event_loop.notify", told.append)
     print_ready("broker 127.0.0.1:10911")
     assert capsys.readouterr().out == "ready: broker 127.0.0.1:10911\n"
     assert told == ["READY=1"]

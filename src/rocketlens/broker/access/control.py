@@ -41,7 +41,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.idle_channels import host_of
+from rocketlens.net.server import host_of
 from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.command import RemotingCommand

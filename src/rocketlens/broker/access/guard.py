@@ -13,8 +13,8 @@ from rocketlens.broker.access.needs import JSON_CODES
 from rocketlens.broker.access.plain_rules import ADMIN_CODES
 from rocketlens.model.text.escape import printable
 from rocketlens.net.channel import Answer, Channel, Handler, Response
-from rocketlens.net.idle_channels import host_of
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
+from rocketlens.net.server import host_of
 from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
 from rocketlens.formats.commitlog_record import store_timestamp_at
-from rocketlens.net.network_metrics import network_metrics
 from rocketlens.net.pace import Pace
+from rocketlens.net.server import network_metrics
 from rocketlens.wire.codes import version_name
 
 if TYPE_CHECKING:

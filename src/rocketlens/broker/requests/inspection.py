@@ -26,8 +26,7 @@ from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as commands
-from rocketlens.wire.commands import broker as broker_commands
-from rocketlens.wire.commands.broker import GetBrokerConfigResponse
+from rocketlens.wire.commands.admin import GET_BROKER_CONFIG, GetBrokerConfigResponse
 from rocketlens.wire.declare import write_body
 
 _ENTRIES_READ: Final = 500
@@ -78,7 +77,7 @@ class InspectionProcessor:
         values = self.core.settings.properties_in_effect(self.core.store.store_host.port)
         version = GetBrokerConfigResponse(version=json_dialect.dumps(self._version.encode()))
         return Response(
-            ext_fields=broker_commands.GET_BROKER_CONFIG.response.encode(version),
+            ext_fields=GET_BROKER_CONFIG.response.encode(version),
             body=java_properties.dumps_unescaped(values).encode(),
         )
 

@@ -14,8 +14,7 @@ from typing import Final
 
 from rocketlens.broker.life.index_process import OWN_LINE, complaint_of, pipe_lines
 from rocketlens.errors import BadInput
-from rocketlens.net.event_loop import within
-from rocketlens.net.service_manager import SOCKET_VARIABLE
+from rocketlens.net.event_loop import SOCKET_VARIABLE, within
 
 _log: Final = logging.getLogger("rocketlens.server")
 _READY: Final = "ready: "

@@ -39,10 +39,10 @@ from rocketlens.wire.bodies.stats import ConsumeStats
 from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
 from rocketlens.wire.commands.admin import (
     DELETE_SUBSCRIPTIONGROUP,
+    GET_BROKER_CONFIG,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     DeleteSubscriptionGroupRequest,
 )
-from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.declare import write_body
 

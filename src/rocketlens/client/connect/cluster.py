@@ -30,8 +30,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.name_server_addresses import name_server_addresses
-from rocketlens.client.connect.recent import Recent
-from rocketlens.client.connect.route import Broker, Route, brokers_of
+from rocketlens.client.connect.route import Broker, Recent, Route, brokers_of
 from rocketlens.errors import (
     BadAnswer,
     BrokerError,
@@ -47,11 +46,11 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
-from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
+from rocketlens.wire.bodies.stats import KvTable
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
+from rocketlens.wire.commands.admin import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.namesrv import (
     GET_BROKER_CLUSTER_INFO,

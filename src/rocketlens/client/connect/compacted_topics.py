@@ -20,8 +20,11 @@ from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
-from rocketlens.wire.commands.broker import GET_BROKER_CONFIG
+from rocketlens.wire.commands.admin import (
+    GET_BROKER_CONFIG,
+    QUERY_CONSUME_QUEUE,
+    QueryConsumeQueueRequest,
+)
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
 from rocketlens.wire.declare import read_body

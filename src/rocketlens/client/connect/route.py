@@ -1,8 +1,8 @@
-"""Routes: brokers and queues of a topic, for clients."""
+"""Routes: brokers and queues of a topic, for clients, and answers that are kept as long as one."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, CommandBodyError, TopicNotFound
@@ -11,6 +11,9 @@ from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.model.text.java import string_hash
 from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 class MessageQueue(NamedTuple):
@@ -221,3 +224,21 @@ def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
             f"{limits.MAX_TOPIC_QUEUES} believed"
         )
     return [MessageQueue(topic, broker_name, number) for number in range(count)]
+
+
+class Recent(Generic[K, T]):
+    """Values that were asked for in the last 30 s, by key. ``clock`` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Final = clock
+        self._values: Final[dict[K, tuple[float, T]]] = {}
+
+    async def get(self, key: K, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return a value, asked for if there is none as new; errors are those of ``ask``."""
+        cached = self._values.get(key)
+        if cached is None or self._clock() - cached[0] >= limits.ROUTE_REFRESH_S:
+            if len(self._values) > limits.MAX_TOPOLOGY_ROUTES:
+                self._values.clear()
+            cached = self._clock(), await ask()
+            self._values[key] = cached
+        return cached[1]

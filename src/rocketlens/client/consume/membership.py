@@ -3,9 +3,9 @@
 Brokers learn from a heartbeat what the group subscribes to, and create its retry topic; after two
 minutes without one a member is gone. A broker returns the ids of all members (38), and says when
 they change (40). Then, and every 20 s, each member looks at the queues of each topic and at the
-members, and computes its share by itself (`allocation`). So for a moment two members may have one
-queue, or none has it: messages may be consumed twice then, and none is skipped. A topic that cannot
-be looked at keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
+members, and computes its share by itself. So for a moment two members may have one queue, or none
+has it: messages may be consumed twice then, and none is skipped. A topic that cannot be looked at
+keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
 """
 
 import asyncio
@@ -17,8 +17,12 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, request_name
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.allocation import AllocateStrategy, in_java_order, java_text_order
 from rocketlens.client.consume.consume_service import ConsumeService, TaskSet
+from rocketlens.client.consume.consumer_settings import (
+    AllocateStrategy,
+    in_java_order,
+    java_text_order,
+)
 from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
 from rocketlens.errors import (

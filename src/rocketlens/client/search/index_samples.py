@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.queue_puller import Pulled, records_in, tools_puller
-from rocketlens.client.connect.recent import Recent
-from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.connect.route import MessageQueue, Recent
 from rocketlens.client.search.key_search import UNIQUE_KEY_INDEX
 from rocketlens.errors import BrokerError, RemotingError
 from rocketlens.formats.commitlog_record import Record

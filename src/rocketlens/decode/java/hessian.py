@@ -28,7 +28,7 @@ from decimal import Decimal
 from typing import Final
 
 from rocketlens.decode.byte_reader import ByteReader
-from rocketlens.decode.java.java_values import java_date, java_text
+from rocketlens.decode.java.java_classes import java_date, java_text
 from rocketlens.decode.tree import TYPE, Tree, name_text, untangled
 
 _DOUBLE: Final = struct.Struct(">d")

@@ -16,16 +16,18 @@ ConcurrentHashMap, Map.of
 
 Each is made of its fields and of what its ``writeObject`` wrote (`WRITTEN`): bytes, and objects.
 Another version of a class may write something else: then its object is shown as its fields.
+
+`java_text` and `java_date` read values that Hessian has as Java's own serialization has them.
 """
 
 import struct
 import uuid
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
-from rocketlens.decode.java.java_values import EPOCH, java_date
 from rocketlens.decode.tree import TYPE, Tree, name_text, scaled
+from rocketlens.errors import BodyError
 
 WRITTEN: Final = "@written"
 
@@ -40,6 +42,7 @@ _NOT_AS_WRITTEN: Final = (
 """What fields and bytes of another form lead to."""
 
 _Fields = dict[str, Tree]
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plain(value: dict[str, Tree]) -> Tree:
@@ -178,3 +181,25 @@ _MAKERS: Final[dict[str, Callable[[_Fields, list[Tree]], Tree]]] = {
     "java.util.concurrent.ConcurrentHashMap": _concurrent_members,
     "java.util.CollSer": _unmodifiable,
 }
+
+
+def java_text(units: bytes) -> str:
+    """Return text whose surrogates are stored one by one, each as three bytes.
+
+    One without its other stays alone.
+
+    :raises BodyError: when the bytes are not such text.
+    """
+    try:
+        text = units.decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise BodyError(f"text that is not UTF-8: {error}") from error
+
+
+def java_date(epoch_ms: int) -> Tree:
+    """Return a time of Java; as milliseconds where Python has no such year."""
+    try:
+        return EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return epoch_ms

@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens.decode.byte_reader import ByteReader
-from rocketlens.decode.java.java_classes import WRITTEN, plain
-from rocketlens.decode.java.java_values import java_text
+from rocketlens.decode.java.java_classes import WRITTEN, java_text, plain
 from rocketlens.decode.tree import TYPE, Tree, untangled
 from rocketlens.errors import BodyError
 

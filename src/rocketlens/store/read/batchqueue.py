@@ -13,6 +13,7 @@ from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, QueueEntry
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as MESSAGE_ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as MESSAGE_ENTRY_LAYOUT
 from rocketlens.store import fs
+from rocketlens.store.fs import MappedFiles
 from rocketlens.store.read.consumequeue import (
     QUEUE_FILE_NAME,
     ConsumeQueue,
@@ -20,7 +21,6 @@ from rocketlens.store.read.consumequeue import (
     QueueFile,
     QueueName,
 )
-from rocketlens.store.read.mapped import MappedFiles
 
 _RUN_MESSAGES: Final = DEFAULT_FILE_BYTES // MESSAGE_ENTRY_BYTES
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
-from rocketlens.store.read.mapped import MappedFiles
+from rocketlens.store.fs import MappedFiles
 
 QUEUE_FILE_NAME: Final = re.compile(r"\d{20}\Z")
 

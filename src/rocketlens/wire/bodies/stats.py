@@ -1,6 +1,7 @@
 """Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317).
 
-And where a reset put them (222), and what a broker counts (315).
+And where a reset put them (222), what a broker counts (315), and tables of text: its runtime
+information (28), a name server's values (219).
 """
 
 from collections.abc import Mapping
@@ -117,3 +118,10 @@ class ResetOffsets:
     offset_table: Mapping[MessageQueueBody, int] = member(
         "offsetTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict
     )
+
+
+@declare("KVTable")
+class KvTable:
+    """Names and values, in their order."""
+
+    table: Mapping[str, str] = member("table", map_of(TEXT, TEXT), default_factory=dict)

@@ -11,7 +11,6 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands import (
     admin,
     auth,
-    broker,
     client,
     consumer,
     namesrv,
@@ -27,7 +26,6 @@ from rocketlens.wire.commands.command_table import AnyCommand, Command
 _FAMILIES: Final = (
     admin,
     auth,
-    broker,
     client,
     consumer,
     namesrv,

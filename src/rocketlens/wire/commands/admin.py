@@ -1,8 +1,10 @@
-"""Requests of tools about groups and queues.
+"""Requests of tools about groups, queues and brokers.
 
 Groups: make or change (200, 225), all (201), one (352), delete (207), connections (203, 204, 328),
 how far they came (208, 317), their topics (343) and subscriptions (345), and those of a topic
-(300). Queues: their entries (321). Counts by name (315).
+(300). Queues: their entries (321). Counts by name (315). Brokers: runtime information
+(28), configuration (26, changed by 25), and offsets that slaves take over: those of consumers (43)
+and of delayed messages (45).
 """
 
 from typing import Final
@@ -145,3 +147,18 @@ QUERY_CONSUME_QUEUE: Final = Command(
 VIEW_BROKER_STATS_DATA: Final = Command(
     RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest, NoFields
 )
+
+
+@declare("GetBrokerConfigResponseHeader")
+class GetBrokerConfigResponse:
+    """The version of a broker's configuration; the body is a Java properties file."""
+
+    version: str = text("version")
+
+
+GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, NoFields)
+GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
+UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG, NoFields, NoFields)
+GET_ALL_CONSUMER_OFFSET: Final = Command(RequestCode.GET_ALL_CONSUMER_OFFSET, NoFields, NoFields)
+GET_ALL_DELAY_OFFSET: Final = Command(RequestCode.GET_ALL_DELAY_OFFSET, NoFields, NoFields)
+"""Bodies of both: the text of the broker's own file."""

@@ -1,6 +1,11 @@
-"""Settings of consumers are checked when they are made, whichever consumer they are for."""
+"""Settings of consumers are checked when they are made, whichever consumer they are for.
+
+Members of a group share queues as RocketMQ's do: without a gap, and without an overlap.
+"""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketlens import (
     LitePullConsumer,
@@ -9,13 +14,18 @@ from rocketlens import (
     SyncPushConsumer,
     limits,
 )
-from rocketlens.client.consume.allocation import allocate_averagely, allocate_by_circle
+from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume.consumer_settings import (
     ConsumerSettings,
     LitePullSettings,
     PushSettings,
+    allocate_averagely,
+    allocate_by_circle,
+    in_java_order,
+    java_text_order,
 )
 from rocketlens.errors import BadInput, WrongType
+from tests.unit.client.consume import consumer_vectors
 
 CONSUMERS = [PushConsumer, LitePullConsumer, SyncPushConsumer, SyncLitePullConsumer]
 PUSH = [PushConsumer, SyncPushConsumer]
@@ -29,6 +39,7 @@ WRONG = [
     (PUSH, {"concurrency": 0}, "concurrency 0: expected 1 to"),
     (PUSH, {"batch": limits.MAX_CONSUME_BATCH + 1}, "batch"),
 ]
+STRATEGIES = {"averagely": allocate_averagely, "circle": allocate_by_circle}
 
 
 @pytest.mark.parametrize(
@@ -60,3 +71,44 @@ def test_settings_say_how_much_of_a_queue_is_held_and_how_queues_are_shared():
     by_circle = PushSettings(group="g", allocate=allocate_by_circle)
     assert by_circle.strategy is allocate_by_circle
     assert LitePullSettings(group="g", broadcasting=True).strategy is None
+
+
+@pytest.mark.parametrize("version", consumer_vectors.VERSIONS)
+def test_each_member_gets_the_queues_that_rocketmqs_own_class_gives_it(version):
+    vectors = consumer_vectors.vectors_of(version, "allocate")
+    assert len(vectors) == len(list(consumer_vectors.questions()))
+    for strategy, named, ids, *answers in vectors:
+        queues = in_java_order(consumer_vectors.queues_in(named))
+        members = sorted(map(consumer_vectors.unhexed, ids.split(",")), key=java_text_order)
+        for member, answer in zip(members, answers, strict=True):
+            asked, _, given_queues = answer.partition("=")
+            assert consumer_vectors.unhexed(asked) == member
+            expected = list(consumer_vectors.queues_in(given_queues))
+            assert STRATEGIES[strategy](member, queues, members) == expected
+
+
+queues_of_topic = st.sets(
+    st.builds(MessageQueue, st.just("T"), st.text(max_size=3), st.integers(0, 40)), max_size=60
+).map(in_java_order)
+members_of_group = st.sets(st.text(max_size=4), min_size=1, max_size=20).map(
+    lambda ids: sorted(ids, key=java_text_order)
+)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+@given(queues=queues_of_topic, members=members_of_group)
+def test_all_members_together_have_each_queue_exactly_once(strategy, queues, members):
+    owned = [queue for each in members for queue in strategy(each, queues, members)]
+    assert sorted(owned) == sorted(queues)
+
+
+@given(queues=queues_of_topic, members=members_of_group)
+def test_no_member_has_more_than_one_queue_more_than_another(queues, members):
+    for strategy in STRATEGIES.values():
+        counts = [len(strategy(each, queues, members)) for each in members]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_a_client_that_is_no_member_has_no_queues():
+    for strategy in STRATEGIES.values():
+        assert strategy("a", [MessageQueue("T", "b", 0)], ["b"]) == []

@@ -1,12 +1,16 @@
-"""Objects of Java's own classes, as a JDK wrote them."""
+"""Objects of Java's own classes, as a JDK wrote them.
+
+Text and times as Java has them.
+"""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
 
-from rocketlens.decode.java.java_classes import plain
+from rocketlens.decode.java.java_classes import java_date, java_text, plain
 from rocketlens.decode.java.java_object import read_java_object
+from rocketlens.errors import BodyError
 from tests.support.written_bodies import body
 
 MOMENT = datetime(2025, 11, 20, 0, 53, 20, 123000, tzinfo=UTC)
@@ -70,3 +74,18 @@ def test_objects_of_java_become_what_they_stand_for(classes, name, value):
 )
 def test_another_version_of_a_class_is_shown_as_its_fields(value):
     assert plain(value) is value
+
+
+def test_surrogates_that_are_stored_apart_become_a_character():
+    assert (
+        java_text("a😀".encode("utf-16-be").decode("utf-16-be", "surrogatepass").encode()) == "a😀"
+    )
+    assert java_text(b"\xed\xa0\xbd\xed\xb8\x80") == "😀"
+    assert java_text(b"\xed\xa0\xbd") == "\ud83d"
+    with pytest.raises(BodyError, match="not UTF-8"):
+        java_text(b"\xff")
+
+
+def test_a_time_that_python_does_not_have_stays_a_number():
+    assert java_date(0) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert java_date(2**62) == 2**62

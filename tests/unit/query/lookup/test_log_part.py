@@ -7,7 +7,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.query.lookup import by_time
-from rocketlens.query.lookup.log_part import LogPart
+from rocketlens.query.lookup.newest import LogPart
 from tests.support.made_stores import flip, make_store, some_messages
 
 SEGMENT_BYTES = 8192

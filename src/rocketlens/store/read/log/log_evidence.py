@@ -1,4 +1,4 @@
-"""What other files of a store prove about the end of its log.
+"""What other files of a store prove about the end and the begin of its log.
 
 A log ends where its files end, and a copy can lack the last of them, or hold it cut or full of
 zeros. The log itself does not show that; these files do:
@@ -11,29 +11,48 @@ index files         a record began at the physical offset of their last entry, i
                     records of this log
 ``synced``          a record of a RocketLens broker was on the disk
 ``checkpoint``      a record of this store time was on the disk
-offsets of groups   their queues had messages: `rocketlens.store.read.log.group_evidence`
+offsets of groups   their queues had messages: see `GroupEvidence`
 ==================  =============================================================================
 
 RocketMQ writes all of them after the log, so on a live store they are never ahead of it.
 RocketLens writes queues before it, and all others after it.
+
+The begin is proved by index files and consume queues. RocketMQ deletes the first file of a log when
+it is old, and in the next seconds the files of queues and of the index that lead to nothing else
+any more, but the last one of each. So where such files are there after a clean stop, the log lost
+its first file in another way: a copy lacks it.
+
+With the file ``abort`` a broker runs, or did not come so far, and a RocketLens broker deletes index
+files later: then they prove nothing.
+
+A group's offset is behind the last message that it consumed, so a queue had that message. A broker
+that starts on a log without its end cuts queues, index and checkpoint to it, and leaves the offsets
+as they are: then only they show that messages were lost.
+
+RocketMQ 4 leaves the offsets of a deleted topic, which may have been made again; RocketMQ 5 removes
+them, and has a version in the file. So offsets of RocketMQ 4 prove something only of a log from its
+first byte on, which would have the messages of the deleted topic, too, and all of it is read. Those
+of a RocketLens broker prove nothing: its ``synced`` proves more.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError, RecordError
 from rocketlens.formats import checkpoint
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
+from rocketlens.formats.batch_body import message_count
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.index_file import HEADER_BYTES, IndexHeader, decode_header
+from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.config_tables import OFFSETS_FILE, OFFSETS_MEMBER, read_table, stamp_of
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
-from rocketlens.store.read.log.group_evidence import first_ahead
-from rocketlens.store.read.log.scan import LogWalk, exhaust
+from rocketlens.store.read.log.scan import Chunk, LogWalk, exhaust
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import read_synced
 
@@ -48,6 +67,7 @@ _FARTHEST_NEXT_RECORD: Final = 1 << 20
 
 _HEAD_BYTES: Final = 8
 """Size and magic of a record: zero where none was written."""
+_VERSION_MEMBER: Final = "dataVersion"
 
 
 class Proof(NamedTuple):
@@ -326,3 +346,192 @@ def lost_end_of(
         return lost
     finally:
         queues.close()
+
+
+def lost_begin(layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> str | None:
+    """Return what is known of messages before the begin of the log that no broker deleted; None if
+    nothing is. O(queues + index files).
+    """
+    least = log.min_offset
+    if least == 0 or layout.abort.exists() or layout.own.exists():
+        return None
+    for file, last in _deleted_with_log(layout, queues):
+        if 0 <= last < least:
+            return (
+                f"the log begins at physical offset {least}, and {file} leads to what was before: "
+                "a broker that deletes a file of the log deletes that, too, so the log's first "
+                "file is lost"
+            )
+    return None
+
+
+def first_time(log: CommitLog) -> int:
+    """Return the store time of a log's first message, or, if that is damaged, any later."""
+    try:
+        return log.record_at(log.min_offset, check_crc=False).store_timestamp_ms
+    except RecordError:
+        return limits.MAX_TIMESTAMP_MS
+
+
+def lost_begin_of(layout: StoreLayout, log: CommitLog, begin_ms: int) -> str | None:
+    """Return what is known of messages from a store time on before the begin of a store's log,
+    looked at once.
+    """
+    if begin_ms >= first_time(log):
+        return None
+    queues = queues_in(layout.consume_queue)
+    try:
+        return lost_begin(layout, log, queues)
+    finally:
+        queues.close()
+
+
+def _deleted_with_log(layout: StoreLayout, queues: ConsumeQueues) -> Iterator[tuple[str, int]]:
+    """Yield the first file of the index and of each queue, and the last physical offset in it.
+
+    Not of those that have only one: a broker keeps that.
+    """
+    try:
+        names = [file.name for file in fs.entries(layout.index) if file.name.isdigit()]
+        if len(names) > 1:
+            content = fs.read_part(layout.index / names[0], 0, HEADER_BYTES)
+            header = decode_header(content or b"")
+            if header.last_entry and header.begin_offset <= header.end_offset:
+                yield f"index/{names[0]}", header.end_offset
+    except (OSError, IndexFileError):
+        pass
+    try:
+        queue_names = queues.names()
+    except OSError:
+        return
+    for name in queue_names:
+        try:
+            queue = queues.queue(*name)
+            last = -1 if queue is None else _last_of_first_file(queue)
+        except OSError:
+            continue
+        if queue is not None and last >= 0:
+            yield "/".join(queue.files[0].path.parts[-4:]), last
+
+
+def _last_of_first_file(queue: ConsumeQueue) -> int:
+    """Return the last physical offset in a queue's first file; -1 if it has no other file."""
+    if len(queue.files) < 2:
+        return -1
+    first = queue.files[0]
+    entry = queue.entry(first.first_queue_offset + first.entry_count - 1)
+    return -1 if entry is None or entry.is_end else entry.physical_offset
+
+
+class GroupAhead(NamedTuple):
+    """A group whose offset is behind the end of a queue."""
+
+    queue: QueueName
+    group: str
+    queue_offset: int
+    end: int
+
+    def __str__(self) -> str:
+        """Return what that means."""
+        topic, queue_id = self.queue
+        return (
+            f"group {self.group} has consumed topic {topic}, queue {queue_id}, up to queue offset "
+            f"{self.queue_offset}, and it ends at {self.end} here: messages at its end are lost"
+        )
+
+
+class GroupEvidence:
+    """Compares the offsets of groups with the ends of queues, in their files and in the log."""
+
+    def __init__(self, layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> None:
+        """Set what is compared; nothing is read yet."""
+        self._layout = layout
+        self._log = log
+        self._queues = queues
+        self._useless: Hashable = None
+        """The stamp of the offsets that proved nothing. Queues only grow."""
+
+    def ahead(self) -> list[GroupAhead]:
+        """Return the group that is farthest ahead of each queue whose end it proves to be lost.
+
+        O(offsets of groups), and the log behind the queues where some are ahead of those.
+        """
+        root = self._layout.root
+        stamp = stamp_of(root, OFFSETS_FILE)
+        if self._layout.synced.exists() or (stamp is not None and stamp == self._useless):
+            return []
+        is_of_4 = not read_table(root, OFFSETS_FILE, _VERSION_MEMBER).entries
+        offsets: dict[QueueName, tuple[int, str]] = {}
+        if not is_of_4 or self._log.min_offset == 0:
+            # Before the queues: a running broker goes on.
+            offsets = _farthest(read_table(root, OFFSETS_FILE, OFFSETS_MEMBER).entries)
+        starts: dict[QueueName, int] = {}
+        ends: dict[QueueName, int] = {}
+        for name, (offset, _) in offsets.items():
+            try:
+                queue = self._queues.queue(*name)
+                end = queue.max_offset if queue is not None else 0
+                entry = queue.last_entry() if queue is not None else None
+            except OSError:
+                continue
+            # RocketMQ 4 leaves nothing of a deleted topic's queues.
+            if offset > end and (end or not is_of_4):
+                ends[name] = end
+                first = self._log.min_offset
+                starts[name] = first if entry is None or is_of_4 else entry.physical_offset
+        start = max(min(starts.values(), default=0), self._log.min_offset)
+        if starts and self._log.max_offset - start > limits.MAX_TOPIC_SCAN_BYTES:
+            return []
+        for name, end in self._ends(start) if starts else ():
+            if name in ends:
+                ends[name] = max(ends[name], end)
+        # Of a queue without files and messages nothing tells where it ended.
+        ahead = [
+            GroupAhead(name, offsets[name][1], offsets[name][0], end)
+            for name, end in sorted(ends.items())
+            if 0 < end < offsets[name][0]
+        ]
+        if not ahead:
+            self._useless = stamp
+        return ahead
+
+    def _ends(self, start: int) -> Iterator[tuple[QueueName, int]]:
+        """Yield the queues of the log's records from an offset on, and where each ends by them."""
+        start = min(start, self._log.max_offset)
+        for piece in LogWalk(self._log, start).pieces():
+            if isinstance(piece, Chunk):
+                for topic, queue_id, rows in piece.queues():
+                    queued = rows[has_queue_entry(rows["sys_flag"])]
+                    if len(queued):
+                        last = queued[queued["queue_offset"].argmax()]
+                        record = self._log.record_at(int(last["physical_offset"]), check_crc=False)
+                        yield QueueName(topic, queue_id), _end_of(record)
+            elif has_queue_entry(piece.sys_flag):
+                yield QueueName(piece.topic, piece.queue_id), _end_of(piece)
+
+
+def _end_of(record: Record) -> int:
+    return record.queue_offset + message_count(record)
+
+
+def _farthest(table: Mapping[str, Any]) -> dict[QueueName, tuple[int, str]]:
+    """Return for each queue the largest offset of a group, and that group."""
+    farthest: dict[QueueName, tuple[int, str]] = {}
+    for text, of_queues in table.items():
+        topic, _, group = text.rpartition("@")
+        if topic.startswith(LMQ_PREFIX) or not isinstance(of_queues, dict):
+            continue
+        for queue_id, offset in of_queues.items():
+            is_number = str(queue_id).isdecimal() and str(queue_id).isascii()
+            if is_number and len(str(queue_id)) < 10 and type(offset) is int:
+                name = QueueName(topic, int(queue_id))
+                farthest[name] = max(farthest.get(name, (0, "")), (offset, group))
+    return farthest
+
+
+def first_ahead(
+    layout: StoreLayout, log: CommitLog, queues: ConsumeQueues, takes_topic: Callable[[str], bool]
+) -> GroupAhead | None:
+    """Return a group that is ahead of a queue of some topics, looked at once."""
+    groups = GroupEvidence(layout, log, queues).ahead()
+    return next((each for each in groups if takes_topic(each.queue.topic)), None)

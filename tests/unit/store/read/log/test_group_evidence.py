@@ -8,9 +8,9 @@ from rocksdict import Options, Rdict
 
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.log import group_evidence
+from rocketlens.store.read.log import log_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
-from rocketlens.store.read.log.group_evidence import GroupEvidence, first_ahead
+from rocketlens.store.read.log.log_evidence import GroupEvidence, first_ahead
 from rocketlens.store.read.rocks import queues_in
 from tests.support.synthetic import record, write_log
 
@@ -141,7 +141,7 @@ def test_offsets_of_rocketmq_4_prove_nothing_in_a_log_whose_first_file_was_delet
 def test_an_unchanged_file_that_proves_nothing_is_read_once(store, ahead, monkeypatch):
     write_offsets(store, {"Topic@a": {"0": 15}})
     assert ahead() == []
-    monkeypatch.setattr(group_evidence, "read_table", None)
+    monkeypatch.setattr(log_evidence, "read_table", None)
     assert ahead() == []
     monkeypatch.undo()
     write_offsets(store, {"Topic@abc": {"0": 25}})
@@ -152,7 +152,7 @@ def test_an_unchanged_database_that_proves_nothing_is_read_once(store, ahead, mo
     write = partial(write_offsets_in_database, store / "config")
     write(b'{"offsetTable":{0:15}}')
     assert ahead() == []
-    monkeypatch.setattr(group_evidence, "read_table", None)
+    monkeypatch.setattr(log_evidence, "read_table", None)
     assert ahead() == []
     monkeypatch.undo()
     write(b'{"offsetTable":{0:25}}')
