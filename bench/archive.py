@@ -121,7 +121,7 @@ def write_archive(root: Path, messages: int) -> None:
     files: list[NewFile] = []
     of_day = messages // DAYS
     for day in range(DAYS):
-        share = ShareFiles(str(root), "DefaultCluster", "broker-a")
+        share = ShareFiles(tables.location, "DefaultCluster", "broker-a")
         share.add(_batches(day * of_day, of_day, START_MS + day * DAY_MS))
         files += share.close()
     batch = next_batch(

@@ -36,7 +36,7 @@ class DyingTables(ArchiveTables):
 
 
 def write_and_kill(task):
-    files = ShareFiles(task.root, task.cluster, task.broker)
+    files = ShareFiles(task.location, task.cluster, task.broker)
     files.add(task.scan.read(task.share))
     os.kill(driver, signal.SIGKILL)
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 def open_archive(root: "str | PathLike[str]") -> "Archive":
-    """Open an archive, the directory that ``rocketlens archive run --table`` wrote, for reading.
+    """Open an archive, which ``rocketlens archive run --table`` wrote, for reading.
+
+    ``root`` is a directory, or ``s3://BUCKET/PREFIX``: see `rocketlens.archive.location`.
 
     Needs no JVM, and changes nothing. It may be written to meanwhile: each query sees the batches
     that were added before it.

@@ -8,9 +8,10 @@ sorted by hash. The files belong to the archive once the journal has them
 import json
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
     DAY,
     KEY_BOUNDS,
@@ -24,7 +25,6 @@ from rocketlens.archive.tables import (
     message_schema,
     sorted_by_hash,
 )
-from rocketlens.store.disk import Disk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,9 +80,9 @@ class NewFile(NamedTuple):
 class ShareFiles:
     """The files of one share, written as its messages come."""
 
-    def __init__(self, root: str, cluster: str, broker: str) -> None:
-        """Write nothing yet. ``root`` is the directory of the archive."""
-        self._root: Final = Path(root)
+    def __init__(self, location: ArchiveLocation, cluster: str, broker: str) -> None:
+        """Write nothing yet."""
+        self._location: Final = location
         self._named: Final = {"cluster": cluster, "broker": broker}
         self._days: Final[dict[int, _DayFiles]] = {}
         self.topics: Final[set[str]] = set()
@@ -110,7 +110,7 @@ class ShareFiles:
                 of_day = days == day
                 part = table if of_day.all() else table.filter(pa.array(of_day))
                 if day not in self._days:
-                    self._days[day] = _DayFiles(self._root, day_text(day))
+                    self._days[day] = _DayFiles(self._location, day_text(day))
                 self._days[day].add(part)
 
     def close(self) -> list[NewFile]:
@@ -126,10 +126,10 @@ class ShareFiles:
 class _DayFiles:
     """The messages of one day, and their keys until they are sorted."""
 
-    def __init__(self, root: Path, day: str) -> None:
-        self._root: Final = root
+    def __init__(self, location: ArchiveLocation, day: str) -> None:
+        self._location: Final = location
         self._day: Final = day
-        self._messages: Final = _File(root, MESSAGES, day, message_schema(), MESSAGE_BOUNDS)
+        self._messages: Final = _File(location, MESSAGES, day, message_schema(), MESSAGE_BOUNDS)
         self._keys: Final[list[pa.Table]] = []
         self._pending: Final[list[pa.Table]] = []
 
@@ -157,7 +157,7 @@ class _DayFiles:
         keys = pa.concat_tables(self._keys)
         self._keys.clear()
         if keys.num_rows:
-            of_keys = _File(self._root, KEYS, self._day, key_schema(), KEY_BOUNDS)
+            of_keys = _File(self._location, KEYS, self._day, key_schema(), KEY_BOUNDS)
             of_keys.write(sorted_by_hash(keys), _KEY_ROWS)
             files.append(of_keys.close())
         return files
@@ -170,21 +170,27 @@ class _File:
     """One Parquet file, and the bounds of its columns."""
 
     def __init__(
-        self, root: Path, table: str, day: str, columns: "pa.Schema", bounded: Iterable[str]
+        self,
+        location: ArchiveLocation,
+        table: str,
+        day: str,
+        columns: "pa.Schema",
+        bounded: Iterable[str],
     ) -> None:
         import pyarrow.parquet as pq
 
         self._table: Final = table
         self._day: Final = day
         self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}.parquet"
-        self._path: Final = root / table / self._relative
+        self._location: Final = location
+        self._path: Final = location.path(table, self._relative)
         self._bounded: Final = tuple(bounded)
         self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
         self._rows = 0
-        Disk().make_directory(self._path.parent)
+        self._sink: Final = location.create(self._path)
         names = set(columns.names)
         self._writer: Final = pq.ParquetWriter(
-            self._path,
+            self._sink,
             columns,
             compression="zstd",
             use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in names],
@@ -206,12 +212,10 @@ class _File:
 
     def close(self) -> NewFile:
         self._writer.close()
-        disk = Disk()
-        disk.sync_file(self._path)
-        disk.sync_directory(self._path.parent)
-        size = self._path.stat().st_size
+        size = self._location.finish(self._path, self._sink)
         return NewFile(self._table, self._relative, size, self._day, self._rows, self._bounds)
 
     def abort(self) -> None:
-        self._writer.close()
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._writer.close()
+        self._location.abort(self._path, self._sink)

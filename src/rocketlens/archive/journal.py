@@ -19,24 +19,14 @@ ignores rows whose messages are not there yet, and reads the files of keys that 
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from rocketlens.archive.files import NewFile
-from rocketlens.archive.tables import (
-    DAY,
-    JOURNAL,
-    KEYS,
-    MESSAGES,
-    delta,
-    is_archive,
-    key_schema,
-    message_schema,
-)
+from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
+from rocketlens.archive.tables import DAY, KEYS, MESSAGES, key_schema, message_schema
 from rocketlens.errors import ArchiveError, ArchiveTaken
 
 if TYPE_CHECKING:
@@ -90,21 +80,19 @@ def _journal_schema() -> "pa.Schema":
 class ArchiveTables:
     """The three tables of an archive, as they were when it was opened or refreshed last."""
 
-    def __init__(self, root: str, *, create: bool = False) -> None:
+    def __init__(self, root: str | ArchiveLocation, *, create: bool = False) -> None:
         """Open the tables; with ``create`` make those that are not there.
 
         :raises ArchiveError: if there is no archive, or of a version that cannot be read.
         :raises PackageMissing: if deltalake is not installed.
         """
-        self.root: Final = root
+        self.location: Final = (
+            root if isinstance(root, ArchiveLocation) else ArchiveLocation.of(root)
+        )
+        self.root: Final = self.location.root
         self.run: Final = str(uuid.uuid4())
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
-        if not create and not is_archive(Path(root)):
-            raise ArchiveError(
-                f"{root} is not an archive: it has no {JOURNAL}/_delta_log. "
-                "`rocketlens archive run --table` makes one"
-            )
-        with explained(root):
+        with self.location.explained():
             self.messages = self._open(MESSAGES, message_schema(), create=create)
             self.keys = self._open(KEYS, key_schema(), create=create)
             self.journal = self._open(JOURNAL, _journal_schema(), create=create)
@@ -112,14 +100,24 @@ class ArchiveTables:
     def _open(self, name: str, columns: "pa.Schema", *, create: bool) -> Any:
         import pyarrow as pa
 
-        path = str(Path(self.root) / name)
+        path, options = self.location.path(name), self.location.delta_options
         if create:
             partitions = [] if name == JOURNAL else [DAY]
             with_day = [*columns, pa.field(DAY, pa.date32())] if partitions else columns
             delta().DeltaTable.create(
-                path, pa.schema(with_day), mode="ignore", partition_by=partitions
+                path,
+                pa.schema(with_day),
+                mode="ignore",
+                partition_by=partitions,
+                storage_options=options,
             )
-        table = delta().DeltaTable(path)
+        try:
+            table = delta().DeltaTable(path, storage_options=options)
+        except delta().exceptions.TableNotFoundError as error:
+            raise ArchiveError(
+                f"{self.root} is not an archive: it has no {name}/_delta_log. "
+                "`rocketlens archive run --table` makes one"
+            ) from error
         protocol = table.protocol()
         unknown = set(protocol.reader_features or ()) - _READER_FEATURES
         if protocol.min_reader_version > _MAX_READER_VERSION or unknown:
@@ -135,11 +133,11 @@ class ArchiveTables:
 
         Keys and messages last: they have at least what the journal says.
         """
-        with explained(self.root):
+        with self.location.explained():
             for name, table in self._named().items():
                 # An answer asks for this each time, and delta-rs takes milliseconds to say no.
                 following = f"_delta_log/{table.version() + 1:020d}.json"
-                if Path(self.path(name, following)).exists():
+                if self.location.may_exist(self.path(name, following)):
                     table.update_incremental()
 
     def _named(self) -> dict[str, Any]:
@@ -150,7 +148,7 @@ class ArchiveTables:
         import pyarrow as pa
 
         table = self._named()[name]
-        with explained(self.root):
+        with self.location.explained():
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
@@ -159,7 +157,7 @@ class ArchiveTables:
 
     def path(self, table: str, relative: str) -> str:
         """Return the path of a file of a table."""
-        return str(Path(self.root) / table / relative)
+        return self.location.path(table, relative)
 
     def batches(self) -> list[ArchivedBatch]:
         """Return the rows of the journal whose messages are there, by their numbers."""
@@ -172,7 +170,7 @@ class ArchiveTables:
         for each in self.files(JOURNAL):
             path = each["path"]
             if path not in self._read:
-                self._read[path] = _read_batches(path)
+                self._read[path] = _read_batches(self.location, path)
             rows += self._read[path]
         return sorted(rows, key=lambda each: (each.number, each.source))
 
@@ -214,7 +212,7 @@ class ArchiveTables:
         for source in {each.source for each in self._rows()}:
             self.repair(source)
         removed: list[str] = []
-        with explained(self.root):
+        with self.location.explained():
             for table in (self.messages, self.keys):
                 # Removing is two commits, even of nothing.
                 if table.vacuum(_ORPHAN_HOURS, dry_run=True, full=True):
@@ -235,7 +233,7 @@ class ArchiveTables:
             raise self._taken(batch)
         row = pa.Table.from_pylist([asdict(batch)], schema=_journal_schema())
         try:
-            with explained(self.root):
+            with self.location.explained():
                 delta().write_deltalake(
                     self.journal, row, mode="append", commit_properties=_properties(batch)
                 )
@@ -247,7 +245,7 @@ class ArchiveTables:
         self.refresh()
         self.repair(batch.source)
         if len(self.files(JOURNAL)) >= _COMPACTED_FILES:
-            with explained(self.root):
+            with self.location.explained():
                 self.journal.optimize.compact()
         self.refresh()
 
@@ -275,7 +273,7 @@ class ArchiveTables:
             for each in files
         ]
         try:
-            with explained(self.root):
+            with self.location.explained():
                 table.create_write_transaction(
                     adds, "append", table.schema(), [DAY], commit_properties=_properties(batch)
                 )
@@ -287,16 +285,14 @@ class ArchiveTables:
         self.refresh()
 
 
-def _read_batches(path: str) -> list[ArchivedBatch]:
+def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
     """Read a file of the journal.
 
     :raises ArchiveError: if it cannot be read.
     """
-    import pyarrow.parquet as pq
-
     names = [each.name for each in fields(ArchivedBatch)]
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with location.parquet(path) as file:
             return [_batch_of(row) for row in file.read(columns=names).to_pylist()]
     except (OSError, ValueError) as error:
         raise ArchiveError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
@@ -355,17 +351,3 @@ def _version(table: Any, source: str) -> int:
     """Return the number of the last batch of a source that a table has; 0 without one."""
     version = table.transaction_version(source)
     return 0 if version is None else int(version)
-
-
-@contextmanager
-def explained(root: str) -> Iterator[None]:
-    """Convert deltalake's errors to errors of one line.
-
-    :raises PackageMissing: if it is not installed.
-    """
-    errors = delta().exceptions.DeltaError
-    try:
-        yield
-    except errors as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ArchiveError(f"{root}: {reason or type(error).__name__}") from error

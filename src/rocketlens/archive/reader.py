@@ -20,6 +20,7 @@ from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet
 
 Bounds = Mapping[str, tuple[Any, Any]]
 """The least and the greatest value that columns may have, both included."""
@@ -67,10 +68,8 @@ def _data_file(listed: Mapping[str, Any]) -> DataFile:
 class _OpenFile:
     """A Parquet file that is open, with the bounds of its row groups."""
 
-    def __init__(self, path: str) -> None:
-        import pyarrow.parquet as pq
-
-        self.parquet: Final = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+    def __init__(self, parquet: "pyarrow.parquet.ParquetFile") -> None:
+        self.parquet: Final = parquet
         schema = self.parquet.schema
         self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
         self._groups: Final[dict[str, list[tuple[Any, Any] | None]]] = {}
@@ -190,7 +189,7 @@ class ArchiveReader:
     def _opened(self, file: DataFile) -> _OpenFile:
         opened = self._open.get(file.path)
         if opened is None:
-            opened = self._open[file.path] = _OpenFile(file.path)
+            opened = self._open[file.path] = _OpenFile(self.tables.location.parquet(file.path))
             if len(self._open) > _MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].parquet.close()
         self._open.move_to_end(file.path)

@@ -18,10 +18,9 @@ The hash of a key is FNV-1a with 64 bits over its UTF-8 bytes, as a signed numbe
 
 from datetime import date, timedelta
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rocketlens.model.arrow import package, schema
+from rocketlens.model.arrow import schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = "messages"
 KEYS: Final = "message_keys"
-JOURNAL: Final = "journal"
 DAY: Final = "day"
 """The partition column of ``messages`` and ``message_keys``."""
 DERIVED: Final = frozenset({"msg_id", "offset_msg_id", "store_time", "born_time"})
@@ -63,19 +61,6 @@ _FIRST_DAY: Final = (date.min - _EPOCH).days
 _LAST_DAY: Final = (date.max - _EPOCH).days
 _FNV_BASIS: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
-
-
-def is_archive(path: Path) -> bool:
-    """Return whether a directory is an archive."""
-    return (path / JOURNAL / "_delta_log").is_dir()
-
-
-def delta() -> Any:
-    """Return the package deltalake.
-
-    :raises PackageMissing: when it is not installed.
-    """
-    return package("deltalake", "archive", "an archive")
 
 
 @cache

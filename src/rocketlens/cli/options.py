@@ -203,7 +203,9 @@ def add_archive(parser: ArgumentParser, *, is_merged: bool = True) -> None:
     """Add ``--archive``, which `rocketlens.cli.source` reads; ``is_merged``: beside others, too."""
     beside = "; with --store, --namesrv or --context also there, for one answer"
     parser.add_argument(
-        "--archive", metavar="DIR", help=f"search an archive{beside if is_merged else ''}"
+        "--archive",
+        metavar="DIR",
+        help=f"search an archive, a directory or s3://BUCKET/PREFIX{beside if is_merged else ''}",
     )
 
 

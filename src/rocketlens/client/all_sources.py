@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketlens.archive.archive import Archive
+from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.archive.story import ArchiveStorySource
-from rocketlens.archive.tables import is_archive
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.cluster_story import ClusterStorySource
@@ -137,11 +137,10 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     if isinstance(given, str) and _ADDRESSES.fullmatch(given.strip()):
         return (await opened.enter_async_context(MQAdmin(given))).source
     if isinstance(given, str | PathLike):
-        path = Path(fspath(given))
         try:
-            directory = await in_thread(lambda: Archive(path) if is_archive(path) else Store(path))
+            directory = await in_thread(lambda: _opened(fspath(given)))
         except (RocketLensError, OSError) as error:
-            return _Unopened(str(path), error)
+            return _Unopened(fspath(given), error)
         source = ThreadedSource(directory.source)
         # A search whose caller was cancelled may still read.
         opened.push_async_callback(lambda: asyncio.shield(source.run(directory.close)))
@@ -149,6 +148,10 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
     if isinstance(given, Source):
         return given
     raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
+
+
+def _opened(path: str) -> Archive | Store:
+    return Archive(path) if ArchiveLocation.of(path).is_archive() else Store(Path(path))
 
 
 class _Unopened:

@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 from rocketlens import limits
 from rocketlens.archive.files import NewFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
+from rocketlens.archive.location import ArchiveLocation
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_stream import ClusterStreamReader
 from rocketlens.pipeline.stream import RocketMQStreamReader
@@ -49,7 +50,7 @@ class ShareTask:
 
     scan: SharesScan
     share: Any
-    root: str
+    location: ArchiveLocation
     cluster: str
     broker: str
 
@@ -68,7 +69,7 @@ RunTasks = Callable[[Sequence[ShareTask]], Sequence[WrittenShare]]
 
 def write_share(task: ShareTask) -> WrittenShare:
     """Write the files of a share; runs in an executor."""
-    files = ShareFiles(task.root, task.cluster, task.broker)
+    files = ShareFiles(task.location, task.cluster, task.broker)
     task.scan.losses = []
     try:
         files.add(task.scan.read(task.share))
@@ -171,7 +172,7 @@ def archive_next(
         return None
     shares = [partition.value for partition in source.partitions(begin, end)]
     tasks = [
-        ShareTask(source.scan, share, tables.root, source.cluster, source.broker_of(share))
+        ShareTask(source.scan, share, tables.location, source.cluster, source.broker_of(share))
         for share in shares
     ]
     brokers = {f"{task.cluster}/{task.broker}" for task in tasks}

@@ -164,6 +164,8 @@ def archived_messages(
     from pyspark.sql import functions as sql
 
     tables = ArchiveTables(root)
+    if tables.location.is_remote:
+        raise BadInput(f"{root} is in an object store: duplicates are listed of directories")
     paths = [each["path"] for each in tables.files(MESSAGES)]
     if not paths:
         raise BadInput(f"{root} has no messages yet")

@@ -40,7 +40,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Messages that expired before they were read are named, here and in each answer."
     )
     parser.add_argument(
-        "--table", metavar="DIR", required=True, help="the archive; made if it is not there"
+        "--table",
+        metavar="DIR",
+        required=True,
+        help="the archive, a directory or s3://BUCKET/PREFIX; made if it is not there",
     )
     parser.add_argument(
         "--store",

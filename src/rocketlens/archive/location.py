@@ -1,0 +1,232 @@
+"""Where an archive is: a directory, or a prefix in a bucket of an object store that speaks S3.
+
+``s3://BUCKET/PREFIX`` is read and written with the variables that Amazon's own tools have:
+
+==========================  ================================================================
+``AWS_ACCESS_KEY_ID``       with ``AWS_SECRET_ACCESS_KEY`` and ``AWS_SESSION_TOKEN``; without
+                            them the files, or the role of the machine, that these tools look for
+``AWS_REGION``              or ``AWS_DEFAULT_REGION``; ``us-east-1`` without it
+``AWS_ENDPOINT_URL_S3``     or ``AWS_ENDPOINT_URL``: the address of a store that is not Amazon's
+==========================  ================================================================
+
+They are read where an archive is opened, and go to Spark's tasks with their work. A commit is a
+conditional put (``If-None-Match``), so the store has to know these. No text that is made here has
+a secret: what libraries say is shortened to a line, and secrets in it are replaced.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+
+from rocketlens.errors import ArchiveError, BadInput
+from rocketlens.model.arrow import package
+from rocketlens.store.disk import Disk
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+    import pyarrow.parquet
+
+JOURNAL: Final = "journal"
+_S3: Final = "s3://"
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_KEY: Final = "aws_access_key_id"
+_SECRET: Final = "aws_secret_access_key"  # noqa: S105 - the name of an option
+_TOKEN: Final = "aws_session_token"  # noqa: S105 - likewise
+_REGION: Final = "aws_region"
+_ENDPOINT: Final = "aws_endpoint"
+_VARIABLES: Final = {
+    _KEY: ("AWS_ACCESS_KEY_ID",),
+    _SECRET: ("AWS_SECRET_ACCESS_KEY",),
+    _TOKEN: ("AWS_SESSION_TOKEN",),
+    _REGION: ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    _ENDPOINT: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+}
+_CONNECT_S: Final = 5
+_REQUEST_S: Final = 60
+_DELTA: Final = {
+    "conditional_put": "etag",
+    "allow_http": "true",
+    "connect_timeout": f"{_CONNECT_S}s",
+    "timeout": f"{_REQUEST_S}s",
+    "max_retries": "3",
+    "retry_timeout": f"{_REQUEST_S}s",
+}
+_DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_S3_ERROR: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)")
+_MAX_REASON: Final = 300
+
+
+def delta() -> Any:
+    """Return the package deltalake.
+
+    :raises PackageMissing: when it is not installed.
+    """
+    return package("deltalake", "archive", "an archive")
+
+
+@dataclass(frozen=True)
+class ArchiveLocation:
+    """The directory or the address of an archive, and what is needed to reach it."""
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, root: str | os.PathLike[str]) -> Self:
+        """Return where an archive is, with what the environment says of its object store.
+
+        :raises BadInput: if it is neither a directory nor ``s3://BUCKET/PREFIX``.
+        """
+        text = os.fspath(root)
+        scheme = _URI.match(text)
+        if scheme is None:
+            return cls(text)
+        bucket, _, prefix = text[len(_S3) :].rstrip("/").partition("/")
+        if not text.startswith(_S3) or "@" in bucket or not bucket or not prefix:
+            raise BadInput(
+                f"an archive of {scheme[0]}… is a directory or s3://BUCKET/PREFIX: credentials are "
+                "those of the environment, such as AWS_ACCESS_KEY_ID"
+            )
+        found = {
+            option: value
+            for option, names in _VARIABLES.items()
+            if (value := next(filter(None, map(os.environ.get, names)), None))
+        }
+        return cls(text.rstrip("/"), {_REGION: "us-east-1", **found})
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is in an object store."""
+        return self.root.startswith(_S3)
+
+    @property
+    def delta_options(self) -> dict[str, str] | None:
+        """The options that deltalake takes."""
+        return {**self.options, **_DELTA} if self.is_remote else None
+
+    def path(self, *parts: str) -> str:
+        """Return the path or address of something in it."""
+        return "/".join((self.root, *parts)) if self.is_remote else str(Path(self.root, *parts))
+
+    def is_archive(self) -> bool:
+        """Return whether there can be an archive: an address is not asked."""
+        return self.is_remote or Path(self.root, JOURNAL, "_delta_log").is_dir()
+
+    def may_exist(self, path: str) -> bool:
+        """Return False if a file is not there; True without looking where that takes a request."""
+        return self.is_remote or Path(path).exists()
+
+    def parquet(self, path: str) -> "pyarrow.parquet.ParquetFile":
+        """Open a Parquet file.
+
+        :raises OSError: if it cannot be read.
+        :raises ValueError: if it is not one.
+        """
+        import pyarrow.parquet as pq
+
+        if not self.is_remote:
+            return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        with self._without_secrets():
+            file = self._files().open_input_file(path.removeprefix(_S3))
+            return pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
+
+    def create(self, path: str) -> Any:
+        """Create a file, and the directories above it; return what ``ParquetWriter`` writes to.
+
+        :raises OSError: if it cannot be written.
+        """
+        if not self.is_remote:
+            import pyarrow as pa
+
+            Disk().make_directory(Path(path).parent)
+            return pa.OSFile(path, "wb")
+        with self._without_secrets():
+            return self._files().open_output_stream(path.removeprefix(_S3))
+
+    def finish(self, path: str, sink: Any) -> int:
+        """Close a file of `create`, so that it stays whatever happens next; return its size.
+
+        :raises OSError: if it cannot be written.
+        """
+        if not self.is_remote:
+            sink.close()
+            disk = Disk()
+            disk.sync_file(Path(path))
+            disk.sync_directory(Path(path).parent)
+            return Path(path).stat().st_size
+        with self._without_secrets():
+            size: int = sink.tell()
+            sink.close()
+            return size
+
+    def abort(self, path: str, sink: Any) -> None:
+        """Close and remove a file of `create`."""
+        with suppress(OSError, ValueError):
+            sink.close()
+        with suppress(OSError):
+            if self.is_remote:
+                self._files().delete_file(path.removeprefix(_S3))
+            else:
+                Path(path).unlink()
+
+    def _files(self) -> "pyarrow.fs.S3FileSystem":
+        return _s3_files(tuple(sorted(self.options.items())))
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Convert deltalake's errors, and those of an object store, to errors of one line.
+
+        :raises PackageMissing: if deltalake is not installed.
+        """
+        errors = (delta().exceptions.DeltaError, OSError)
+        try:
+            yield
+        except errors as error:
+            text = f"{self.root}: {self.reason(error)}"
+            # What a library says of an object store may have secrets.
+            raise ArchiveError(text) from None if self.is_remote else error
+
+    @contextmanager
+    def _without_secrets(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise type(error)(self.reason(error)) from None
+
+    def reason(self, error: Exception) -> str:
+        """Return a line on an error, without secrets."""
+        said = _S3_ERROR.search(str(error))
+        if said is not None:
+            text = f"the object store says {said[1]}: {said[2].strip()}"
+        else:
+            lines = [_DECORATION.sub("", each).strip() for each in str(error).splitlines()]
+            shown = [each for each in lines if each] or [type(error).__name__]
+            text = shown[0] if len(shown) == 1 else f"{shown[0]}: {shown[-1]}"
+        for option in (_SECRET, _TOKEN, _KEY):
+            if self.options.get(option):
+                text = text.replace(self.options[option], "***")
+        return text[:_MAX_REASON]
+
+
+@cache
+def _s3_files(options: tuple[tuple[str, str], ...]) -> "pyarrow.fs.S3FileSystem":
+    from pyarrow.fs import S3FileSystem
+
+    named = dict(options)
+    endpoint = urlsplit(named.get(_ENDPOINT, "https:"))
+    return S3FileSystem(
+        access_key=named.get(_KEY),
+        secret_key=named.get(_SECRET),
+        session_token=named.get(_TOKEN),
+        region=named[_REGION],
+        scheme=endpoint.scheme,
+        endpoint_override=endpoint.netloc or None,
+        connect_timeout=_CONNECT_S,
+        request_timeout=_REQUEST_S,
+    )

@@ -1,0 +1,182 @@
+"""An archive in an object store is written and found as one in a directory."""
+
+import pickle
+import socket
+import threading
+
+import pytest
+
+import rocketlens
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.location import ArchiveLocation
+from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput
+from rocketlens.pipeline.archive import ArchivedStore, archive_next
+from tests.support.archives import archive_store, run_here
+from tests.support.object_store import BUCKET, environment_of, object_store, serving
+from tests.support.synthetic import record, write_log
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    pytest.importorskip("moto", reason="an object store needs moto: make .venv")
+    with object_store() as variables:
+        yield variables
+
+
+@pytest.fixture
+def root(bucket, monkeypatch, request):
+    """An address in an object store, which the environment names."""
+    in_environment(monkeypatch, bucket)
+    return f"s3://{BUCKET}/{request.node.name}"
+
+
+def in_environment(monkeypatch, variables):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def written(path, count=30):
+    write_log(path, map(record, range(count)), 1 << 14)
+    return path
+
+
+def keys_in(root):
+    with rocketlens.open_archive(root) as archive:
+        return sorted(int(each.keys[0][4:]) for each in archive.scan())
+
+
+def test_a_store_in_an_object_store_is_found_by_key_position_and_content(root, tmp_path):
+    store = written(tmp_path / "store")
+    assert [each.messages for each in archive_store(root, store)] == [30]
+    assert archive_store(root, store) == []
+    written(store, 45)
+    assert [each.number for each in archive_store(root, store)] == [2]
+    with rocketlens.open_store(store) as opened, rocketlens.open_archive(root) as archive:
+        messages = list(opened.scan(all_topics=True))
+        assert sorted(map(repr, archive.scan())) == sorted(map(repr, messages))
+        for text in ("key-7", messages[7].offset_msg_id, messages[7].position):
+            assert archive.find(text).messages == (messages[7],)
+        answer = archive.find(grep="body")
+        assert len(answer.messages) == 45
+        assert answer.complete
+    assert len(rocketlens.find("key-7", sources=[root, store])) == 1
+
+
+def test_tasks_on_other_machines_need_no_variables(root, tmp_path, monkeypatch, bucket):
+    def run_elsewhere(tasks):
+        with monkeypatch.context() as there:
+            for name in bucket:
+                there.delenv(name)
+            return run_here(pickle.loads(pickle.dumps(tasks)))
+
+    archive_store(root, written(tmp_path / "store"), run_tasks=run_elsewhere)
+    assert keys_in(root) == list(range(30))
+
+
+def test_two_archivers_of_one_object_store_lose_no_commit(root, tmp_path):
+    store = written(tmp_path / "store", 12)
+    ArchiveTables(root, create=True)
+    brokers = ["broker-a", "broker-b", "broker-c"]
+    threads = [threading.Thread(target=archive_store, args=(root, store, b)) for b in brokers]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert keys_in(root) == sorted(list(range(12)) * 3)
+    assert {each.source.partition("/")[2] for each in ArchiveTables(root).batches()} == {*brokers}
+
+
+def test_a_commit_after_another_ones_adds_nothing_to_an_object_store(root, tmp_path):
+    store = written(tmp_path / "store")
+    slow = ArchiveTables(root, create=True)
+
+    def overtaken(tasks):
+        results = run_here(tasks)
+        archive_store(root, store)
+        return results
+
+    with pytest.raises(ArchiveTaken, match="has added batch 1"):
+        archive_next(slow, ArchivedStore(str(store), "broker-a"), overtaken)
+    assert keys_in(root) == list(range(30))
+
+
+def test_what_a_failed_task_wrote_to_an_object_store_is_removed(root, tmp_path):
+    def failing(tasks):
+        read = tasks[0].scan.read
+
+        def fail(share):
+            yield from read(share)
+            raise OSError("the task ends here")
+
+        tasks[0].scan.read = fail
+        return run_here(tasks)
+
+    with pytest.raises(OSError, match="the task ends here"):
+        archive_store(root, written(tmp_path / "store"), run_tasks=failing)
+    files = ArchiveTables(root).messages.vacuum(
+        0, dry_run=True, full=True, enforce_retention_duration=False
+    )
+    assert [each for each in files if each.endswith("parquet")] == []
+    archive_store(root, tmp_path / "store")
+    assert keys_in(root) == list(range(30))
+
+
+def test_an_object_store_that_is_offline_is_a_line_and_no_empty_answer(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    in_environment(monkeypatch, environment_of(port))
+    root = f"s3://{BUCKET}/offline"
+    with pytest.raises(ArchiveError, match=f"^{root}: .*onnect") as raised:
+        rocketlens.open_archive(root)
+    assert "\n" not in str(raised.value)
+    store = written(tmp_path / "store")
+    with pytest.raises(ArchiveError, match=f"^{root}: .*onnect"):
+        archive_store(root, store)
+    answer = rocketlens.find("key-7", sources=[root, store])
+    assert len(answer.messages) == 1
+    assert not answer.complete
+    assert root in answer.failures[0].source
+
+
+def test_an_archive_that_goes_offline_makes_the_answer_incomplete(tmp_path, monkeypatch):
+    with object_store() as variables:
+        in_environment(monkeypatch, variables)
+        root = f"s3://{BUCKET}/archive"
+        archive_store(root, written(tmp_path / "store"))
+        archive = rocketlens.open_archive(root)
+    with archive:
+        with pytest.raises(ArchiveError, match=f"^{root}: "):
+            archive.find("key-7")
+        answer = rocketlens.find("key-7", sources=[archive, tmp_path / "store"])
+        assert len(answer.messages) == 1
+        assert not answer.complete
+
+
+def test_no_error_has_a_secret(monkeypatch):
+    with serving("refuse") as port:
+        in_environment(monkeypatch, environment_of(port))
+        location = ArchiveLocation.of(f"s3://{BUCKET}/refused")
+        said = [repr(location)]
+        for fail in (
+            lambda: rocketlens.open_archive(location.root),
+            lambda: ArchiveTables(location, create=True),
+            lambda: location.parquet(location.path("messages", "x.parquet")),
+            lambda: location.finish("", location.create(location.path("messages", "x.parquet"))),
+        ):
+            with pytest.raises((ArchiveError, OSError)) as raised:
+                fail()
+            said.append("".join(map(str, (raised.value, raised.getrepr(style="native")))))
+    assert "AccessDenied" in said[1]
+    for text in said:
+        assert "test-secret-key" not in text
+        assert "test-access-key" not in text
+
+
+@pytest.mark.parametrize(
+    "root",
+    ["s3://", "s3://lake", "s3://lake/", "gs://lake/x", "s3://key:secret@lake/x", "file:///tmp/x"],
+)
+def test_what_is_no_address_of_an_archive_is_refused(root):
+    with pytest.raises(BadInput, match=r"is a directory or s3://BUCKET/PREFIX") as raised:
+        rocketlens.open_archive(root)
+    assert "secret@" not in str(raised.value)
