@@ -10,9 +10,9 @@ from rocketlens.bulk.workspace import Workspace
 from rocketlens.store.disk import Disk
 from rocketlens.store.write import cleaner
 from rocketlens.store.write.append import Appender
-from rocketlens.store.write.deleted_topics import DeletedTopics
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.index.index_writer import IndexWriter
+from rocketlens.store.write.opening import DeletedTopics
 from tests.support.power_runs import RUNS
 from tests.support.simulated_disk import SimDisk
 

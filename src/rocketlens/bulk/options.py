@@ -15,8 +15,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_system_topic
 from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read import deleted
-from rocketlens.store.read.former_topics import configured_topics
+from rocketlens.store.read.former_topics import configured_topics, read_ends
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.rocks import queues_in
 
@@ -390,7 +389,7 @@ def check_topics(store: str, selection: TopicSelection | None) -> None:
     if not topics:
         return
     log = CommitLog.of(layout)
-    topics |= deleted.read_ends(layout, log).keys()
+    topics |= read_ends(layout, log).keys()
     log.close()
     for name in sorted(selection.names):
         if name not in topics and not is_system_topic(name):

@@ -9,10 +9,10 @@ from rocketlens.client.admin.cluster_status import find_brokers, find_status
 from rocketlens.client.admin.cluster_topics import find_topics
 from rocketlens.client.admin.group_admin import GroupAdmin
 from rocketlens.client.cluster_client import ClusterClient
-from rocketlens.client.resend.message_copy import RESEND_GROUP, message_again
 from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.topic_scan import ScanAdmin
 from rocketlens.client.search.topic_tail import TailRequest, TopicTail
+from rocketlens.client.send.message import RESEND_GROUP, message_again
 from rocketlens.client.send.send_result import SendResult
 from rocketlens.model.arguments import check_text
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer

@@ -141,7 +141,7 @@ _DECODE: Final = (Option("i", "messageId", "unique message ID", required=True),)
 
 _TOPICS: Final = "rocketlens.mqadmin.topic_commands"
 _CLUSTER: Final = "rocketlens.mqadmin.cluster_commands"
-_SENDING: Final = "rocketlens.mqadmin.send_commands"
+_SENDING: Final = "rocketlens.mqadmin.message_commands"
 
 _AUTH: Final = "rocketlens.mqadmin.auth_commands"
 _ACCOUNTS: Final = "rocketlens.mqadmin.account_commands"

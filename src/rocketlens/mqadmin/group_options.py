@@ -150,7 +150,7 @@ GROUP_COMMANDS: Final = (
     SubCommand(
         "consumerProgress",
         "Query consumer's progress, speed.",
-        "rocketlens.mqadmin.consumer_progress",
+        "rocketlens.mqadmin.consumers",
         "consumer_progress",
         _PROGRESS,
     ),

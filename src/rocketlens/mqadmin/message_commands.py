@@ -1,4 +1,6 @@
-"""Messages: the queryMsg commands, queryMsgTraceById, printMsg and decodeMessageId."""
+"""Messages: queryMsg commands, queryMsgTraceById, printMsg, decodeMessageId; and those that send:
+sendMessage, checkMsgSendRT, and queryMsgById -s.
+"""
 
 import time
 from typing import Final
@@ -7,7 +9,9 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import failures
 from rocketlens.client.connect.route import MessageQueue, Route, set_order
 from rocketlens.client.search.view import offset_id_of
-from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.client.send.message import Message, message_again
+from rocketlens.client.send.producer import Producer
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, SendFailed
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.formats.trace_body import decode as decode_trace
 from rocketlens.model.message import MessageExt
@@ -15,10 +19,15 @@ from rocketlens.model.message_id import UniqueKey, pack_address
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import LMQ_PREFIX, TRACE_TOPIC
 from rocketlens.mqadmin.consume import hand_over_by_id, hand_over_by_unique_key
-from rocketlens.mqadmin.printing.blocks import key_table, message_block, track_block
+from rocketlens.mqadmin.printing.blocks import key_table, message_block, send_row, track_block
 from rocketlens.mqadmin.printing.body_files import bodies_directory, write_body
-from rocketlens.mqadmin.printing.form import body_pieces, message_pieces, padded, seconds_of
-from rocketlens.mqadmin.send_commands import resend
+from rocketlens.mqadmin.printing.form import (
+    body_pieces,
+    message_pieces,
+    padded,
+    rounded,
+    seconds_of,
+)
 from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.terminal.notes import body_note
@@ -31,6 +40,7 @@ _PULLED_AT_ONCE: Final = 32
 _NO_BODY: Final = ("NOT PRINT BODY",)
 Row = tuple[TraceRecord, str]
 """A record, and the address that its client had."""
+GROUP: Final = "rocketlens_mqadmin"
 
 
 async def by_id(call: Call) -> None:
@@ -341,3 +351,80 @@ def _row(call: Call, kind: str, row: Row) -> str:
 def _cells(*cells: str) -> str:
     widths = (10, 20, 20, 20, 10, 10)
     return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True)) + "\n"
+
+
+def _producer(call: Call) -> Producer:
+    connection = call.connection
+    return Producer(connection.name_servers, group=GROUP, **connection.client_options)
+
+
+async def resend(call: Call, msg_id: str, stored: MessageExt) -> None:
+    """Send a message again, with all its properties, to its own topic.
+
+    :raises BadInput: when it was sent in a transaction, which would never be ended, or its body
+        cannot be decompressed.
+    """
+    message_again(stored)
+    call.print(f"prepare resend msg. originalMsgId={call.form.shown(msg_id)}")
+    result = await call.tool.admin.resend(stored)
+    call.print(call.form.shown(result.text(with_recall_handle=call.form.is_5)))
+
+
+async def send_message(call: Call) -> None:
+    """Send one message."""
+    given = call.given
+    if "i" in given and "b" not in given:
+        raise BadInput("Broker name must be set if the queue is chosen!")
+    if given.flag("m"):
+        raise BadInput("-m true (message trace) is not supported yet")
+    topic = given.required("t")
+    message = Message(
+        topic, given.required("p"), tags=given.text("c") or None, keys=given.text("k") or ()
+    )
+    queue = None
+    if "i" in given:
+        queue = MessageQueue(topic, given.required("b"), given.number("i", 0, 0, 2**31 - 1))
+    async with _producer(call) as producer:
+        result = await producer.send(message, queue=queue)
+    call.print(send_row("#Broker Name", "#QID", "#Send Result", "#MsgId"))
+    stored = result.message_queue
+    broker = call.form.shown(stored.broker_name)
+    call.print(send_row(broker, str(stored.queue_id), result.send_status.name, result.msg_id))
+
+
+async def check_send_time(call: Call) -> None:
+    """Send ``-a`` messages, round robin over all queues, and print how long each took.
+
+    :raises SendFailed: when one was not stored; all rows are printed nevertheless.
+    """
+    given = call.given
+    topic = given.required("t")
+    amount = given.number("a", 100, 1, 2**31 - 1)
+    body = b"a" * given.number("s", 128, 0, limits.MAX_MESSAGE_BYTES)
+    call.print(send_row("#Broker Name", "#QID", "#Send Result", "#RT"))
+    total_ms = 0
+    failed: list[tuple[str, RocketLensError]] = []
+    async with _producer(call) as producer:
+        queues = await producer.write_queues(topic)
+        if not queues:
+            raise BadInput(f"topic {topic} has no writable queue")
+        for number in range(amount):
+            queue = queues[number % len(queues)]
+            start = time.monotonic_ns()
+            is_sent = "true"
+            try:
+                await producer.send(Message(topic, body), queue=queue)
+            except BadInput:
+                raise
+            except RocketLensError as error:
+                is_sent = "false"
+                failed.append((queue.broker_name, error))
+            took_ms = (time.monotonic_ns() - start) // 1_000_000
+            # The first one includes connecting.
+            total_ms += took_ms if number else 0
+            broker = call.form.shown(queue.broker_name)
+            call.print(send_row(broker, str(queue.queue_id), is_sent, str(took_ms)))
+    average = total_ms / (amount - 1) if amount > 1 else float("nan")
+    call.print(f"Avg RT: {rounded(average, 2)}\n")
+    if failed:
+        raise SendFailed(f"{len(failed)} of {amount} messages were not stored", failed)

@@ -13,7 +13,6 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies import register_broker
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
     BrokerMemberGroupAnswer,
@@ -21,7 +20,7 @@ from rocketlens.wire.bodies.route import (
     TopicRouteData,
 )
 from rocketlens.wire.bodies.stats import KvTable
-from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
+from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, decode_registration
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
@@ -298,9 +297,7 @@ def _registration_in(
     command: RemotingCommand, fields: namesrv.RegisterBrokerRequest
 ) -> RegisterBrokerBody:
     """Parse the body of a registration, in any thread."""
-    return register_broker.decode(
-        command.body, compressed=fields.compressed, version=command.version
-    )
+    return decode_registration(command.body, compressed=fields.compressed, version=command.version)
 
 
 def _route_in(body: bytes) -> TopicRouteData:

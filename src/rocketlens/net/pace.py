@@ -3,6 +3,9 @@
 Work that reads tables of the event loop is done there, in pieces of a few milliseconds
 (:class:`Pace`). Work that only encodes or decodes bytes is done in a thread (:func:`in_thread`), if
 there is much of it.
+
+A plain listener, of messages or of transactions, may block its thread: it has one of
+:class:`ListenerThreads`.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -145,3 +149,43 @@ async def in_thread(
         return work()
 
     return await asyncio.wrap_future(threads.submit(begin, owner))
+
+
+class ListenerThreads:
+    """Daemon threads for plain listeners: a process exits without waiting for one that hangs."""
+
+    def __init__(self, count: int) -> None:
+        """Create no thread yet; each of the first calls starts one."""
+        self._count: Final = count
+        self._threads = 0
+        self._calls: Final[SimpleQueue[tuple[Future[object], Callable[[], object]] | None]] = (
+            SimpleQueue()
+        )
+
+    async def call(self, work: Callable[[], object]) -> object:
+        """Call a function in a thread, and return what it returns; of one event loop."""
+        future: Future[object] = Future()
+        if self._threads < self._count:
+            self._threads += 1
+            name = f"rocketlens-listener-{self._threads}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._calls.put((future, work))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Let each thread end once it is idle; nothing may be called any more."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _run(self) -> None:
+        while (given := self._calls.get()) is not None:
+            future, work = given
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = work()
+                except BaseException as error:  # noqa: BLE001 - its caller gets it
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+                    del result
+            del given, future, work

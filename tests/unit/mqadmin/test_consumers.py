@@ -1,4 +1,7 @@
-"""Files that consumerStatus writes stay below the working directory."""
+"""Files that consumerStatus writes stay below the working directory.
+
+Groups of which something cannot be learnt are rows, and an error at the end.
+"""
 
 import pytest
 
@@ -42,3 +45,12 @@ def test_a_link_is_replaced_and_not_followed(tmp_path):
     _write_file(directory, "c", "new")
     assert target.read_text() == "kept"
     assert (directory / "c").read_text() == "new"
+
+
+def test_a_group_without_offsets_is_refused_with_rocketmqs_code(mqadmin, rocketmq):
+    done = mqadmin("consumerProgress", "-g", "never-seen")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "group never-seen: no name server knows a broker of it" in done.err
+    everyone = mqadmin("consumerProgress")
+    assert everyone.code == 0
+    assert everyone.out.startswith("#Group ")

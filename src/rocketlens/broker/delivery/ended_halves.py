@@ -14,14 +14,13 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from rocketlens.broker.lookup.queue_entries import read_entries
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model.rocketmq import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
 
 MARKS_PER_READ: Final = 1024
 """Marks that are read in one piece."""

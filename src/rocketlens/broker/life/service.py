@@ -33,7 +33,6 @@ from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.broker.life import metrics
 from rocketlens.broker.life.index_process import IndexProcess
 from rocketlens.broker.life.registration import Registrar
-from rocketlens.broker.requests.accounts import PlainProcessor
 from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
 from rocketlens.broker.requests.group import GroupProcessor
 from rocketlens.broker.requests.heartbeat import ClientProcessor
@@ -51,7 +50,7 @@ from rocketlens.broker.requests.send import SendProcessor
 from rocketlens.broker.requests.send_back import SendBackProcessor
 from rocketlens.broker.requests.topic import TopicProcessor
 from rocketlens.broker.requests.transaction import TransactionProcessor
-from rocketlens.broker.requests.users import UserProcessor
+from rocketlens.broker.requests.users import PlainProcessor, UserProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler

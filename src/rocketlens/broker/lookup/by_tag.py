@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.broker.lookup.queue_entries import read_entries
 from rocketlens.errors import RecordError
 from rocketlens.formats.columns import store_timestamps
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
@@ -22,7 +21,7 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.read.index.index_files import PAUSE
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.store.write.queue.queue_append import QueueWriter
+from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
 
 if TYPE_CHECKING:
     import numpy as np

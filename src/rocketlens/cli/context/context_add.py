@@ -44,8 +44,13 @@ def run(arguments: Namespace) -> ExitCode:
 
     :raises BadInput: if there is one of that name, or it names not one store or one cluster.
     """
-    from rocketlens.terminal.context_edit import with_context, with_default, write_contexts
-    from rocketlens.terminal.contexts import all_contexts, config_path
+    from rocketlens.terminal.contexts import (
+        all_contexts,
+        config_path,
+        with_context,
+        with_default,
+        write_contexts,
+    )
 
     if arguments.context is not None:
         raise BadInput("--context names a context that is there already: give --store or --namesrv")

@@ -24,8 +24,12 @@ def run(arguments: Namespace) -> ExitCode:
 
     :raises BadInput: if there is no context of that name.
     """
-    from rocketlens.terminal.context_edit import without_context, write_contexts
-    from rocketlens.terminal.contexts import config_path, named_context
+    from rocketlens.terminal.contexts import (
+        config_path,
+        named_context,
+        without_context,
+        write_contexts,
+    )
 
     named_context(arguments.name)
     path = config_path()

@@ -26,8 +26,12 @@ def run(arguments: Namespace) -> ExitCode:
     :raises BadInput: if there is no context of that name.
     """
     from rocketlens.terminal.connection_options import CONTEXT_VARIABLE
-    from rocketlens.terminal.context_edit import with_default, write_contexts
-    from rocketlens.terminal.contexts import config_path, named_context
+    from rocketlens.terminal.contexts import (
+        config_path,
+        named_context,
+        with_default,
+        write_contexts,
+    )
 
     named_context(arguments.name)
     path = config_path()

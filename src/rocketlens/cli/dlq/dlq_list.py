@@ -111,7 +111,7 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
 
 def _sent_again(admin: "MQAdmin", group: str) -> int | None:
     """Return how many dead letters of a group jobs have sent; None if a job's file is damaged."""
-    from rocketlens.client.resend.dead_letters import dead_letter_selection
+    from rocketlens.client.resend.resend_job import dead_letter_selection
     from rocketlens.client.resend.resend_journal import earlier_jobs
     from rocketlens.terminal.cluster_access import jobs_directory
 

@@ -51,8 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Show which dead letters would be sent, or send them."""
-    from rocketlens.client.resend.dead_letters import dead_letter_selection
-    from rocketlens.client.resend.resend_job import Target
+    from rocketlens.client.resend.resend_job import Target, dead_letter_selection
 
     is_original = arguments.to == "original"
     target = Target(group=None if is_original else arguments.group, original=is_original)
@@ -74,7 +73,7 @@ async def _plan(
     """
     from pathlib import Path
 
-    from rocketlens.client.resend.dead_letters import plan_dead_letters
+    from rocketlens.client.resend.resend_job import plan_dead_letters
     from rocketlens.client.resend.resend_journal import earlier_jobs
 
     earlier: set[str] = set()

@@ -30,8 +30,8 @@ from enum import Enum
 from typing import Any, Final
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.send.listener_threads import ListenerThreads
 from rocketlens.model.message import MessageExt
+from rocketlens.net.pace import ListenerThreads
 
 logger: Final = logging.getLogger("rocketlens.client")
 

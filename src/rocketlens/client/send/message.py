@@ -13,6 +13,10 @@ INSTANCE_ID             the producer's namespace
 ======================  =======================================================================
 
 Source: ``Message``, ``Validators``, ``TopicValidator``.
+
+A stored message that is sent again (`message_again`) goes to its own topic with all its properties.
+It keeps its unique key, so that afterwards two records have it, and every group of the topic gets
+the message again. Source: ``QueryMsgByIdSubCommand``.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,12 +27,15 @@ from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_int, check_text, epoch_ms, wrong_type
 from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import TRANSACTION_PREPARED
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, check_topic
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 FLAG_RANGE: Final = range(-(2**31), 2**31)
+RESEND_GROUP: Final = "ReSendMsgById"
+"""The producer group that RocketMQ's tool sends with."""
 
 
 class Message:
@@ -222,3 +229,21 @@ def _check_unicode(what: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise BadInput(f"{what}: {error.reason}") from None
+
+
+def message_again(stored: MessageExt) -> Message:
+    """Return a stored message as it is sent again.
+
+    :raises BadInput: if it was sent in a transaction, which would never be ended, or its body
+        cannot be decompressed.
+    """
+    if stored.body_error is not None:
+        raise BadInput(f"{stored.msg_id} cannot be sent again as it was: {stored.body_error}")
+    if stored.properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+        raise BadInput(
+            f"{stored.msg_id} was sent in a transaction: sent again, it would stay a half message"
+        )
+    message = Message(stored.topic, stored.body, flag=stored.flag)
+    for name, value in stored.properties.items():
+        message.put(name, value)
+    return message

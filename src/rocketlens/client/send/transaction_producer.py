@@ -22,7 +22,6 @@ from enum import Enum
 from typing import Any, Final
 
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
-from rocketlens.client.send.listener_threads import ListenerThreads
 from rocketlens.client.send.message import Message, check_message
 from rocketlens.client.send.producer import Producer, SendingSettings
 from rocketlens.client.send.send_result import SendResult, SendStatus
@@ -32,6 +31,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.pace import ListenerThreads
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.transaction import (

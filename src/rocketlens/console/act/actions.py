@@ -13,8 +13,7 @@ from typing import Final, Literal, Self
 
 from rocketlens import limits
 from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
-from rocketlens.client.resend.message_copy import RESEND_GROUP
-from rocketlens.client.send.message import Message
+from rocketlens.client.send.message import RESEND_GROUP, Message
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendResult
 from rocketlens.client.send.unique_key import new_unique_key

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.resend.dead_letters import dead_letter_selection, plan_dead_letters
-from rocketlens.client.resend.resend_job import Target, check_targets, copy_of, planned
+from rocketlens.client.resend.resend_job import (
+    Target,
+    check_targets,
+    copy_of,
+    dead_letter_selection,
+    plan_dead_letters,
+    planned,
+)
 from rocketlens.client.resend.resend_journal import PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress

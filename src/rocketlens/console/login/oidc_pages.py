@@ -1,4 +1,7 @@
-"""The routes of a login by a provider: to it, and back from it."""
+"""The routes of a login by a provider: to it, and back from it.
+
+`app` imports this if a provider is set: others must not pay for what reads tokens.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from rocketlens import limits
-from rocketlens.client.admin.cluster_topic_settings import find_topic_settings, stored_since
+from rocketlens.client.admin.cluster_topics import find_topic_settings, stored_since
 from rocketlens.client.all_sources import AnySource, story_async
 from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace

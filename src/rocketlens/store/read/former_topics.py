@@ -5,8 +5,7 @@ until they expire. A topic that is made again under the name begins at queue off
 Recovery, which writes consume queues, and the jobs that build and compare them decide by the same
 evidence, strongest first:
 
-1. *marks*: the broker of this project notes how far the log is of a deleted topic
-   (:mod:`rocketlens.store.read.deleted`).
+1. *marks*: the broker of this project notes how far the log is of a deleted topic, see below.
 2. *offsets that begin again*: a record with queue offset 0 behind all others of its queue
    (:func:`begins_again`), and what that says about the other queues of the topic
    (:func:`ends_of_former`).
@@ -19,6 +18,18 @@ evidence, strongest first:
 Evidence 3 is not used where a queue begins at another offset, for then the topic is older than the
 log, and entries that are missing are lost. A topic whose queues ``rocketlens/state.json`` names
 has lost them when they are missing; it was not deleted.
+
+Marks are in ``rocketlens/deleted.json``: which topics were deleted, and how far the log is theirs.
+The log keeps the messages of a deleted topic until they expire, and one that is made again under
+its name begins at queue offset 0, as in RocketMQ. So recovery must not give the old messages queue
+entries again: of a topic that is named here, no record below ``end_offset`` gets one, and a queue
+with an entry for such a record was not removed in time and is removed now.
+
+It is on the disk before a queue is removed. The record that ended at ``end_offset`` shows that a
+mark is of this log; it goes when the log has nothing below it any more.
+
+The file is a note with a checksum (:mod:`rocketlens.store.read.note`). One that is damaged, or that
+an earlier version wrote without one, has no marks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,20 +37,23 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read import deleted
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
 from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.note import decode_note, opened_record
 from rocketlens.store.read.state import read_state
 
 WHOLE_LOG: Final = 2**63 - 1
 """As an end: every record of the topic is of the deleted one."""
 _MAX_ENTRIES_TRIED: Final = 16
 """Entries at the begin of a queue that are checked for one that leads to its record."""
+NOTE_KIND: Final = "deleted"
 
 
 def begins_again(queue_offset: int, physical_offset: int, last_offset: int | None) -> bool:
@@ -143,7 +157,7 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
     O(queues * log entries). What cannot be read is not evidence.
     """
     layout = StoreLayout(store)
-    ends = deleted.read_ends(layout, log)
+    ends = read_ends(layout, log)
     present: set[str] = set()
     anew: dict[str, int] = {}
     older: set[str] = set()
@@ -240,3 +254,50 @@ def runs_of(
                 int(offsets[start]),
                 int(offsets[stop - 1]),
             )
+
+
+class DeletionMark(NamedTuple):
+    """The physical offset up to which the log has a deleted topic's messages, and the record
+    there.
+    """
+
+    end_offset: int
+    last_record_offset: int
+    last_record_timestamp_ms: int
+
+
+def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
+    """Return the marks in a file by topic; empty if it is damaged or missing."""
+    note = decode_note(NOTE_KIND, content or b"")
+    try:
+        marks = note.value.items() if note is not None else ()
+        return {str(topic): DeletionMark(*map(int, numbers)) for topic, numbers in marks}
+    except (ValueError, TypeError):
+        return {}
+
+
+def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
+    """Return ``end_offset`` by topic, of the marks that are of the store's log. Read only.
+
+    :raises OSError: when the file, or the log, cannot be read now.
+    """
+    marks = decode_marks(fs.read_bytes(layout.deleted, limits.MAX_CONFIG_READ_BYTES))
+    return {topic: mark.end_offset for topic, mark in marks.items() if is_of_log(mark, log)}
+
+
+def is_of_log(mark: DeletionMark, log: CommitLog) -> bool:
+    """Return whether the log has the record of a mark, and still has older ones.
+
+    :raises OSError: when the log cannot be read now.
+    """
+    if mark.end_offset <= log.min_offset:
+        return False
+    try:
+        record = opened_record(log, mark.last_record_offset)
+    except RecordError:
+        return False
+    end_offset = mark.last_record_offset + record.total_size
+    return (end_offset, record.store_timestamp_ms) == (
+        mark.end_offset,
+        mark.last_record_timestamp_ms,
+    )

@@ -1,4 +1,4 @@
-"""Deletes the queues of topics, and writes :mod:`rocketlens.store.read.deleted` before it does.
+"""Deletes queues of topics; their marks (`rocketlens.store.read.former_topics`) are written first.
 
 Apart from `opening`, which only makes the table: the broker deletes topics by it.
 """
@@ -12,7 +12,7 @@ from rocketlens import limits
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.deleted import NOTE_KIND, DeletionMark, decode_marks, is_of_log
+from rocketlens.store.read.former_topics import NOTE_KIND, DeletionMark, decode_marks, is_of_log
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.append import Appender

@@ -20,7 +20,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
-from rocketlens.store.read.deleted import DeletionMark
+from rocketlens.store.read.former_topics import DeletionMark
 from rocketlens.store.read.log.commitlog import OpenLog, Replica
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender

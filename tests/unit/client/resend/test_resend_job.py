@@ -1,4 +1,7 @@
-"""A job sends each message once, wherever it was ended before."""
+"""A job sends each message once, wherever it was ended before.
+
+The dead letters that a job sends, in an order that two looks at them share.
+"""
 
 import asyncio
 import errno
@@ -14,6 +17,7 @@ from rocketlens.client.resend.resend_job import (
     Target,
     check_targets,
     copy_of,
+    plan_dead_letters,
     planned,
     producer_options,
 )
@@ -31,9 +35,11 @@ from rocketlens.errors import (
 )
 from rocketlens.testing import cluster
 from tests.support.failing_disks import QuickDisk
+from tests.support.fake_cluster import T0, ask
 
 COUNT = 3
 NOW_S = 1_000_000.0
+TOPIC = "%DLQ%g"
 
 
 def stored(number, **changes):
@@ -399,3 +405,23 @@ def test_where_one_message_goes_is_said_of_one():
     one = Target(original=True).words(1)
     assert one == "the topic that it was first consumed from"
     assert Target(topic="T").words(1) == Target(topic="T").words(3) == "topic T"
+
+
+def test_a_plan_has_the_letters_of_all_queues_and_brokers_in_the_order_of_their_times():
+    async def scenario(cluster, admin):
+        cluster.name_servers[0].topics[TOPIC] = [each.name for each in cluster.masters]
+        stored = []
+        for number in range(40):
+            broker = cluster.masters[number % 3]
+            broker.now_ms = T0 + number - broker.step_ms
+            stored.append(broker.store(TOPIC, b"%d" % number, queue_id=number % 4))
+        expected = [each.offset_msg_id for each in stored]
+        for earlier, most in ((set(), 100), (set(expected[:3]), 100), (set(), 7)):
+            letters = await plan_dead_letters(
+                admin, "g", Target(group="g"), earlier=earlier, max_num=most
+            )
+            wanted = [each for each in expected if each not in earlier]
+            assert [each.offset_msg_id for each in letters.messages] == wanted[:most]
+            assert (letters.skipped, letters.is_cut) == (len(earlier), len(wanted) > most)
+
+    ask(scenario, masters=3)

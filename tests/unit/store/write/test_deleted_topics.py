@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.store.disk import Disk
-from rocketlens.store.read.deleted import DeletionMark
+from rocketlens.store.read.former_topics import DeletionMark
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.deleted_topics import DeletedTopics
 from rocketlens.store.write.queue.queue_append import QueueWriter

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.formats.consumequeue_entry import (
     ENTRY,
     ENTRY_BYTES,
+    ENTRY_LAYOUT,
     FILLER,
     FILLER_SIZE,
     QueueEntry,
@@ -24,6 +25,9 @@ from rocketlens.store.layout import StoreLayout
 
 if TYPE_CHECKING:
     from mmap import mmap
+
+    import numpy as np
+    import numpy.typing as npt
 
 RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
@@ -514,3 +518,21 @@ class QueueWriter:
         self._retired.clear()
         self._file, self._base, self.content = None, -1, bytearray()
         self.byte_offset = self.limit = 0
+
+
+def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.void]":
+    """Return the entries from ``start`` to below ``stop``, which must be of one file.
+
+    The array has the fields of
+    :class:`rocketlens.formats.consumequeue_entry.QueueEntry` as columns. It is shorter when the
+    file is. :meth:`QueueWriter.read` is for the thread that appends.
+
+    :raises OSError: when the file cannot be read.
+    """
+    import numpy as np
+
+    first_byte = start * ENTRY_BYTES
+    base = first_byte - first_byte % queue.file_bytes
+    with fs.MappedFile(queue.directory / f"{base:020}") as mapped:
+        content = bytes(mapped.view[first_byte - base : stop * ENTRY_BYTES - base])
+    return np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_LAYOUT.dtype)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.bodies import register_broker
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigTable,
     TopicFilterType,
+    decode_registration,
 )
 from rocketlens.wire.declare import write_body
 
@@ -59,17 +59,17 @@ def parts(version=5):
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_compressed_registration_says_the_same_as_a_plain_one(version):
-    assert register_broker.decode(write_body(BODY)) == BODY
-    assert register_broker.decode(zlib.compress(parts(version)), compressed=True) == BODY
+    assert decode_registration(write_body(BODY)) == BODY
+    assert decode_registration(zlib.compress(parts(version)), compressed=True) == BODY
 
 
 def test_no_body_is_a_broker_without_topics():
-    assert register_broker.decode(b"") == RegisterBrokerBody()
+    assert decode_registration(b"") == RegisterBrokerBody()
 
 
 def test_a_broker_before_3_0_11_sends_its_topics_alone():
     content = write_body(BODY.topic_config_table)
-    read = register_broker.decode(content, version=0)
+    read = decode_registration(content, version=0)
     assert read.topic_config_table == BODY.topic_config_table
     assert read.filter_server_list == ()
 
@@ -78,11 +78,11 @@ def test_a_compressed_registration_cut_anywhere_is_an_error():
     packed = zlib.compress(parts())
     for length in range(1, len(packed)):
         with pytest.raises(CommandBodyError):
-            register_broker.decode(packed[:length], compressed=True)
+            decode_registration(packed[:length], compressed=True)
     plain = parts(4)
     for length in range(len(plain)):
         with pytest.raises(CommandBodyError):
-            register_broker.decode(zlib.compress(plain[:length]), compressed=True)
+            decode_registration(zlib.compress(plain[:length]), compressed=True)
 
 
 @given(st.data())
@@ -91,7 +91,7 @@ def test_whatever_is_in_it_is_a_registration_or_an_error(data):
     for _ in range(data.draw(st.integers(1, 3))):
         plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
     with suppress(CommandBodyError):
-        register_broker.decode(zlib.compress(bytes(plain)), compressed=True)
+        decode_registration(zlib.compress(bytes(plain)), compressed=True)
 
 
 def test_a_bomb_stops_at_the_limit():
@@ -99,7 +99,7 @@ def test_a_bomb_stops_at_the_limit():
     tracemalloc.start()
     try:
         with pytest.raises(CommandBodyError, match="over"):
-            register_broker.decode(bomb, compressed=True)
+            decode_registration(bomb, compressed=True)
         assert tracemalloc.get_traced_memory()[1] <= 3 * limits.MAX_JSON_BODY_BYTES
     finally:
         tracemalloc.stop()
@@ -108,4 +108,4 @@ def test_a_bomb_stops_at_the_limit():
 def test_a_count_of_topics_that_cannot_be_is_an_error_before_any_work():
     lie = part(json.dumps(VERSION).encode()) + struct.pack(">i", 2**31 - 1)
     with pytest.raises(CommandBodyError, match="a length of 2147483647"):
-        register_broker.decode(zlib.compress(lie), compressed=True)
+        decode_registration(zlib.compress(lie), compressed=True)
