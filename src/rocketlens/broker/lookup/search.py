@@ -190,8 +190,7 @@ class LiveSearch:
         while True:
             try:
                 if self._is_time_to_load():
-                    await asyncio.to_thread(KERNELS.load, load_kernels)
-                    await asyncio.to_thread(KERNELS.load, self._load_also)
+                    await asyncio.to_thread(self._load)
                     keep_objects()
                     self._loads_at = None
                 while await self.between_look_ups(self.index.step):
@@ -199,6 +198,10 @@ class LiveSearch:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
+
+    def _load(self) -> None:
+        if KERNELS.try_load(load_kernels):
+            KERNELS.try_load(self._load_also)
 
     def _is_time_to_load(self) -> bool:
         if self._loads_at is not None and asyncio.get_running_loop().time() >= self._loads_at:

@@ -50,6 +50,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _checks(arguments: Namespace) -> "Iterator[Check]":
+    from rocketlens.cli.doctor.doctor_check import guarded
     from rocketlens.cli.doctor.doctor_machine import (
         compile_check,
         compiled_check,
@@ -59,7 +60,7 @@ def _checks(arguments: Namespace) -> "Iterator[Check]":
 
     context = chosen_context(arguments, takes_store=True)
     yield from machine_checks()
-    yield from compile_check() if arguments.compile else compiled_check()
+    yield from guarded(compile_check if arguments.compile else compiled_check, "compiled")
     if context.store is not None:
         from pathlib import Path
 

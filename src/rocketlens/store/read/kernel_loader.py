@@ -4,6 +4,9 @@ Loading takes up to a second of computing, and minutes on a busy machine where t
 compiled first; nothing can interrupt it. In a server it is done in a daemon thread, and threads
 that need kernels wait for that one until the server stops. Other programs load them where they need
 them.
+
+A machine can refuse them: numba is missing or broken, a kernel cannot be compiled. That is logged
+once, and everything is read record by record from then on, which takes 75 times as long.
 """
 
 import threading
@@ -28,6 +31,8 @@ class KernelLoader:
         self._loads: Final[dict[Callable[[], None], Future[None]]] = {}
         self._abandoned: Future[None] | None = None
         """None if the caller's thread loads; else it ends when nothing is loaded any more."""
+        self.is_refused = False
+        """Whether this machine has no compiled code: nothing is loaded any more."""
 
     @property
     def is_in_background(self) -> bool:
@@ -84,6 +89,43 @@ class KernelLoader:
         if future is None or not future.done():
             raise StoreBusy("the broker stops: kernels are not loaded any more")
         future.result()
+
+    def try_load(self, load: Callable[[], None]) -> bool:
+        """Do :meth:`load`; return False if this machine refuses, which is logged the first time.
+
+        :raises StoreBusy: if nothing is loaded any more.
+        :raises OSError: if there are too few files or too little memory now.
+        """
+        return self._unless_refused(lambda: self.load(load))
+
+    def try_here(self, load: Callable[[], None]) -> bool:
+        """Do :meth:`try_load` in the thread of the caller, which nothing can interrupt."""
+        return self._unless_refused(load)
+
+    def _unless_refused(self, load: Callable[[], None]) -> bool:
+        if self.is_refused:
+            return False
+        try:
+            load()
+        except (StoreBusy, MemoryError):
+            raise
+        except Exception as error:
+            # What the system refuses now has a number; llvmlite raises an OSError without one.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            with self._lock:
+                is_first, self.is_refused = not self.is_refused, True
+            if is_first:
+                import logging
+
+                logging.getLogger(__name__).warning(
+                    "compiled code cannot be used here, and everything works without it, more "
+                    "slowly (rocketlens doctor): %s: %s",
+                    type(error).__name__,
+                    error,
+                )
+            return False
+        return True
 
     def abandon(self) -> None:
         """Load nothing any more, and let those who wait go on without; only in the background."""

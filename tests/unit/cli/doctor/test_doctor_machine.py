@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from rocketlens.cli.doctor import doctor_machine
+from tests.support.no_kernels import refuse_kernels
 
 
 def line_of(done, name):
@@ -72,6 +75,15 @@ def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypat
     done = run("doctor")
     assert done.code == 1
     assert "ImportError: numpy says no" in done.out
+
+
+@pytest.mark.parametrize("options", [(), ("--compile",)])
+def test_compiled_code_that_cannot_be_loaded_is_a_failed_check(run, monkeypatch, options):
+    refuse_kernels(monkeypatch)
+    done = run("doctor", *options)
+    assert done.code == 1
+    for name in ("kernels", "compiled"):
+        assert line_of(done, name).startswith("fail")
 
 
 def test_few_open_files_are_a_warning_that_says_how_to_have_more(run, monkeypatch):

@@ -1,5 +1,6 @@
 """Kernels are loaded once, by a thread that no one has to wait for."""
 
+import errno
 import threading
 
 import pytest
@@ -49,6 +50,34 @@ def test_what_cannot_be_loaded_is_tried_again():
         with pytest.raises(OSError, match="too many open files"):
             loader.load(load)
         loader.load(load)
+
+
+@pytest.mark.parametrize("error", [ImportError("no numba"), OSError("no libllvmlite.so")])
+def test_a_machine_without_compiled_code_says_so_once_and_works(caplog, error):
+    loader, calls = KernelLoader(), []
+
+    def load():
+        calls.append(error)
+        raise error
+
+    with loader.in_background():
+        assert [loader.try_load(load), loader.try_here(load), loader.try_load(load)] == [False] * 3
+    assert loader.is_refused
+    assert len(calls) == len(caplog.records) == 1
+    assert str(error) in caplog.text
+
+
+def test_too_many_open_files_are_no_refusal():
+    loader, failures = KernelLoader(), [OSError(errno.EMFILE, "too many open files")]
+
+    def load():
+        if failures:
+            raise failures.pop()
+
+    with pytest.raises(OSError, match="too many open files"):
+        loader.try_here(load)
+    assert not loader.is_refused
+    assert loader.try_here(load)
 
 
 def test_who_waits_goes_on_when_the_server_stops():

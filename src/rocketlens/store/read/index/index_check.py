@@ -43,6 +43,7 @@ from rocketlens.formats.index_file import (
     check_chains,
 )
 from rocketlens.store.read.index.index import IndexFile
+from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
@@ -350,9 +351,13 @@ def check_links(file: IndexFile) -> None:
     A broker that was killed may have put one entry more on its slot than the header counts; that
     is no contradiction.
 
-    :raises IndexFileError: when an entry cannot be reached from its slot.
+    :raises IndexFileError: when an entry cannot be reached from its slot, or there is no compiled
+        code to look at so many.
     """
-    chains = compiled_chain_check(file)
+    checks: list[ChainCheck] = []
+    if not KERNELS.try_here(lambda: checks.append(compiled_chain_check(file))):
+        raise IndexFileError(f"{file.path.name}: it cannot be checked without compiled code")
+    (chains,) = checks
     is_one_more = (
         chains.bad_slot_count == 1 and file.head_of(chains.first_bad_slot) == file.last_entry + 1
     )

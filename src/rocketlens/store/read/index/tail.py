@@ -95,7 +95,9 @@ class Tail:
     def should_load(self) -> bool:
         """Whether :func:`load_kernels` should be called before a look-up has to wait for it."""
         return (
-            not Tail.is_compiled and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
+            not Tail.is_compiled
+            and not KERNELS.is_refused
+            and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
         )
 
     @property
@@ -346,7 +348,7 @@ class Tail:
             and walk.stop - walk.position > self._interpreted_left
         ):
             # Before anything of it is read: it may be abandoned.
-            KERNELS.load(load_kernels)
+            KERNELS.try_load(load_kernels)
         self.version += 1
         limit = self._interpreted_left
         if Tail.is_compiled:

@@ -22,6 +22,7 @@ from rocketlens.formats.commitlog_record import (
     filler_bytes,
 )
 from rocketlens.model.text.java import decode_utf8
+from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.read.log.resync import Confirm, next_record
 from rocketlens.store.read.tap_note import read_note_file
@@ -180,7 +181,7 @@ class LogWalk:
 
         A walk of up to ``interpreted`` bytes (by default :func:`interpreted_bytes`) is read record
         by record. Of a longer one only that much, if the first ones are wanted ``at_once``, before
-        the compiled scan is loaded, and otherwise nothing.
+        the compiled scan is loaded, and otherwise nothing. Where it cannot be loaded, all is.
         """
         limit = interpreted_bytes() if interpreted is None else interpreted
         switch_at = self.position + limit
@@ -191,7 +192,10 @@ class LogWalk:
                     break
             else:
                 return
-        yield from self.chunks()
+        if LogWalk.is_compiled or KERNELS.try_here(_load_scan):
+            yield from self.chunks()
+        else:
+            yield from self.records()
 
     def offsets(self, interpreted: int | None = None) -> Iterator[int]:
         """Yield the physical offsets of the records; ``interpreted`` is as in :meth:`pieces`."""
@@ -396,6 +400,15 @@ class LogWalk:
         return bytes_left == segment.size - byte_offset or (
             later is not None and later.base_offset == self.position + bytes_left
         )
+
+
+def _load_scan() -> None:
+    import numpy as np
+
+    from rocketlens.formats.compiled import kernels
+
+    rows = np.empty(1, kernels.RECORD_DTYPE)
+    kernels.scan_records(np.zeros(1, np.uint8), 0, 0, 1, rows)
 
 
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:

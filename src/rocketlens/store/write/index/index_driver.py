@@ -54,7 +54,7 @@ class IndexBuilder(IndexWriter):
         if before >= up_to:
             return True
         if KERNELS.is_in_background and min(up_to - before, at_most_bytes) > interpreted_bytes():
-            KERNELS.load(load_kernels)
+            KERNELS.try_load(load_kernels)
         self._log.refresh()
         walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes), must_read=True)
         if walk.position > before:
@@ -203,7 +203,8 @@ class IndexDriver:
                 while not is_done:
                     left = begin + at_most_bytes - builder.resume_point.physical_offset
                     # Without kernels the rest is indexed more slowly, in smaller pieces.
-                    piece = interpreted_bytes() if KERNELS.is_abandoned else PIECE_BYTES
+                    is_slow = KERNELS.is_abandoned or KERNELS.is_refused
+                    piece = interpreted_bytes() if is_slow else PIECE_BYTES
                     is_done = builder.build(up_to, at_most_bytes=min(left, piece))
                     made_progress |= builder.made_progress
                     if left <= piece or not builder.made_progress or (is_over and is_over()):

@@ -5,6 +5,8 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
+from rocketlens.store.read.kernel_loader import KERNELS
+from tests.support.no_kernels import refuse_kernels
 from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import (
     QUIET,
@@ -108,3 +110,14 @@ def test_a_builder_that_cannot_go_on_is_not_asked_in_a_busy_loop(tmp_path, monke
         del index.build
     # Each failure but the last was followed by a wait.
     assert 1 <= len(tries) <= 2
+
+
+def test_without_compiled_code_the_same_index_files_are_built(tmp_path, monkeypatch):
+    refuse_kernels(monkeypatch)
+    with open_small(tmp_path) as store:
+        send_many(store, 400, body_bytes=1000)
+        store.flush_log()
+        while not store.build_index():
+            pass
+    assert entries_of(tmp_path) == expected_entries(tmp_path)
+    assert KERNELS.is_refused
