@@ -1,5 +1,7 @@
 """What a message costs our broker: processor time for each, over a raw socket, 1,000 in flight.
 
+Sends alone, sends that are signed for access control, and batches of 32.
+
 The time is what the kernel counts for each thread of the broker's process (schedstat), so it can be
 compared on a machine that others use, too; messages a second cannot.
 """
@@ -13,6 +15,9 @@ from pathlib import Path
 
 from bench.history import Row
 from bench.report import goal, table
+from rocketlens.formats import batch_body
+from rocketlens.formats.batch_body import BatchMember
+from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import encode_command
 from tests.peer.our_servers import OurBroker, OurNameServer
@@ -21,39 +26,70 @@ IN_FLIGHT = 1_000
 AT_ONCE = 100
 QUEUES = 4
 BODY = b"x" * 100
+BATCH_MEMBERS = 32
+SECRET = "bench-secret"  # noqa: S105 - of no broker but the one below
+ACCOUNT = (
+    f"accounts:\n- {{accessKey: bench-app, secretKey: {SECRET}, topicPerms: [BenchTopic=PUB]}}\n"
+)
 GOAL_US = 12.0
 LOADED_SECONDS = 2.0
 
 
-def frames(count: int, codec: int, *, is_plain: bool) -> list[bytes]:
-    """Give ``count`` sends, as a Java producer of 5.5 writes them, to four queues by turns."""
-    now_ms = int(time.time() * 1000)
+def properties_of(number: int, *, is_plain: bool = True) -> str:
+    """Give the properties of a message; some members of batches are not plain with a delay of 0."""
+    key = f"UNIQ_KEY\x017F000001{number:024X}\x02"
+    text = f"KEYS\x01order-{number:08d}\x02{key}WAIT\x01true\x02TAGS\x01paid\x02"
+    return text if is_plain else f"{text}DELAY\x010\x02"
+
+
+def frame(code: int, number: int, codec: int, body: bytes, **changes: str) -> bytes:
+    """Give a send, as a Java producer of 5.5 writes it, to one of four queues."""
+    fields = {
+        "a": "bench-producers",
+        "b": "BenchTopic",
+        "c": "TBW102",
+        "d": str(QUEUES),
+        "e": str(number % QUEUES),
+        "f": "0",
+        "g": str(int(time.time() * 1000)),
+        "h": "0",
+        "i": properties_of(number),
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+        **changes,
+    }
+    if "AccessKey" in fields:
+        fields = signed_fields(fields, body, fields["AccessKey"], SECRET)
+    return encode_command(RemotingCommand(code, number, 0, None, fields, body), codec)
+
+
+def frames(count: int, codec: int, *, is_plain: bool, **changes: str) -> list[bytes]:
+    """Give ``count`` sends to four queues by turns."""
     sent = []
+    if codec and not is_plain:
+        changes["z"] = ""
     for number in range(count):
-        fields = {
-            "a": "bench-producers",
-            "b": "BenchTopic",
-            "c": "TBW102",
-            "d": str(QUEUES),
-            "e": str(number % QUEUES),
-            "f": "0",
-            "g": str(now_ms),
-            "h": "0",
-            "i": f"KEYS\x01order-{number:08d}\x02UNIQ_KEY\x017F000001{number:024X}\x02"
-            "WAIT\x01true\x02TAGS\x01paid\x02",
-            "j": "0",
-            "k": "false",
-            "m": "false",
-            "n": "broker-a",
-        }
-        if codec and not is_plain:
-            fields["z"] = ""
-        one = encode_command(RemotingCommand(310, number, 0, None, fields, BODY), codec)
+        one = frame(310, number, codec, BODY, **changes)
         if not codec and not is_plain:
             head = one.index(b"{") + 1
             lengths = (int.from_bytes(one[at : at + 4]) + 1 for at in (0, 4))
             one = b"".join(each.to_bytes(4) for each in lengths) + b"{ " + one[head:]
         sent.append(one)
+    return sent
+
+
+def batches(count: int, *, is_plain: bool) -> list[bytes]:
+    """Give ``count`` messages of 200 bytes in batches."""
+    sent = []
+    for number in range(count // BATCH_MEMBERS):
+        first = number * BATCH_MEMBERS
+        texts = (
+            properties_of(first + member, is_plain=is_plain) for member in range(BATCH_MEMBERS)
+        )
+        body = batch_body.encode(BatchMember(0, 2 * BODY, text.encode()) for text in texts)
+        sent.append(frame(320, number, 0, body, i="WAIT\x01true\x02", m="true"))
     return sent
 
 
@@ -120,32 +156,48 @@ class Sender:
 
 
 def measure(directory: Path, count: int, rounds: int) -> dict[tuple[str, str], list[float]]:
-    """Give the microseconds of a message, by way and header, a value for each round, by turns.
+    """Give the microseconds of a message, by way and kind, a value for each round, by turns.
 
     What is sent as no client of RocketMQ writes it, with a space or one more field in the header,
-    is handled one by one.
+    or a delay of 0 in a batch, is handled one by one.
     """
     figures: dict[tuple[str, str], list[float]] = {}
     namesrv = OurNameServer()
     settings = {"mappedFileSizeCommitLog": 1 << 30, "mappedFileSizeConsumeQueue": 6_000_000}
-    broker = OurBroker(directory, str(namesrv.address), **settings)
+    conf = directory / "home" / "conf" / "plain_acl.yml"
+    conf.parent.mkdir(parents=True)
+    conf.write_text(ACCOUNT)
+    conf.chmod(0o600)
+    signed = {"aclEnable": "true", "rocketmqHome": directory / "home"}
+    address = str(namesrv.address)
+    brokers = [
+        OurBroker(directory / "open", address, **settings),
+        OurBroker(directory / "signed", address, **settings, **signed),
+    ]
+    of_user = {"AccessKey": "bench-app"}
+    sent: list[dict[tuple[str, str], list[bytes]]] = [{}, {}]
+    for way in ("one by one", "together"):
+        is_plain = way == "together"
+        sent[0][way, "JSON"] = frames(count, 0, is_plain=is_plain)
+        sent[0][way, "binary"] = frames(count, 1, is_plain=is_plain)
+        sent[0][way, "batches"] = batches(count, is_plain=is_plain)
+        sent[1][way, "signed"] = frames(count, 0, is_plain=is_plain, **of_user)
     try:
-        sender = Sender(broker.address)
-        sender.send(frames(count, 0, is_plain=True))
-        wait_until_idle(broker.process.pid)
-        sent = {
-            (way, header): frames(count, codec, is_plain=way == "together")
-            for header, codec in (("JSON", 0), ("binary", 1))
-            for way in ("one by one", "together")
-        }
+        senders = [Sender(broker.address) for broker in brokers]
+        senders[0].send(sent[0]["together", "JSON"][:1000])
+        senders[1].send(sent[1]["together", "signed"][:1000])
+        for broker in brokers:
+            wait_until_idle(broker.process.pid)
         for _ in range(rounds):
-            for name, parts in sent.items():
-                before = thread_seconds(broker.process.pid)
-                sender.send(parts)
-                used = used_seconds(before, thread_seconds(broker.process.pid))
-                figures.setdefault(name, []).append(used * 1e6 / count)
+            for sender, broker, by_name in zip(senders, brokers, sent, strict=True):
+                for name, parts in by_name.items():
+                    before = thread_seconds(broker.process.pid)
+                    sender.send(parts)
+                    used = used_seconds(before, thread_seconds(broker.process.pid))
+                    figures.setdefault(name, []).append(used * 1e6 / count)
     finally:
-        broker.kill()
+        for broker in brokers:
+            broker.kill()
         namesrv.close()
     return figures
 
@@ -154,13 +206,13 @@ def report(directory: Path, *, is_quick: bool) -> Iterator[str | Row]:
     """Say what a message costs."""
     figures = measure(directory, 20_000 if is_quick else 50_000, 5)
     rows = [
-        (way, header, f"{statistics.median(values):.1f}", f"{min(values):.1f}")
-        for (way, header), values in figures.items()
+        (way, kind, f"{statistics.median(values):.1f}", f"{min(values):.1f}")
+        for (way, kind), values in figures.items()
     ]
-    yield from table(("sends, 1,000 in flight", "header", "us a message", "least"), rows)
-    for (way, header), values in figures.items():
-        yield Row(f"sends {way}, {header}, cpu us", values)
-    for header in ("JSON", "binary"):
-        used = statistics.median(figures["together", header])
-        text = f"{header}: {used:.1f} us of processor a message, wanted {GOAL_US}"
+    yield from table(("sends, 1,000 in flight", "kind", "us a message", "least"), rows)
+    for (way, kind), values in figures.items():
+        yield Row(f"sends {way}, {kind}, cpu us", values)
+    for kind in ("JSON", "binary", "signed", "batches"):
+        used = statistics.median(figures["together", kind])
+        text = f"{kind}: {used:.1f} us of processor a message, wanted {GOAL_US}"
         yield goal(is_met=used <= GOAL_US, text=text)

@@ -138,10 +138,10 @@ class BrokerCore:
 
         topics = self.topics
         own = self.stats, self.born_host, self.store_host, self.id_prefix
-        parts = Parts(self.store, topics.topics, topics.pending, *own)
+        parts = Parts(self.store, topics.topics, topics.pending, *own, self.access)
         self.batches = Batches(parts)
-        # Not where each request is checked, or a reply waits for more than the append.
-        if self.access is None and not self.replies.is_needed:
+        # Not where a reply waits for more than the append.
+        if not self.replies.is_needed:
             self.network.handle_together(SendRuns(parts, self.config))
 
     def _new_pull_reader(self) -> PullReader:

@@ -72,9 +72,18 @@ def _sign(
     in_order = sorted(names) if "".join(names).isascii() else sorted(names, key=_java_order)
     # What UTF-8 does not have is "?" in Java.
     signed = "".join([ext_fields[name] for name in in_order]).encode("utf-8", "replace")
+    return _signature(signed + body, secret_key)
+
+
+def is_signed(signed: bytes | memoryview, signature: bytes, secret_key: str) -> bool:
+    """Return whether what a request signs, as bytes, has this signature, in constant time."""
+    return hmac.compare_digest(signature, _signature(signed, secret_key))
+
+
+def _signature(signed: bytes | memoryview, secret_key: str) -> bytes:
     inner, outer = _keyed(secret_key)
     digest, signature = inner.copy(), outer.copy()
-    digest.update(signed + body)
+    digest.update(signed)
     signature.update(digest.digest())
     return base64.b64encode(signature.digest())
 

@@ -44,6 +44,7 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.server import host_of
 from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import ACCESS_KEY
+from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 
 WATCH_INTERVAL_S: Final = 5.0
@@ -87,6 +88,15 @@ class AccessControl:
     def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Return a broker's handlers behind its checks."""
         return guarded(handlers, self._rules, self._audit)
+
+    def sending_secret(self, code: int, user: bytes | None, host: str, topic: str) -> str | None:
+        """Return the secret that a user's send to a topic must be signed with, if that is all that
+        is left to check; empty if it need not be signed, else None. The topic is not a group's.
+        """
+        fields = {"topic" if code == RequestCode.SEND_MESSAGE else "b": topic}
+        if user is not None:
+            fields[ACCESS_KEY] = user.decode()
+        return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
     def decide_reading(
         self, command: RemotingCommand, channel: Channel, record: Record

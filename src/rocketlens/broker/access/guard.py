@@ -53,6 +53,13 @@ class AccessRules(Protocol):
     def decide(self, command: RemotingCommand, host: str) -> Response | None:
         """Return the refusal of a request from an address, or None. For any thread."""
 
+    def secret_for(self, command: RemotingCommand, host: str) -> str | None:
+        """Return the secret that a request must be signed with to be let through.
+
+        Empty if it need not be signed; None if it is refused, or `decide` must say. Neither its
+        body nor its signature is looked at.
+        """
+
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
 

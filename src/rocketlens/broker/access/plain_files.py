@@ -111,6 +111,12 @@ class PlainAcl:
         """Return the refusal of a request; None if it is let through. For any thread."""
         return self.loaded.rules.decide(command, host)
 
+    def secret_for(self, command: RemotingCommand, host: str) -> str | None:
+        """Return the secret that a request must be signed with: see
+        `rocketlens.broker.access.guard.AccessRules`.
+        """
+        return self.loaded.rules.secret_for(command, host)
+
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
         return self.loaded.rules.decide_reading(command, host, topic)

@@ -162,6 +162,17 @@ class PlainRules:
             return None
         return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
 
+    def secret_for(self, command: RemotingCommand, host: str) -> str | None:
+        """Return the secret that a request must be signed with: see
+        `rocketlens.broker.access.guard.AccessRules`.
+        """
+        account = self.accounts.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
+        if self._is_white(account, host):
+            return ""
+        if account is None or _permission_problem(account, command) is not None:
+            return None
+        return account.secret_key
+
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
         return self._decide_topic(command, host, topic, Permission.SUB)

@@ -204,11 +204,11 @@ class Users:
             # Only a signature makes it this user's request.
             is_signed = acl.verify(command.ext_fields, command.body, user.password)
             user = user if is_signed and user.status is UserStatus.ENABLE else None
-        if not self._authorizes or command.code in self._needs_no_policy:
-            return None
         return self._policy_problem(command, user, host)
 
     def _policy_problem(self, command: RemotingCommand, user: User | None, host: str) -> str | None:
+        if not self._authorizes or command.code in self._needs_no_policy:
+            return None
         if user is not None and user.user_type is UserType.SUPER:
             return None
         try:
@@ -216,6 +216,20 @@ class Users:
         except CommandBodyError:
             return "parse authorization context error."
         return self._unmet(needs, user, host)
+
+    def secret_for(self, command: RemotingCommand, host: str) -> str | None:
+        """Return the secret that a request must be signed with: see
+        `rocketlens.broker.access.guard.AccessRules`.
+        """
+        user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
+        if (
+            user is None
+            or user.status is UserStatus.DISABLE
+            or command.code in self._needs_no_user
+            or self._policy_problem(command, user, host) is not None
+        ):
+            return None
+        return user.password or None
 
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""

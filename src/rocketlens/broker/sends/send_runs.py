@@ -5,11 +5,13 @@ header, to known queues, with a unique key, and ASCII but for values of properti
 writes its records, queue entries and replies, and a third makes the records readable. Everything
 else (a batch, a delay, a transaction, a group's topic, a topic to be created, a refusal, no room
 reserved) ends the run, and goes the way of ``broker.requests.send``, which is also the definition
-of what a run does. There are no runs where access control checks requests, or where a reply waits
-for the disk or a slave.
+of what a run does. There are no runs where a reply waits for the disk or a slave. Where access
+control is on, each message's signature is checked, and one that is refused, or may be, ends the
+run, too.
 
-What is decided by topic and queue is decided once a run for each queue, from the tables themselves,
-so that nothing has to be told when they change. Importing this module loads numba.
+What is decided by topic and queue, and by user and queue, is decided once a run for each, from the
+tables themselves, so that nothing has to be told when they change. Importing this module loads
+numba.
 """
 
 from array import array
@@ -37,14 +39,16 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
 )
 from rocketlens.net.channel import Channel
+from rocketlens.net.idle_channels import host_of
 from rocketlens.store.write.append import Appended, RunRoom
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.wire import header_json
+from rocketlens.wire import acl, header_json
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
 
 if TYPE_CHECKING:
+    from rocketlens.broker.access.control import AccessControl
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
 MULTI_TAGS_FLAG: Final = 0x2
@@ -78,6 +82,7 @@ class Parts(NamedTuple):
     born_host: Callable[[Channel], bytes]
     store_host: bytes
     id_prefix: str
+    access: "AccessControl | None" = None
 
     def hosts(self, channel: Channel) -> Hosts:
         """Return the addresses of a producer and of the broker, as kernels write them."""
@@ -103,6 +108,9 @@ class SendRuns:
             RequestCode.SEND_MESSAGE,
             len(own),
             len(_NEVER_PLAIN) + 2,
+            parts.access is not None,
+            *_signed_order(_SHORT),
+            *_signed_order(_LONG),
         )
         self._words: Final = _names(), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
@@ -114,12 +122,16 @@ class SendRuns:
         self._columns: Final = array("q", bytes(8 * parsing.COLUMN_COUNT * limits.MAX_RUN_MESSAGES))
         self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
         self._scratch: Final = array("q", bytes(8 * parsing.SCRATCH_COUNT))
+        # As much as a run and its last message may have.
+        signed = bytearray(0 if parts.access is None else 2 * limits.MAX_RUN_BYTES)
+        self._signed: Final = memoryview(signed)
         self._work: Final = (
             np.zeros(_PLAIN_BYTES, np.uint8),
             np.zeros(_TEXT_BYTES, np.uint8),
             np.frombuffer(self._columns, np.int64),
             np.frombuffer(self._touched, np.int64),
             np.frombuffer(self._scratch, np.int64),
+            np.frombuffer(signed, np.uint8),
         )
         self._parsed: Final = (
             *(self._work[2], self._work[1], self._queues[0], self._queues[1]),
@@ -164,7 +176,9 @@ class SendRuns:
         )
         done = _NOTHING
         if count and self._are_plain(touched_count):
-            done = self._store(channel, frames, room, count, touched_count)
+            count = self._count_admitted(channel, received, count)
+            if count:
+                done = self._store(channel, frames, room, count, touched_count)
         if reason == parsing.UNKNOWN:
             self._learn(received)
         return done
@@ -210,6 +224,39 @@ class SendRuns:
         self._parts.stats.put_total += count
         end = of_last(parsing.BODY) + of_last(parsing.BODY_BYTES)
         return count, end, bytes(self._replies[:reply_bytes])
+
+    def _count_admitted(self, channel: Channel, received: memoryview, count: int) -> int:
+        """Return how many of the first messages access control lets through, before any other."""
+        access = self._parts.access
+        if access is None:
+            return count
+        host, columns, signed = host_of(channel), self._columns, self._signed
+        secrets: dict[tuple[int, int, bytes | None], str | None] = {}
+        starts = range(
+            parsing.SEND_CODE * limits.MAX_RUN_MESSAGES,
+            parsing.COLUMN_COUNT * limits.MAX_RUN_MESSAGES,
+            limits.MAX_RUN_MESSAGES,
+        )
+        rows = columns[parsing.ROW * limits.MAX_RUN_MESSAGES :]
+        for number, numbers in enumerate(
+            zip(rows[:count], *(columns[at : at + count] for at in starts), strict=True)
+        ):
+            row, code, user, user_bytes, at, at_bytes, text, text_bytes = numbers
+            name = bytes(received[user : user + user_bytes]) if user_bytes >= 0 else None
+            key = row, code, name
+            if key not in secrets:
+                topic = self._writers[row].topic
+                secrets[key] = access.sending_secret(code, name, host, topic)
+            secret = secrets[key]
+            if secret is None:
+                return number
+            if secret and not acl.is_signed(
+                signed[text : text + text_bytes],
+                bytes(received[at : at + max(at_bytes, 0)]),
+                secret,
+            ):
+                return number
+        return count
 
     def _are_plain(self, touched_count: int) -> bool:
         """Read state and room of each queue; return False if a message may not be stored there."""
@@ -285,12 +332,21 @@ def _bytes_of(content: bytes) -> Any:
     return np.frombuffer(bytearray(content), np.uint8)
 
 
+_OF_ACCESS: Final = acl.ACCESS_KEY, acl.SIGNATURE
+_SHORT: Final = *commands.SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
+_LONG: Final = *commands.SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
+
+
+def _signed_order(names: tuple[str, ...]) -> list[int]:
+    """Return the numbers of the fields whose values are signed, in the order of their names."""
+    return [names.index(name) for name in sorted(names) if name != acl.SIGNATURE]
+
+
 def _names() -> Any:
     """Return the cells with the names that kernels compare."""
-    long, short = commands.SEND_MESSAGE.request, commands.SEND_MESSAGE_V2.request
     names = (
         *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
-        *("version", *short.wire_names.values(), *long.wire_names.values()),
+        *("version", *_SHORT, *_LONG),
         *(props.UNIQUE_KEY, props.TAGS, *_NEVER_PLAIN),
     )
     cells = (bytes([len(name)]) + name.encode().ljust(header.NAME_BYTES - 1) for name in names)

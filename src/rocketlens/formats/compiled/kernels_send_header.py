@@ -12,21 +12,33 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketlens.formats.compiled.kernels_device import ByteArray, device, load_i16, load_i32
+from rocketlens.formats.compiled.kernels_device import (
+    ByteArray,
+    copy_bytes,
+    device,
+    load_i16,
+    load_i32,
+)
 from rocketlens.limits import MAX_INT
+from rocketlens.model.text import java
 
 Numbers = NDArray[np.int64]
 
 NAME_BYTES: Final = 32
-# Numbers that hold for a broker.
-MAX_HEADER, MAX_FRAME, MAX_BODY, SHORT_CODE, LONG_CODE, OWN_BYTES, SPECIAL_COUNT = range(7)
-SETTING_COUNT: Final = 7
-
 # Members of a JSON header, the fields of a send (short and long), and properties, in `names`.
 CODE, EXT_FIELDS, FLAGS, LANGUAGE, OPAQUES, REMARK, SERIALIZE_TYPE, VERSION, MEMBER_COUNT = range(9)
-FIELD_COUNT: Final = 14
+FIELD_COUNT: Final = 16
 F_TOPIC, F_QUEUE_ID, F_SYS_FLAG, F_BORN, F_FLAG, F_PROPERTIES, F_RECONSUMED = 1, 4, 5, 6, 7, 8, 9
-F_BATCH: Final = 11
+F_BATCH, F_USER, F_SIGNATURE = 11, 14, 15
+"""User and signature are those of access control, and the last fields."""
+
+# Numbers that hold for a broker; the last ones are the fields of a short and of a long send in the
+# order in which their values are signed.
+MAX_HEADER, MAX_FRAME, MAX_BODY, SHORT_CODE, LONG_CODE, OWN_BYTES, SPECIAL_COUNT = range(7)
+IS_SIGNED, SHORT_ORDER = 7, 8
+SIGNED_COUNT: Final = FIELD_COUNT - 1
+LONG_ORDER: Final = SHORT_ORDER + SIGNED_COUNT
+SETTING_COUNT: Final = LONG_ORDER + SIGNED_COUNT
 SHORT_NAMES: Final = MEMBER_COUNT
 LONG_NAMES: Final = SHORT_NAMES + FIELD_COUNT
 SPECIAL_NAMES: Final = LONG_NAMES + FIELD_COUNT
@@ -39,9 +51,14 @@ HEADER_SCRATCH: Final = IS_ESCAPED + 1
 
 NONE: Final = -1
 NO_NUMBER: Final = -(2**63)
+INLINED: Final = "721a9f16450a37e2"
+"""Digest of the other files whose functions are compiled into those that take this one in."""
+
 LENGTH_BYTES: Final = 4
 SPACE, LAST_PRINTABLE, QUOTE, BACKSLASH = 0x20, 0x7E, 0x22, 0x5C
-ZERO_DIGIT, NINE_DIGIT = 0x30, 0x39
+ZERO_DIGIT, NINE_DIGIT, LAST_ASCII = 0x30, 0x39, 0x7F
+_LOWER_A, _LOWER_U = 0x61, 0x75
+_SHORT_ESCAPES: Final = (QUOTE, BACKSLASH, 0x2F)
 _NEEDED: Final = (
     1 << CODE | 1 << EXT_FIELDS | 1 << FLAGS | 1 << LANGUAGE | 1 << OPAQUES | 1 << VERSION
 )
@@ -133,33 +150,67 @@ def json_number_end(buffer: ByteArray, position: int, stop: int, out: Numbers, a
 
 
 @device
-def json_fields_end(
-    buffer: ByteArray, position: int, stop: int, names: ByteArray, first_name: int, scratch: Numbers
+def hex_digit(byte: int) -> int:
+    """Return the value of a hexadecimal digit, or a negative number."""
+    if ZERO_DIGIT <= byte <= NINE_DIGIT:
+        return byte - ZERO_DIGIT
+    letter = byte | SPACE
+    return letter - _LOWER_A + 10 if _LOWER_A <= letter < _LOWER_A + 6 else NONE
+
+
+@device
+def unescaped(buffer: ByteArray, position: int, stop: int) -> int:
+    """Return the character of the JSON escape behind a backslash, or 0 if it is not plain."""
+    kind = byte_at(buffer, position)
+    if kind == _LOWER_U:
+        if position + 4 >= stop:
+            return 0
+        value = 0
+        for index in range(position + 1, position + 5):
+            digit = hex_digit(byte_at(buffer, index))
+            if digit < 0:
+                return 0
+            value = value << 4 | digit
+        return value
+    if kind in _SHORT_ESCAPES:
+        return kind
+    return 0
+
+
+@device
+def plain_text(
+    buffer: ByteArray, start: int, length: int, is_escaped: bool, out: ByteArray, limit: int
 ) -> int:
-    """Find the texts of an object of fields; return the position behind it, or -1."""
-    if position >= stop or buffer[position] != _OPEN:
+    """Write the text of a slice; return its length, or -1 if it is too long, or not well-formed.
+
+    Of other than ASCII characters an escape is not plain, and the one that Java puts for others.
+    """
+    if length > limit:
         return NONE
-    while True:
+    stop = start + length
+    position = start
+    count = 0
+    while position < stop:
+        byte = byte_at(buffer, position)
+        if byte > LAST_ASCII:
+            code_point, after = java.utf8_step(buffer, position, stop)  # type: ignore[arg-type]
+            if code_point == java.REPLACEMENT:
+                return NONE
+            copy_bytes(out, count, buffer, position, after - position)
+            count += after - position
+            position = after
+            continue
         position += 1
-        if position >= stop or buffer[position] != QUOTE:
+        if is_escaped and byte == BACKSLASH:
+            if position >= stop:
+                return NONE
+            byte = unescaped(buffer, position, stop)
+            position += 5 if buffer[position] == _LOWER_U else 1
+        if byte == 0 or byte > LAST_ASCII:
             return NONE
-        end = text_end(buffer, position + 1, stop, False)
-        if end < 0 or end + 3 >= stop or buffer[end + 1] != _COLON or buffer[end + 2] != QUOTE:
-            return NONE
-        field = name_at(names, first_name, FIELD_COUNT, buffer, position + 1, end - position - 1)
-        if field < 0 or scratch[2 * field + 1] >= 0:
-            return NONE
-        start = end + 3
-        end = text_end(buffer, start, stop, field == F_PROPERTIES)
-        if end < 0 or end + 1 >= stop:
-            return NONE
-        scratch[2 * field] = start
-        scratch[2 * field + 1] = end - start
-        position = end + 1
-        if buffer[position] == _CLOSE:
-            return position + 1
-        if buffer[position] != _COMMA:
-            return NONE
+        out[count] = byte
+        count += 1
+    return count
 
 
 @device
@@ -168,6 +219,33 @@ def first_name_of(code: int, settings: Numbers) -> int:
     if code == settings[SHORT_CODE]:
         return SHORT_NAMES
     return LONG_NAMES if code == settings[LONG_CODE] else NONE
+
+
+@device
+def json_field_end(
+    buffer: ByteArray, position: int, stop: int, field: int, scratch: Numbers
+) -> int:
+    """Write down where the text of a field is; return the position behind it, or -1."""
+    if scratch[2 * field + 1] >= 0 or buffer[position] != QUOTE:
+        return NONE
+    start = position + 1
+    end = text_end(buffer, start, stop, field == F_PROPERTIES)
+    scratch[2 * field] = start
+    scratch[2 * field + 1] = end - start
+    return end + 1 if end >= 0 else NONE
+
+
+@device
+def json_member_end(
+    buffer: ByteArray, position: int, stop: int, member: int, scratch: Numbers
+) -> int:
+    """Read a member of a header that is no object; return the position behind it, or -1."""
+    if member in (CODE, FLAGS, OPAQUES, VERSION):
+        return json_number_end(buffer, position, stop, scratch, NUMBERS + member)
+    if buffer[position] != QUOTE:
+        return NONE
+    end = text_end(buffer, position + 1, stop, False)
+    return end + 1 if end >= 0 else NONE
 
 
 @device
@@ -180,7 +258,8 @@ def read_json(
     scratch: Numbers,
 ) -> bool:
     """Read a JSON header as RocketMQ's clients write it; return False if it is not one."""
-    members = 0
+    members = first_name = 0
+    name_count = MEMBER_COUNT
     scratch[NUMBERS + CODE] = NONE
     scratch[IS_ESCAPED] = 1
     position = start
@@ -193,25 +272,31 @@ def read_json(
         end = text_end(buffer, position + 1, stop, False)
         if end < 0 or end + 2 >= stop or buffer[end + 1] != _COLON:
             return False
-        member = name_at(names, 0, MEMBER_COUNT, buffer, position + 1, end - position - 1)
-        if member < 0 or members >> member & 1:
+        name = name_at(names, first_name, name_count, buffer, position + 1, end - position - 1)
+        if name < 0:
             return False
-        members |= 1 << member
         position = end + 2
-        if member == EXT_FIELDS:
-            first_name = first_name_of(scratch[NUMBERS + CODE], settings)
-            if first_name < 0:
-                return False
-            position = json_fields_end(buffer, position, stop, names, first_name, scratch)
-        elif member in (CODE, FLAGS, OPAQUES, VERSION):
-            position = json_number_end(buffer, position, stop, scratch, NUMBERS + member)
+        if name_count == FIELD_COUNT:
+            position = json_field_end(buffer, position, stop, name, scratch)
+        elif members >> name & 1:
+            return False
         else:
-            if buffer[position] != QUOTE:
-                return False
-            end = text_end(buffer, position + 1, stop, False)
-            position = end + 1 if end >= 0 else NONE
+            members |= 1 << name
+            if name == EXT_FIELDS:
+                first_name = first_name_of(scratch[NUMBERS + CODE], settings)
+                name_count = FIELD_COUNT
+                if first_name < 0 or buffer[position] != _OPEN:
+                    return False
+                continue
+            position = json_member_end(buffer, position, stop, name, scratch)
         if position < 0 or position >= stop:
             return False
+        if buffer[position] == _CLOSE and name_count == FIELD_COUNT:
+            first_name = 0
+            name_count = MEMBER_COUNT
+            position += 1
+            if position >= stop:
+                return False
         if buffer[position] == _CLOSE:
             return position + 1 == stop and members & _NEEDED == _NEEDED
         if buffer[position] != _COMMA:

@@ -27,39 +27,47 @@ from rocketlens.formats.compiled.kernels_device import (
 )
 from rocketlens.formats.compiled.kernels_send_header import (
     BACKSLASH,
+    CODE,
     F_BATCH,
     F_BORN,
     F_FLAG,
     F_PROPERTIES,
     F_QUEUE_ID,
     F_RECONSUMED,
+    F_SIGNATURE,
     F_SYS_FLAG,
     F_TOPIC,
+    F_USER,
     FIELD_COUNT,
     FLAGS,
     HEADER_SCRATCH,
     IS_ESCAPED,
+    IS_SIGNED,
+    LAST_ASCII,
     LAST_PRINTABLE,
     LENGTH_BYTES,
+    LONG_ORDER,
     MAX_BODY,
     MAX_FRAME,
     MAX_HEADER,
-    NINE_DIGIT,
     NO_NUMBER,
     NONE,
     NUMBERS,
     OPAQUES,
     OWN_BYTES,
     QUOTE,
+    SHORT_CODE,
+    SHORT_ORDER,
+    SIGNED_COUNT,
     SPACE,
     SPECIAL_COUNT,
     SPECIAL_NAMES,
-    ZERO_DIGIT,
     Numbers,
     are_same,
     byte_at,
     name_at,
     number_in,
+    plain_text,
     read_binary,
     read_json,
 )
@@ -69,22 +77,24 @@ from rocketlens.limits import (
     MAX_RUN_MESSAGES,
     MAX_RUN_PROPERTIES,
 )
-from rocketlens.model.text import java
 
 Words = tuple[ByteArray, Numbers, ByteArray]
 """Names, settings, and the broker's own properties as text."""
 Queues = tuple[ByteArray, Numbers, Numbers]
 """Topics, rows and slots of the known queues."""
-Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers]
-"""Arrays to write: plain text, properties, columns, touched rows, scratch."""
-INLINED: Final = "1fe6e9dca7ea451a"
+Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers, ByteArray]
+"""Arrays to write: plain text, properties, columns, touched rows, scratch, what is signed."""
+INLINED: Final = "954c1247be1d8c64"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
 
 # Columns of the messages of a run: column c of message n is columns[c * MAX_RUN_MESSAGES + n].
 OPAQUE, IS_ONE_WAY, ROW, SYS_FLAG, BORN, FLAG, RECONSUMED, TEXT, TEXT_BYTES = range(9)
-KEY, KEY_BYTES, TAGS_CODE, BODY, BODY_BYTES, RECORD, RECORD_BYTES, COLUMN_COUNT = range(9, 17)
+KEY, KEY_BYTES, TAGS_CODE, BODY, BODY_BYTES, RECORD, RECORD_BYTES = range(9, 16)
+# Where access control checks requests, only.
+SEND_CODE, USER, USER_BYTES, SIGNATURE, SIGNATURE_BYTES, SIGNED, SIGNED_BYTES = range(16, 23)
+COLUMN_COUNT: Final = 23
 
 # Numbers of a known queue: rows[row * ROW_NUMBERS + n].
 TOPIC, TOPIC_BYTES, QUEUE_ID, MORE_FLAGS, NEXT_OFFSET, ROOM, COUNT, AT, ROW_NUMBERS = range(9)
@@ -93,11 +103,9 @@ TOPIC, TOPIC_BYTES, QUEUE_ID, MORE_FLAGS, NEXT_OFFSET, ROOM, COUNT, AT, ROW_NUMB
 LIMIT, INCOMPLETE, NOT_PLAIN, UNKNOWN = range(4)
 _NOT_KNOWN: Final = -2
 
-_LOWER_A, _LOWER_U, _LAST_ASCII = 0x61, 0x75, 0x7F
-_SHORT_ESCAPES: Final = (QUOTE, BACKSLASH, 0x2F)
 _UNIQUE_KEY, _TAGS = 0, 1
-_UNIQUE_START, _UNIQUE_BYTES, _TAGS_CODE = range(HEADER_SCRATCH, HEADER_SCRATCH + 3)
-_CUTS: Final = HEADER_SCRATCH + 3
+_UNIQUE_START, _UNIQUE_BYTES, _TAGS_CODE, _SENT_BYTES = range(HEADER_SCRATCH, HEADER_SCRATCH + 4)
+_CUTS: Final = HEADER_SCRATCH + 4
 _CUT_NUMBERS: Final = 4
 SCRATCH_COUNT: Final = _CUTS + _CUT_NUMBERS * MAX_RUN_PROPERTIES
 _NAME_END, _PROPERTY_END = 1, 2
@@ -109,70 +117,6 @@ _PREFIX_BYTES: Final = 8
 _I32_DIGITS, _I64_DIGITS = 9, 18
 _FORBIDDEN_FLAGS: Final = 0xC
 """Transactions: a message of one is not plain."""
-
-
-@device
-def hex_digit(byte: int) -> int:
-    """Return the value of a hexadecimal digit, or a negative number."""
-    if ZERO_DIGIT <= byte <= NINE_DIGIT:
-        return byte - ZERO_DIGIT
-    letter = byte | SPACE
-    return letter - _LOWER_A + 10 if _LOWER_A <= letter < _LOWER_A + 6 else NONE
-
-
-@device
-def unescaped(buffer: ByteArray, position: int, stop: int) -> int:
-    """Return the character of the JSON escape behind a backslash, or 0 if it is not plain."""
-    kind = byte_at(buffer, position)
-    if kind == _LOWER_U:
-        if position + 4 >= stop:
-            return 0
-        value = 0
-        for index in range(position + 1, position + 5):
-            digit = hex_digit(byte_at(buffer, index))
-            if digit < 0:
-                return 0
-            value = value << 4 | digit
-        return value
-    if kind in _SHORT_ESCAPES:
-        return kind
-    return 0
-
-
-@device
-def plain_text(
-    buffer: ByteArray, start: int, length: int, is_escaped: bool, out: ByteArray, limit: int
-) -> int:
-    """Write the text of a slice; return its length, or -1 if it is too long, or not well-formed.
-
-    Of other than ASCII characters an escape is not plain, and the one that Java puts for others.
-    """
-    if length > limit:
-        return NONE
-    stop = start + length
-    position = start
-    count = 0
-    while position < stop:
-        byte = byte_at(buffer, position)
-        if byte > _LAST_ASCII:
-            code_point, after = java.utf8_step(buffer, position, stop)  # type: ignore[arg-type]
-            if code_point == java.REPLACEMENT:
-                return NONE
-            copy_bytes(out, count, buffer, position, after - position)
-            count += after - position
-            position = after
-            continue
-        position += 1
-        if is_escaped and byte == BACKSLASH:
-            if position >= stop:
-                return NONE
-            byte = unescaped(buffer, position, stop)
-            position += 5 if buffer[position] == _LOWER_U else 1
-        if byte == 0 or byte > _LAST_ASCII:
-            return NONE
-        out[count] = byte
-        count += 1
-    return count
 
 
 @device
@@ -223,7 +167,7 @@ def note_special(plain: ByteArray, special: int, value: int, stop: int, scratch:
     if special == _TAGS:
         hashed = 0
         for index in range(value, stop):
-            if plain[index] > _LAST_ASCII:
+            if plain[index] > LAST_ASCII:
                 return False
             hashed = (hashed * 31 + byte_at(plain, index)) & _WORD
         scratch[_TAGS_CODE] = hashed - 2 * _SIGN if hashed & _SIGN else hashed
@@ -273,7 +217,7 @@ def cut_properties(
         elif between < 0:
             if byte == _NAME_END:
                 between = position
-            elif byte > _LAST_ASCII:
+            elif byte > LAST_ASCII:
                 return NONE
             else:
                 hashed = (hashed * 31 + byte) & _WORD
@@ -293,7 +237,8 @@ def read_properties(
 ) -> int:
     """Write a message's properties as they are stored; return the position behind, or -1.
 
-    ``scratch`` then has where the unique key is among them.
+    ``scratch`` then has where the unique key is among them, and ``plain`` begins with the
+    producer's.
     """
     names, settings, own = words
     own_bytes = settings[OWN_BYTES]
@@ -303,6 +248,7 @@ def read_properties(
     sent = plain_text(buffer, start, length, scratch[IS_ESCAPED] != 0, plain, room)
     if sent <= 0:
         return NONE
+    scratch[_SENT_BYTES] = sent
     if plain[sent - 1] != _PROPERTY_END:
         plain[sent] = _PROPERTY_END
         sent += 1
@@ -398,7 +344,7 @@ def read_message(
 ) -> int:
     """Read message ``count`` into its columns; return the position behind its properties, or -1."""
     names, settings, _ = words
-    plain, texts, columns, _, scratch = work
+    plain, texts, columns, _, scratch, _ = work
     for field in range(FIELD_COUNT):
         scratch[2 * field + 1] = NONE
     if codec == 0:
@@ -415,6 +361,56 @@ def read_message(
     columns[KEY_BYTES * MAX_RUN_MESSAGES + count] = scratch[_UNIQUE_BYTES]
     columns[TAGS_CODE * MAX_RUN_MESSAGES + count] = scratch[_TAGS_CODE]
     return end
+
+
+@device
+def signed_end(
+    buffer: ByteArray,
+    header_end: int,
+    end: int,
+    settings: Numbers,
+    work: Work,
+    at: int,
+    limit: int,
+    count: int,
+) -> int:
+    """Write what message ``count`` has a signature of; return the position behind it, or -1.
+
+    That are the values of its fields, in the order of their names, and its body. Those of other
+    than ASCII characters are not plain, but for properties.
+    """
+    plain, _, columns, _, scratch, signed = work
+    code = scratch[NUMBERS + CODE]
+    order = SHORT_ORDER if code == settings[SHORT_CODE] else LONG_ORDER
+    begin = at
+    for number in range(order, order + SIGNED_COUNT):
+        field = settings[number]
+        start = scratch[2 * field]
+        length = scratch[2 * field + 1]
+        if at + length > limit:
+            return NONE
+        if field == F_PROPERTIES:
+            length = scratch[_SENT_BYTES]
+            copy_bytes(signed, at, plain, 0, length)
+            at += length
+        elif length > 0:
+            for index in range(start, start + length):
+                if buffer[index] > LAST_ASCII:
+                    return NONE
+            copy_bytes(signed, at, buffer, start, length)
+            at += length
+    if at + end - header_end > limit:
+        return NONE
+    copy_bytes(signed, at, buffer, header_end, end - header_end)
+    at += end - header_end
+    columns[SEND_CODE * MAX_RUN_MESSAGES + count] = code
+    columns[USER * MAX_RUN_MESSAGES + count] = scratch[2 * F_USER]
+    columns[USER_BYTES * MAX_RUN_MESSAGES + count] = scratch[2 * F_USER + 1]
+    columns[SIGNATURE * MAX_RUN_MESSAGES + count] = scratch[2 * F_SIGNATURE]
+    columns[SIGNATURE_BYTES * MAX_RUN_MESSAGES + count] = scratch[2 * F_SIGNATURE + 1]
+    columns[SIGNED * MAX_RUN_MESSAGES + count] = begin
+    columns[SIGNED_BYTES * MAX_RUN_MESSAGES + count] = at - begin
+    return at
 
 
 @device
@@ -470,7 +466,7 @@ def frame_at(
     NUMBER,
     types.Tuple((BYTES, INT64S, BYTES)),
     types.Tuple((BYTES, INT64S, INT64S)),
-    types.Tuple((BYTES, BYTES, INT64S, INT64S, INT64S)),
+    types.Tuple((BYTES, BYTES, INT64S, INT64S, INT64S, BYTES)),
 )
 def parse(
     frames: ByteArray, max_count: int, max_bytes: int, words: Words, queues: Queues, work: Work
@@ -484,10 +480,17 @@ def parse(
     buffer = raw(frames)
     table = (raw(queues[0]), raw(queues[1]), raw(queues[2]))
     texts_of = (raw(words[0]), raw(words[1]), raw(words[2]))
-    arrays = (raw(work[0]), raw(work[1]), raw(work[2]), raw(work[3]), raw(work[4]))
+    arrays = (
+        raw(work[0]),
+        raw(work[1]),
+        raw(work[2]),
+        raw(work[3]),
+        raw(work[4]),
+        raw(work[5]),
+    )
     sizes = (len(work[0]), len(work[1]))
     rows, columns, touched = table[1], arrays[2], arrays[3]
-    count = position = at = touched_count = 0
+    count = position = at = signed = touched_count = 0
     reason = LIMIT
     for number in range(len(work[3])):
         # Those of the run before.
@@ -502,6 +505,12 @@ def parse(
         after = read_message(buffer, codec, header, header_end, texts_of, arrays, sizes, at, count)
         if after < 0:
             break
+        if texts_of[1][IS_SIGNED] != 0:
+            signed = signed_end(
+                buffer, header_end, end, texts_of[1], arrays, signed, len(work[5]), count
+            )
+            if signed < 0:
+                break
         row = row_of(buffer, arrays[4], table, len(queues[2]))
         if row < 0:
             reason = NOT_PLAIN if row == NONE else UNKNOWN
