@@ -39,7 +39,7 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
 )
 from rocketlens.net.channel import Channel
-from rocketlens.net.idle_channels import host_of
+from rocketlens.net.server import host_of
 from rocketlens.store.write.append import Appended, RunRoom
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, header_json
