@@ -138,11 +138,9 @@ class BrokerCore:
 
         topics = self.topics
         own = self.stats, self.born_host, self.store_host, self.id_prefix
-        parts = Parts(self.store, topics.topics, topics.pending, *own, self.access)
+        parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
         self.batches = Batches(parts)
-        # Not where a reply waits for more than the append.
-        if not self.replies.is_needed:
-            self.network.handle_together(SendRuns(parts, self.config))
+        self.network.handle_together(SendRuns(parts, self.config))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

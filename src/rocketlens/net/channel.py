@@ -28,9 +28,9 @@ from typing import Final, cast
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost
 from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
-from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, Waiting
+from rocketlens.net.channel_group import ChannelGroup, Waiting
 from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
-from rocketlens.net.response import BUSY, NO_FIELDS, STOPPING, Response, failure
+from rocketlens.net.response import BUSY, NO_FIELDS, Response, failure
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
@@ -292,6 +292,19 @@ class Channel(asyncio.Protocol):
             self.group.in_flight += 1
             self.respond(request, answer)
 
+    def hold(self, count: int) -> None:
+        """Count requests that were handled together and wait: `answer_held` answers them."""
+        self.connection.unanswered += count
+        self.group.in_flight += count
+
+    def answer_held(self, count: int, replies: bytes) -> None:
+        """Answer requests that were held, with the bytes of all their responses."""
+        if self.is_open:
+            self.connection.unanswered -= count
+            self.group.in_flight -= count
+            if replies:
+                self._write(replies)
+
     def request(
         self,
         code: int,
@@ -484,7 +497,7 @@ class Channel(asyncio.Protocol):
         try:
             answer = handler(command, self)
         except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
-            self.respond(command, self._failure(command, error))
+            self.respond(command, failure(command, error, self.group.may_warn))
             return
         if type(answer) is Response:
             self.respond(command, answer)
@@ -536,19 +549,8 @@ class Channel(asyncio.Protocol):
     def _result(self, command: RemotingCommand, done: _Later) -> Response | None:
         try:
             return done.result()
-        except asyncio.CancelledError:
-            return STOPPING
-        except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
-            return self._failure(command, error)
-
-    def _failure(self, command: RemotingCommand, error: Exception) -> Response:
-        """Return the response to a request whose handler raised ``error``."""
-        if not isinstance(error, OSError) or error.errno not in OUT_OF_RESOURCES:
-            return failure(command, error)
-        if self.group.may_warn("requests"):
-            logger.warning("request %d cannot be handled now: %s", command.code, error)
-        remark = f"the server is out of files or memory, try again: {error.strerror}"
-        return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - only it fails
+            return failure(command, error, self.group.may_warn)
 
     def _done(self, command: RemotingCommand) -> None:
         if self.is_open:

@@ -121,7 +121,8 @@ class GroupedChannel(Protocol):
 class Runs(Protocol):
     """Handles plain requests of a connection together, from its bytes to those of the replies.
 
-    Whatever it does is what the handlers would do one by one. Its requests are answered at once.
+    Whatever it does is what the handlers would do one by one. Its requests are answered at once,
+    or held, and answered later: `Channel.hold`, `Channel.answer_held`.
     """
 
     def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:

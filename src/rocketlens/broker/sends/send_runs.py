@@ -5,15 +5,16 @@ header, to known queues, with a unique key, and ASCII but for values of properti
 writes its records, queue entries and replies, and a third makes the records readable. Everything
 else (a batch, a delay, a transaction, a group's topic, a topic to be created, a refusal, no room
 reserved) ends the run, and goes the way of ``broker.requests.send``, which is also the definition
-of what a run does. There are no runs where a reply waits for the disk or a slave. Where access
-control is on, each message's signature is checked, and one that is refused, or may be, ends the
-run, too.
+of what a run does. Where access control is on, each message's signature is checked, and one that is
+refused, or may be, ends the run, too. Where replies wait for the disk or a slave, all of a run wait
+for its last message, and a message whose reply does not wait ends it.
 
 What is decided by topic and queue, and by user and queue, is decided once a run for each, from the
 tables themselves, so that nothing has to be told when they change. Importing this module loads
 numba.
 """
 
+import asyncio
 from array import array
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,6 +23,7 @@ import numpy as np
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.delivery.durable import SafeReplies
 from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats.commitlog_record import HOST_BYTES_V6
@@ -38,14 +40,16 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_STORE_HOST_V6,
     TIMER_TOPIC,
 )
-from rocketlens.net.channel import Channel
+from rocketlens.net.channel import Channel, Response
+from rocketlens.net.response import failure
 from rocketlens.net.server import host_of
 from rocketlens.store.write.append import Appended, RunRoom
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, header_json
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
+from rocketlens.wire.connection import Connection, encode_command
 
 if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
@@ -69,6 +73,7 @@ _NEVER_PLAIN: Final = (
     *sorted(props.TIMER_NAMES),
 )
 _LAST_OPAQUE: Final = limits.MAX_INT
+_ANY_SEND: Final = RemotingCommand(RequestCode.SEND_MESSAGE_V2)
 
 
 class Parts(NamedTuple):
@@ -82,7 +87,8 @@ class Parts(NamedTuple):
     born_host: Callable[[Channel], bytes]
     store_host: bytes
     id_prefix: str
-    access: "AccessControl | None" = None
+    access: "AccessControl | None"
+    replies: SafeReplies
 
     def hosts(self, channel: Channel) -> Hosts:
         """Return the addresses of a producer and of the broker, as kernels write them."""
@@ -107,8 +113,9 @@ class SendRuns:
             RequestCode.SEND_MESSAGE_V2,
             RequestCode.SEND_MESSAGE,
             len(own),
-            len(_NEVER_PLAIN) + 2,
+            len(_NEVER_PLAIN) + 3,
             parts.access is not None,
+            parts.replies.is_needed,
             *_signed_order(_SHORT),
             *_signed_order(_LONG),
         )
@@ -223,7 +230,30 @@ class SendRuns:
         )
         self._parts.stats.put_total += count
         end = of_last(parsing.BODY) + of_last(parsing.BODY_BYTES)
-        return count, end, bytes(self._replies[:reply_bytes])
+        replies = bytes(self._replies[:reply_bytes])
+        if self._parts.replies.is_needed:
+            replies = self._when_safe(channel, count, replies, last)
+        return count, end, replies
+
+    def _when_safe(self, channel: Channel, count: int, replies: bytes, last: Appended) -> bytes:
+        """Return the replies to be sent now; none if those of the last message's have to wait."""
+        answer = self._parts.replies.reply(last.physical_offset + last.store_size, Response())
+        if isinstance(answer, Response):
+            return _replies_with(answer, replies)
+        group = channel.group
+
+        def answered(done: "asyncio.Future[Response | None]") -> None:
+            group.awaited.discard(done)
+            try:
+                response = done.result() or Response()
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - only these fail
+                response = failure(_ANY_SEND, error, group.may_warn)
+            channel.answer_held(count, _replies_with(response, replies))
+
+        channel.hold(count)
+        group.awaited.add(answer)
+        answer.add_done_callback(answered)
+        return b""
 
     def _count_admitted(self, channel: Channel, received: memoryview, count: int) -> int:
         """Return how many of the first messages access control lets through, before any other."""
@@ -318,6 +348,24 @@ class SendRuns:
         fill_slots(self._queues[0], self._queues[1], 0, self._queues[2])
 
 
+def _replies_with(response: Response, replies: bytes) -> bytes:
+    """Return replies as they are if ``response`` is a success, else what it says in their place.
+
+    A message that is stored and not safe has a code that says so, and its fields; other failures
+    have a remark.
+    """
+    if response.code == ResponseCode.SUCCESS:
+        return replies
+    events = Connection[None]().receive(replies)
+    changed = []
+    for event in events:
+        command: RemotingCommand = event.command  # type: ignore[union-attr]
+        fields = command.ext_fields if response.remark is None else {}
+        failed = command._replace(code=response.code, remark=response.remark, ext_fields=fields)
+        changed.append(encode_command(failed))
+    return b"".join(changed)
+
+
 def own_properties(config: BrokerConfig) -> bytes:
     """Return the properties that a broker adds to each message, in its order."""
     own = {
@@ -347,7 +395,7 @@ def _names() -> Any:
     names = (
         *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
         *("version", *_SHORT, *_LONG),
-        *(props.UNIQUE_KEY, props.TAGS, *_NEVER_PLAIN),
+        *(props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN),
     )
     cells = (bytes([len(name)]) + name.encode().ljust(header.NAME_BYTES - 1) for name in names)
     return _bytes_of(b"".join(cells))

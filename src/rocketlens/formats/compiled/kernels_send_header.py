@@ -35,14 +35,14 @@ F_BATCH, F_USER, F_SIGNATURE = 11, 14, 15
 # Numbers that hold for a broker; the last ones are the fields of a short and of a long send in the
 # order in which their values are signed.
 MAX_HEADER, MAX_FRAME, MAX_BODY, SHORT_CODE, LONG_CODE, OWN_BYTES, SPECIAL_COUNT = range(7)
-IS_SIGNED, SHORT_ORDER = 7, 8
+IS_SIGNED, IS_WAITED_FOR, SHORT_ORDER = 7, 8, 9
 SIGNED_COUNT: Final = FIELD_COUNT - 1
 LONG_ORDER: Final = SHORT_ORDER + SIGNED_COUNT
 SETTING_COUNT: Final = LONG_ORDER + SIGNED_COUNT
 SHORT_NAMES: Final = MEMBER_COUNT
 LONG_NAMES: Final = SHORT_NAMES + FIELD_COUNT
 SPECIAL_NAMES: Final = LONG_NAMES + FIELD_COUNT
-"""UNIQ_KEY, TAGS, and properties with which a message is not plain."""
+"""UNIQ_KEY, TAGS, WAIT, and properties with which a message is not plain."""
 
 # Scratch: start and length of each field, and the numbers of a header.
 NUMBERS: Final = 2 * FIELD_COUNT

@@ -43,6 +43,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
     HEADER_SCRATCH,
     IS_ESCAPED,
     IS_SIGNED,
+    IS_WAITED_FOR,
     LAST_ASCII,
     LAST_PRINTABLE,
     LENGTH_BYTES,
@@ -84,7 +85,7 @@ Queues = tuple[ByteArray, Numbers, Numbers]
 """Topics, rows and slots of the known queues."""
 Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers, ByteArray]
 """Arrays to write: plain text, properties, columns, touched rows, scratch, what is signed."""
-INLINED: Final = "954c1247be1d8c64"
+INLINED: Final = "e5d9c362ceb0af9a"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -103,7 +104,8 @@ TOPIC, TOPIC_BYTES, QUEUE_ID, MORE_FLAGS, NEXT_OFFSET, ROOM, COUNT, AT, ROW_NUMB
 LIMIT, INCOMPLETE, NOT_PLAIN, UNKNOWN = range(4)
 _NOT_KNOWN: Final = -2
 
-_UNIQUE_KEY, _TAGS = 0, 1
+_UNIQUE_KEY, _TAGS, _WAIT = 0, 1, 2
+_TRUE: Final = int.from_bytes(b"true", "big")
 _UNIQUE_START, _UNIQUE_BYTES, _TAGS_CODE, _SENT_BYTES = range(HEADER_SCRATCH, HEADER_SCRATCH + 4)
 _CUTS: Final = HEADER_SCRATCH + 4
 _CUT_NUMBERS: Final = 4
@@ -153,7 +155,9 @@ def put_cut(
 
 
 @device
-def note_special(plain: ByteArray, special: int, value: int, stop: int, scratch: Numbers) -> bool:
+def note_special(
+    plain: ByteArray, special: int, value: int, stop: int, settings: Numbers, scratch: Numbers
+) -> bool:
     """Write down unique key and tags; return False if a property is of no plain message."""
     if special == _UNIQUE_KEY:
         for index in range(value, stop):
@@ -172,6 +176,9 @@ def note_special(plain: ByteArray, special: int, value: int, stop: int, scratch:
             hashed = (hashed * 31 + byte_at(plain, index)) & _WORD
         scratch[_TAGS_CODE] = hashed - 2 * _SIGN if hashed & _SIGN else hashed
         return True
+    if special == _WAIT:
+        is_true = stop - value == LENGTH_BYTES and load_i32(plain, value) == _TRUE
+        return is_true or settings[IS_WAITED_FOR] == 0
     return special < 0
 
 
@@ -181,7 +188,7 @@ def cut_properties(
     sent_bytes: int,
     total: int,
     names: ByteArray,
-    special_count: int,
+    settings: Numbers,
     scratch: Numbers,
 ) -> int:
     """Cut properties, and sort them as Java's ``HashMap`` does; return how many, or -1.
@@ -201,9 +208,9 @@ def cut_properties(
                 return NONE
             if start < sent_bytes:
                 special = name_at(
-                    names, SPECIAL_NAMES, special_count, plain, start, between - start
+                    names, SPECIAL_NAMES, settings[SPECIAL_COUNT], plain, start, between - start
                 )
-                if not note_special(plain, special, between + 1, position, scratch):
+                if not note_special(plain, special, between + 1, position, settings, scratch):
                     return NONE
             bucket = (hashed ^ hashed >> 16) & _LAST_BUCKET
             if not put_cut(
@@ -256,7 +263,7 @@ def read_properties(
     copy_bytes(plain, sent, own, 0, own_bytes)
     if total > MAX_PROPERTIES_BYTES or at + total > limit:
         return NONE
-    count = cut_properties(plain, sent, total, names, settings[SPECIAL_COUNT], scratch)
+    count = cut_properties(plain, sent, total, names, settings, scratch)
     unique_start = scratch[_UNIQUE_START]
     if count < 0 or unique_start < 0:
         return NONE

@@ -6,10 +6,11 @@ import random
 import pytest
 
 from rocketlens.broker.sends.send_runs import SendRuns
+from rocketlens.errors import StoreFailed
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.commitlog_record import decode
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
 from rocketlens.wire.connection import Connection, encode_command
@@ -53,6 +54,7 @@ def odd_properties(rng, number):
         ),
         *('quote\x01"\\/\x02', "line\x01\n\t\r\x02", "\x7f\x01\x7f\x02", "x\x01\x1f\x02"),
         *("UNIQ_KEY\x01other\x02", f"long\x01{'x' * 5000}\x02", 'UNIQ_KEY\x01"quoted"\x02'),
+        *("WAIT\x01false\x02", "WAIT\x01TRUE\x02", "WAIT\x01true\x02"),
         *("caf\u00e9\x01v\x02", "TAGS\x01\u652f\u4ed8\x02", "n\x01\ufffd\x02"),
         "n\x01\u652f\u4ed8\U0001f600\x02",
         *(f"UNIQ_KEY\x01{'k' * 200}\x02", "Aa\x01one\x02BB\x01bucket\x02"),
@@ -204,10 +206,24 @@ def outcome(directory, streams, *, with_runs, prepare=None, **settings):
     return answered, state, sum(count for count, _, _ in taken), stored
 
 
-def assert_same(directory, streams, **more):
+def in_order(answered):
+    """Answers by the numbers of their requests: those that wait come behind others, or never, if
+    the broker closes the connection before.
+    """
+    written, is_closed = answered
+    if is_closed:
+        return is_closed
+    answers = [event.command for event in Connection().receive(written)]
+    return sorted(answers, key=lambda each: each.opaque)
+
+
+def assert_same(directory, streams, *, is_ordered=True, **more):
     """Compare what becomes of streams with runs and without; return how much was in runs."""
     single = outcome(directory / "single", streams, with_runs=False, **more)
     together = outcome(directory / "together", streams, with_runs=True, **more)
+    if not is_ordered:
+        single = [in_order(each) for each in single[0]], *single[1:]
+        together = [in_order(each) for each in together[0]], *together[1:]
     for number, (one, other) in enumerate(zip(single[0], together[0], strict=True)):
         assert one == other, number
     assert single[1] == together[1]
@@ -292,12 +308,39 @@ def test_many_queues_are_forgotten_and_known_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes", [{"flushDiskType": "SYNC_FLUSH"}, {"brokerRole": "SYNC_MASTER"}]
 )
-def test_there_are_no_runs_where_a_reply_waits(tmp_path, changes):
-    async def test(world):
-        world.core._load_kernels()
-        assert world.core.network.runs is None
+def test_where_replies_wait_a_run_does_what_single_sends_do(tmp_path, changes):
+    messages, batches = assert_same(tmp_path, list(streams_of(5, 20)), is_ordered=False, **changes)
+    assert messages > 200
+    assert batches > 10
 
-    in_broker(tmp_path, test, **changes)
+
+def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_of_it(tmp_path):
+    async def act(world, send):
+        taken, take = [], world.core.network.runs.take
+        world.core.network.runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
+        async with asyncio.timeout(PATIENCE_S):
+            while not taken or taken[-1][0] < 8:
+                await send(range(8))
+        store, waited = world.core.store, []
+        wait = world.core.replies._disk._when_durable
+        world.core.replies._disk._when_durable = lambda *given: waited.append(given) or wait(*given)
+        assert {each.code for each in await send(range(8))} == {0}
+        assert store.flushed_offset == store.end_offset == waited[0][0]
+        assert len(waited) == 1
+        world.core.replies._disk._when_durable = lambda *_: None
+        late = await send(range(8))
+        assert {each.code for each in late} == {ResponseCode.FLUSH_DISK_TIMEOUT}
+        assert len({each.ext_fields["msgId"] for each in late}) == 8
+        world.core.replies._disk._when_durable = lambda _, waiter: waiter(StoreFailed("it is gone"))
+        failed = await send(range(8))
+        assert {(each.code, each.remark, len(each.ext_fields)) for each in failed} == {
+            (14, "it is gone", 0)
+        }
+        assert world.core.network.in_flight == 0
+        now = await send(range(8), i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01false\x02")
+        assert {each.code for each in now} == {0}
+
+    fed_with_runs(tmp_path, act, flushDiskType="SYNC_FLUSH", syncFlushTimeout=500)
 
 
 def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
