@@ -69,8 +69,8 @@ ROCKETMQ_WORDS = re.compile(
 TESTED_ELSEWHERE = {
     "archive/files.py": "tests/unit/archive/test_journal.py",
     "archive/reader.py": "tests/unit/archive/test_archive.py",
-    "archive/scan.py": "tests/unit/archive/test_archive.py",
     "archive/source.py": "tests/unit/archive/test_archive.py",
+    "cli/find_page.py": "tests/unit/cli/test_find_archive.py",
     "archive/story.py": "tests/unit/cli/test_archive_commands.py",
     "__main__.py": "tests/unit/test_main.py",
     "tap/copy_log.py": "tests/unit/tap/test_service.py",

@@ -7,8 +7,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final, Self, overload
 
 from rocketlens import limits
-from rocketlens.archive.scan import ArchiveScan
+from rocketlens.archive.scan import ArchiveCursor, ArchiveScan, question_of
 from rocketlens.archive.source import ArchiveSource
+from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.message import MessageExt
@@ -164,19 +165,27 @@ class Archive:
         tag: str | None = None,
         *,
         all_topics: bool = False,
+        cursor: str | None = None,
         **content: "Unpack[ContentOptions]",
     ) -> ArchiveScan:
         """Read messages of a topic or several, a time range, a tag, with some content.
 
         Arguments and errors as `Store.scan`. They come file by file, the oldest first, and memory
-        stays bounded however many there are.
+        stays bounded however many there are. A scan with the same arguments and the ``cursor`` of
+        an earlier one goes on behind the message that came last there, in the archive as it was
+        then.
+
+        :raises BadInput: if it is not the cursor of such a scan.
+        :raises ArchiveError: if the archive does not have any more what there was then.
         """
         request = FindRequest.parse_scan(
             topic, begin=begin, end=end, tag=tag, all_topics=all_topics, **content
         )
-        return self.scan_for(request)
+        return self.scan_for(request, cursor=cursor)
 
-    def scan_for(self, request: FindRequest, *, checks_topics: bool = True) -> ArchiveScan:
+    def scan_for(
+        self, request: FindRequest, *, checks_topics: bool = True, cursor: str | None = None
+    ) -> ArchiveScan:
         """Read messages for a request that has no text; as `scan`.
 
         Without ``checks_topics`` a name that is not that of a topic has no messages.
@@ -189,7 +198,16 @@ class Archive:
                 raise unknown_topic(name, source.topics, "this archive")
         for error in unknown.values():
             raise error
-        return ArchiveScan(source, request.for_one_source().filter_of(topics))
+        after, question = None, question_of(request)
+        if cursor is not None:
+            after = ArchiveCursor.decode(cursor)
+            if after.question != question:
+                raise BadInput(
+                    "the cursor is of another search: give it the same topics, times and filters, "
+                    "and no times such as 2h, which move"
+                )
+        message_filter = request.for_one_source().filter_of(topics)
+        return ArchiveScan(source, message_filter, question, after)
 
     def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":
         """Return the topics of the archive, or some of them, each with its queues.

@@ -145,9 +145,12 @@ class ArchiveTables:
 
     def files(self, name: str) -> list[dict[str, Any]]:
         """Return the files of a table, with the columns of ``get_add_actions(flatten=True)``."""
+        return self.files_of(self._named()[name], name)
+
+    def files_of(self, table: Any, name: str) -> list[dict[str, Any]]:
+        """Return the files of a version of a table, as `files`."""
         import pyarrow as pa
 
-        table = self._named()[name]
         with self.location.explained():
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
@@ -159,11 +162,30 @@ class ArchiveTables:
         """Return the path of a file of a table."""
         return self.location.path(table, relative)
 
-    def batches(self) -> list[ArchivedBatch]:
-        """Return the rows of the journal whose messages are there, by their numbers."""
-        return [
-            each for each in self._rows() if _version(self.messages, each.source) >= each.number
-        ]
+    def messages_at(self, version: int) -> Any:
+        """Return the table of messages as it was at a version.
+
+        :raises ArchiveError: if that version is not there any more.
+        """
+        try:
+            with self.location.explained():
+                return delta().DeltaTable(
+                    self.location.path(MESSAGES),
+                    version=version,
+                    storage_options=self.location.delta_options,
+                )
+        except ArchiveError as error:
+            raise ArchiveError(
+                f"{self.root} has version {version} of its messages no more: begin the search again"
+            ) from error
+
+    def batches(self, messages: Any = None) -> list[ArchivedBatch]:
+        """Return the rows of the journal whose messages are there, by their numbers.
+
+        ``messages``: the table of messages, as it was at some version (None: now).
+        """
+        table = self.messages if messages is None else messages
+        return [each for each in self._rows() if _version(table, each.source) >= each.number]
 
     def _rows(self) -> list[ArchivedBatch]:
         rows: list[ArchivedBatch] = []

@@ -4,10 +4,11 @@ Nothing here decides whether a message matches; `rocketlens.archive.archive` doe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
 from rocketlens.archive.tables import KEYS, MESSAGES, key_hash, message_schema
@@ -63,6 +64,18 @@ def _data_file(listed: Mapping[str, Any]) -> DataFile:
         if name.startswith("min.") and low is not None
     }
     return DataFile(listed["path"], str(listed["partition.day"]), listed["size_bytes"], bounds)
+
+
+class ArchiveRows(NamedTuple):
+    """Which rows of files of messages are read: within bounds, and not ruled out by columns.
+
+    ``names``: these columns of them (none: all). ``begin_group``: from this row group on.
+    """
+
+    bounds: Bounds
+    columns: ColumnFilter
+    names: tuple[str, ...] = ()
+    begin_group: int = 0
 
 
 class _OpenFile:
@@ -131,23 +144,50 @@ class _OpenFile:
 
         if not pc.any(is_in).as_py():
             return deciding.slice(0, 0)
-        return self.read(group, columns).filter(is_in)
+        chosen = self.read(group, columns)
+        return chosen if pc.all(is_in).as_py() else chosen.filter(is_in)
 
-    def read_within(self, group: int, bounds: Bounds) -> "pa.Table":
-        """Return the rows of a row group of messages within bounds."""
+    def read_within(
+        self, group: int, bounds: Bounds, columns: ColumnFilter, names: Sequence[str]
+    ) -> "pa.Table":
+        """Return the rows of a row group of messages within bounds that columns do not rule out."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not bounds:
-            return self.read(group, message_schema().names)
-        deciding = self.read(group, bounds)
+        filtered = columns.columns
+        if not bounds and not filtered:
+            return self.read(group, names)
+        deciding = self.read(group, dict.fromkeys((*bounds, *filtered)))
         is_in: Any = None
         for name, (low, high) in bounds.items():
             column = deciding.column(name)
             least, most = (pa.scalar(each, column.type) for each in (low, high))
             within = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
             is_in = within if is_in is None else pc.and_(is_in, within)
-        return self._chosen(group, deciding, is_in, message_schema().names)
+        if filtered:
+            may_match = columns.may_match(deciding)
+            is_in = may_match if is_in is None else pc.and_(is_in, may_match)
+        return self._chosen(group, deciding, is_in, names)
+
+
+class Listing(NamedTuple):
+    """What an archive had at a version of its table of messages: batches, and files of messages."""
+
+    version: int
+    batches: "list[ArchivedBatch]"
+    messages: "list[DataFile]"
+
+    def files(self, bounds: Bounds, *, newest_first: bool = False) -> "list[DataFile]":
+        """Return the files that can have rows within bounds, in order of time."""
+        chosen = [file for file in self.messages if file.can_have(bounds)]
+        if newest_first:
+            return sorted(chosen, key=lambda file: -file.bounds["store_timestamp_ms"][1])
+        return sorted(chosen, key=lambda file: (file.bounds["store_timestamp_ms"][0], file.path))
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the messages."""
+        return {topic for batch in self.batches for topic in batch.topics}
 
 
 class ArchiveReader:
@@ -174,9 +214,20 @@ class ArchiveReader:
         tables = (self.tables.journal, self.tables.messages, self.tables.keys)
         return tuple(each.version() for each in tables)
 
+    def listing_at(self, version: int) -> Listing:
+        """Return what the archive had at a version of its table of messages.
+
+        :raises ArchiveError: if it does not have that version any more.
+        """
+        if version == self.listing.version:
+            return self.listing
+        table = self.tables.messages_at(version)
+        files = map(_data_file, self.tables.files_of(table, MESSAGES))
+        return Listing(version, self.tables.batches(table), list(files))
+
     def _list(self) -> None:
-        self.batches: list[ArchivedBatch] = self.tables.batches()
-        self.messages = list(map(_data_file, self.tables.files(MESSAGES)))
+        files = map(_data_file, self.tables.files(MESSAGES))
+        self.listing = Listing(self.tables.messages.version(), self.tables.batches(), list(files))
         self.keys = [
             *map(_data_file, self.tables.files(KEYS)),
             *(self._new_file(each) for each in self.tables.missing_keys()),
@@ -185,6 +236,10 @@ class ArchiveReader:
     def _new_file(self, file: NewFile) -> DataFile:
         bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
         return DataFile(self.tables.path(KEYS, file.path), file.day, file.size, bounds)
+
+    def relative(self, file: DataFile) -> str:
+        """Return the path of a file of messages in its table."""
+        return file.path.removeprefix(f"{self.tables.location.path(MESSAGES)}/")
 
     def _opened(self, file: DataFile) -> _OpenFile:
         opened = self._open.get(file.path)
@@ -228,7 +283,7 @@ class ArchiveReader:
         for each in positions:
             exact = {name: (each[name], each[name]) for name in _IDENTITY}
             wanted.setdefault(each["day"], {})[tuple(each[name] for name in _IDENTITY)] = exact
-        for file in self.messages:
+        for file in self.listing.messages:
             there = {
                 identity: exact
                 for identity, exact in wanted.get(file.day, {}).items()
@@ -248,18 +303,21 @@ class ArchiveReader:
                         yield row
 
     def rows(
-        self, file: DataFile, bounds: Bounds, errors: list[str], *, newest_first: bool = False
-    ) -> "Iterator[pa.Table]":
-        """Yield the messages of a file within bounds, row group by row group.
+        self, file: DataFile, what: ArchiveRows, errors: list[str], *, newest_first: bool = False
+    ) -> "Iterator[tuple[int, pa.Table]]":
+        """Yield the messages of a file that may match, with the number of their row group.
 
-        Columns that decide are read first, the others only where a row is within bounds. What
-        cannot be read is added to ``errors``.
+        Columns that decide are read first, the others only where a row is left. What cannot be
+        read is added to ``errors``.
         """
+        names = what.names or message_schema().names
 
         def read(opened: _OpenFile, group: int) -> "pa.Table":
-            return opened.read_within(group, bounds)
+            return opened.read_within(group, what.bounds, what.columns, names)
 
-        yield from self._groups(file, bounds, errors, read, newest_first=newest_first)
+        yield from self._numbered(
+            file, what.bounds, errors, read, newest_first=newest_first, begin=what.begin_group
+        )
 
     def columns(
         self, file: DataFile, names: Iterable[str], errors: list[str]
@@ -274,17 +332,30 @@ class ArchiveReader:
         bounds: Bounds,
         errors: list[str],
         read: "Callable[[_OpenFile, int], pa.Table | None]",
-        *,
-        newest_first: bool = False,
     ) -> "Iterator[pa.Table]":
         """Yield what ``read`` returns for the row groups of a file; its errors are noted."""
+        for _, rows in self._numbered(file, bounds, errors, read):
+            yield rows
+
+    def _numbered(
+        self,
+        file: DataFile,
+        bounds: Bounds,
+        errors: list[str],
+        read: "Callable[[_OpenFile, int], pa.Table | None]",
+        *,
+        newest_first: bool = False,
+        begin: int = 0,
+    ) -> "Iterator[tuple[int, pa.Table]]":
         try:
             opened = self._opened(file)
-            groups = opened.groups(bounds)
+            groups = [each for each in opened.groups(bounds) if each >= begin]
             for group in reversed(groups) if newest_first else groups:
                 rows = read(opened, group)
                 if rows is not None and rows.num_rows:
-                    yield rows
+                    yield group, rows
+        except FileNotFoundError:
+            errors.append(f"{file.path} is gone: it was compacted or expired since it was listed")
         except (OSError, ValueError) as error:
             # pyarrow's errors are these; some have several lines.
             errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")

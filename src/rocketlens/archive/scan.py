@@ -1,53 +1,175 @@
-"""All messages of an archive that match, read file by file."""
+"""All messages of an archive that match, read file by file, and where a reader of them is."""
 
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from rocketlens.archive.column_filter import ColumnFilter
+from rocketlens.archive.reader import ArchiveRows, Listing
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
+from rocketlens.archive.tables import DERIVED
+from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.answer import Coverage, is_complete
-from rocketlens.model.arrow import ArrowMessages, batches_of
+from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
 from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.lookup.message_filter import MessageFilter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketlens.archive.reader import DataFile
+    from rocketlens.query.request import FindRequest
+
+_CURSOR_VERSION: Final = 1
+_MAX_CURSOR: Final = 2_000
+
+
+class ArchiveCursor(NamedTuple):
+    """Where a reader is: in which version of the table, file and row group, and how many of the
+    messages there that match it had. ``question`` tells other questions from this one.
+    """
+
+    question: str
+    version: int
+    path: str
+    group: int
+    skipped: int
+
+    def encode(self) -> str:
+        """Return it as a token of letters, digits, ``-`` and ``_``."""
+        content = json.dumps([_CURSOR_VERSION, *self], separators=(",", ":")).encode()
+        return urlsafe_b64encode(content).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, token: str) -> Self:
+        """Return what a token says.
+
+        :raises BadInput: if it is no such token.
+        """
+        with suppress(ValueError, TypeError, RecursionError):
+            padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
+            kind, *values = json.loads(urlsafe_b64decode(padded))
+            types = [type(each) for each in values]
+            if kind == _CURSOR_VERSION and types == [str, int, str, int, int]:
+                return cls(*values)
+        raise BadInput(f"cursor {token[:40]!r} is not one that a search of an archive ended with")
+
+
+def question_of(request: "FindRequest") -> str:
+    """Return a digest of what decides which messages match, and their order."""
+    content = request.content
+    parts = (
+        *sorted(request.topics),
+        request.begin,
+        request.end,
+        sorted(request.tags or ()),
+        "" if content is None else content.text,
+        sorted(content.grep_in) if content is not None else "",
+        request.all_topics,
+    )
+    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
 
 class ArchiveScan(ArrowMessages):
     """The messages of an archive that match a filter, read file by file, the oldest first.
 
-    Iterate over it for the messages. After that ``coverage`` says what was read.
+    Iterate over it for the messages. After that ``coverage`` says what was read. It reads the
+    archive as it was when the scan was made, whatever is added meanwhile.
     """
 
-    def __init__(self, source: ArchiveSource, message_filter: MessageFilter) -> None:
-        """Prepare a scan; nothing is read yet."""
+    def __init__(
+        self,
+        source: ArchiveSource,
+        message_filter: MessageFilter,
+        question: str = "",
+        after: ArchiveCursor | None = None,
+    ) -> None:
+        """Prepare a scan; nothing is read yet. ``after``: go on there.
+
+        :raises ArchiveError: if the archive is not there any more as it was at the cursor.
+        """
+        reader = source.reader
         self._source: Final = source
         self._filter: Final = message_filter
+        self._question: Final = question
+        self._listing: Final[Listing] = (
+            reader.listing if after is None else reader.listing_at(after.version)
+        )
+        self._bounds: Final = bounds_of(message_filter)
+        self._files: list[DataFile] = self._listing.files(self._bounds)
+        self._skipped = (0, 0)
+        """The row group to begin with in the first file, and how many of its messages to skip."""
+        if after is not None:
+            self._go_to(after)
         self._errors: Final[list[str]] = []
+        self._at: tuple[str, int, int] | None = None if after is None else after[2:]
         self.on_read: Callable[[int, int, int], bool] | None = None
-        """Is called after each file with the bytes that were read, those to read, and messages. If
-        it returns False, reading ends there."""
+        """Is called after each row group with the bytes that were read, those to read, and
+        messages. If it returns False, reading ends there."""
         self.is_at_end = False
         """Whether all was read."""
 
+    def _go_to(self, after: ArchiveCursor) -> None:
+        reader = self._source.reader
+        paths = [reader.relative(file) for file in self._files]
+        if after.path not in paths:
+            raise ArchiveError(
+                f"{reader.root} has no {after.path} any more: begin the search again"
+            )
+        self._files = self._files[paths.index(after.path) :]
+        self._skipped = (after.group, after.skipped)
+
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages."""
-        bounds = bounds_of(self._filter)
-        files = self._source.files(bounds)
-        total = sum(file.size for file in files)
+        for path, group, skipped, rows in self._rows():
+            for count, message in enumerate(matching(rows, self._filter), 1):
+                if count > skipped:
+                    self._at = (path, group, count)
+                    yield message
+
+    def _rows(self, names: tuple[str, ...] = ()) -> "Iterator[tuple[str, int, int, pa.Table]]":
+        """Yield path, row group, messages to skip, and rows that may match."""
+        reader = self._source.reader
+        columns = ColumnFilter(self._filter)
+        begin, skipped = self._skipped
+        total = sum(file.size for file in self._files)
         read = count = 0
-        for file in files:
-            for rows in self._source.rows(file, bounds, self._errors):
+        for file in self._files:
+            what = ArchiveRows(self._bounds, columns, names, begin)
+            for group, rows in reader.rows(file, what, self._errors):
                 count += rows.num_rows
-                yield from matching(rows, self._filter)
+                yield reader.relative(file), group, skipped if group == begin else 0, rows
+                if self.on_read is not None and not self.on_read(read, total, count):
+                    return
+            begin = skipped = 0
             read += file.size
             if self.on_read is not None and not self.on_read(read, total, count):
                 return
         self.is_at_end = True
 
+    @property
+    def cursor(self) -> str | None:
+        """The token with which a later scan goes on behind the message that came last.
+
+        None at the end, and before the first message.
+        """
+        if self.is_at_end or self._at is None:
+            return None
+        return ArchiveCursor(self._question, self._listing.version, *self._at).encode()
+
     def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size; as `Scan.record_batches`."""
-        return batches_of(self, with_body=with_body)
+        if self._filter.reads_records or self._filter.left_out is not None:
+            yield from batches_of(self, with_body=with_body)
+            return
+        names = [each for each in schema().names if each not in DERIVED]
+        read = tuple(each for each in names if with_body or not each.startswith("body"))
+        for _, _, _, rows in self._rows((*read, "body_crc")):
+            yield from _as_batches(rows, self._filter, with_body=with_body)
 
     @property
     def complete(self) -> bool:
@@ -67,8 +189,50 @@ class ArchiveScan(ArrowMessages):
     def _coverage(self, *more: str) -> tuple[Coverage, ...]:
         errors = [*self._errors, *more]
         content, left_out = self._filter.content, self._filter.left_out
+        topics = self._filter.record_topics
         return (
-            *self._source.coverage(self._filter, self._filter.record_topics, errors),
+            *self._source.coverage(self._filter, topics, errors, self._listing),
             *(content.tally.coverage() if content else ()),
             *(left_out.coverage() if left_out else ()),
         )
+
+
+def _as_batches(
+    rows: "pa.Table", message_filter: MessageFilter, *, with_body: bool
+) -> "Iterator[pa.RecordBatch]":
+    """Yield rows as messages' columns are, without making messages of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    topics = message_filter.record_topics
+    if topics is not None and len(topics) > 1:
+        rows = rows.filter(pc.is_in(rows.column("topic"), pa.array(sorted(topics), pa.string())))
+    for batch in rows.to_batches():
+        offset_ids = pa.array(_offset_msg_ids(batch), pa.string())
+        made: dict[str, Any] = {
+            "offset_msg_id": offset_ids,
+            "msg_id": pc.coalesce(batch["unique_key"], offset_ids),
+            "store_time": time_column(batch["store_timestamp_ms"]),
+            "born_time": time_column(batch["born_timestamp_ms"]),
+        }
+        if not with_body:
+            made["body"] = pa.nulls(batch.num_rows, pa.binary())
+            made["body_error"] = pa.nulls(batch.num_rows, pa.string())
+        columns = [made[name] if name in made else batch[name] for name in schema().names]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def _offset_msg_ids(batch: "pa.RecordBatch") -> list[str]:
+    from rocketlens.archive.reader import host_of
+
+    hosts = batch["store_host"].dictionary_encode()
+    # An id is the host, and the offset in 16 digits.
+    prefixes = [
+        OffsetMessageId(host_of(each), 0).encode()[:-16] for each in hosts.dictionary.to_pylist()
+    ]
+    offsets = batch["physical_offset"].to_pylist()
+    numbers = hosts.indices.to_pylist()
+    return [
+        f"{prefixes[number]}{offset & 0xFFFF_FFFF_FFFF_FFFF:016X}"
+        for number, offset in zip(numbers, offsets, strict=True)
+    ]

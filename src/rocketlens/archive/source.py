@@ -7,7 +7,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.archive.reader import ArchiveReader, DataFile, message_of_row, record_of
+from rocketlens.archive.column_filter import ColumnFilter
+from rocketlens.archive.reader import (
+    ArchiveReader,
+    ArchiveRows,
+    Listing,
+    message_of_row,
+    record_of,
+)
 from rocketlens.errors import WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
@@ -58,7 +65,7 @@ class ArchiveSource:
     @property
     def topics(self) -> set[str]:
         """The topics of the messages that were archived."""
-        return {topic for batch in self.reader.batches for topic in batch.topics}
+        return self.reader.listing.topics
 
     def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
@@ -122,12 +129,14 @@ class ArchiveSource:
         self, message_filter: MessageFilter, findings: Findings, bounds: "Bounds | None" = None
     ) -> None:
         errors: list[str] = []
-        narrowed = {**bounds_of(message_filter), **(bounds or {})}
-        for file in self.files(narrowed, newest_first=True):
+        what = ArchiveRows(
+            {**bounds_of(message_filter), **(bounds or {})}, ColumnFilter(message_filter)
+        )
+        for file in self.reader.listing.files(what.bounds, newest_first=True):
             if findings.is_past(file.bounds["store_timestamp_ms"][1]):
                 continue
             count = 0
-            for rows in self.reader.rows(file, narrowed, errors, newest_first=True):
+            for _, rows in self.reader.rows(file, what, errors, newest_first=True):
                 count += rows.num_rows
                 for message in matching(rows, message_filter):
                     findings.add(message)
@@ -135,17 +144,6 @@ class ArchiveSource:
             if findings.is_left or findings.messages.is_over_bytes:
                 break
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
-
-    def files(self, bounds: "Bounds", *, newest_first: bool = False) -> list[DataFile]:
-        """Return the files of messages that can have rows within bounds, in order of time."""
-        chosen = [file for file in self.reader.messages if file.can_have(bounds)]
-        if newest_first:
-            return sorted(chosen, key=lambda file: -file.bounds["store_timestamp_ms"][1])
-        return sorted(chosen, key=lambda file: file.bounds["store_timestamp_ms"][0])
-
-    def rows(self, file: DataFile, bounds: "Bounds", errors: list[str]) -> "Iterator[pa.Table]":
-        """Yield the messages of a file within bounds, the oldest first."""
-        return self.reader.rows(file, bounds, errors)
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the archive does not have: see `LocalSource.check_topics`."""
@@ -159,12 +157,15 @@ class ArchiveSource:
         times: "FindRequest | MessageFilter",
         topics: Iterable[str] | None,
         errors: Iterable[str],
+        listing: Listing | None = None,
     ) -> tuple[Coverage, ...]:
         """Return what was searched of each source, with the gaps that a time range touches, and
         with those of the topics that are not archived of it.
+
+        ``listing``: what was searched (None: what there is now).
         """
         covered: list[Coverage] = []
-        for source, batches in self._of_sources():
+        for source, batches in self._of_sources(listing):
             covered.extend(_coverage_of(source, batches, times.begin, times.end))
             covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
@@ -172,9 +173,11 @@ class ArchiveSource:
         covered.extend(_failed(self.name, each) for each in errors)
         return tuple(covered)
 
-    def _of_sources(self) -> "list[tuple[str, list[ArchivedBatch]]]":
+    def _of_sources(
+        self, listing: Listing | None = None
+    ) -> "list[tuple[str, list[ArchivedBatch]]]":
         of_source: dict[str, list[ArchivedBatch]] = {}
-        for batch in self.reader.batches:
+        for batch in (listing or self.reader.listing).batches:
             of_source.setdefault(batch.source, []).append(batch)
         return sorted(of_source.items())
 

@@ -47,7 +47,7 @@ def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> Topi
     errors: list[str] = []
     parts: dict[_Queue, list[list[int]]] = defaultdict(list)
     columns = [*_QUEUE, "sys_flag", *dict.fromkeys(name for name, _ in _COUNTED)]
-    for file in source.files(bounds_of(message_filter)):
+    for file in source.reader.listing.files(bounds_of(message_filter)):
         for table in source.reader.columns(file, columns, errors):
             _add_counts(table, parts)
     is_one_cluster = len({cluster for cluster, *_ in parts}) < 2

@@ -103,6 +103,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="only the newest N messages",
     )
     parser.add_argument(
+        "--cursor",
+        metavar="TOKEN",
+        help="of an archive: the oldest --max messages behind those of the search that ended with "
+        "this cursor; `begin` for the first",
+    )
+    parser.add_argument(
         "--exhaustive",
         action="store_true",
         help="read whole queues of a cluster, or all of a store's log, instead of relying on the "
@@ -159,6 +165,10 @@ def run(arguments: Namespace) -> ExitCode:
     output = MessageOutput(arguments, searched=request.text)
     source = choose_source(arguments)
     is_object = arguments.output == "json"
+    if arguments.cursor is not None:
+        from rocketlens.cli.find_page import print_page
+
+        return _code(*print_page(arguments, request, output))
     if request.text is None and not (is_object or arguments.max or is_merged(arguments)):
         return _stream(arguments, request, output, source)
     from rocketlens.terminal.search_progress import SearchProgress

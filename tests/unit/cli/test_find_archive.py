@@ -53,3 +53,33 @@ def test_what_is_not_an_archive_is_said(run, tmp_path):
     done = run("find", "K", "--archive", tmp_path)
     assert done.code == 2
     assert "is not an archive" in done.err
+
+
+def test_pages_go_on_behind_the_last_message(run, lake, sent):
+    what = ("find", "-t", sent["topic"], "--archive", lake, "-o", "jsonl")
+    whole = run(*what).out.splitlines()
+    printed, cursor = [], "begin"
+    while cursor:
+        done = run(*what, "--max", "7", "--cursor", cursor)
+        assert done.code == 0 or not done.out, done.err
+        printed += done.out.splitlines()
+        _, _, cursor = done.err.strip().partition("to go on: --cursor ")
+    assert printed == whole
+    page = json.loads(run(*what[:-1], "json", "--max", "3", "--cursor", "begin").out)
+    assert (len(page["messages"]), page["complete"]) == (3, True)
+    following = run(*what, "--max", "2", "--cursor", page["cursor"])
+    assert following.out.splitlines() == whole[3:5]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("-t", "T", "--store", "x"), "for an archive alone"),
+        (("ORDER-1",), "a key or id is one answer"),
+        (("-t", "T", "-o", "json"), "needs --max N"),
+    ],
+)
+def test_a_cursor_is_refused_where_there_are_no_pages(run, lake, more, why):
+    done = run("find", *more, "--archive", lake, "--cursor", "begin")
+    assert done.code == 2
+    assert why in done.err

@@ -25,7 +25,7 @@ class TextTooLong(Exception):
 class TextPattern:
     """A pattern that text is searched for; equal to others of the same text."""
 
-    __slots__ = ("_max_bytes", "_regexp", "text")
+    __slots__ = ("_regexp", "max_bytes", "text")
 
     def __init__(self, text: str) -> None:
         """Compile a pattern.
@@ -44,7 +44,13 @@ class TextPattern:
         self.text: Final = text
         self._regexp: Final[Any] = _compiled(text) if _SPECIAL.search(text) else None
         instructions = 1 if self._regexp is None else self._regexp.programsize
-        self._max_bytes: Final = limits.MAX_PATTERN_STEPS // max(instructions, 1)
+        self.max_bytes: Final = limits.MAX_PATTERN_STEPS // max(instructions, 1)
+        """Bytes of text that a search may take; of more it raises `TextTooLong`."""
+
+    @property
+    def is_regexp(self) -> bool:
+        """Whether it is a regular expression, and no plain text."""
+        return self._regexp is not None
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has it somewhere. O(length).
@@ -54,10 +60,10 @@ class TextPattern:
         if self._regexp is None:
             return self.text in text
         encoded = text.encode("utf-8", "replace")
-        if len(encoded) > self._max_bytes:
+        if len(encoded) > self.max_bytes:
             raise TextTooLong(
                 f"{len(encoded)} bytes of text are too many for this pattern (limit: "
-                f"{self._max_bytes}): a shorter pattern, or one without counted repetitions, can "
+                f"{self.max_bytes}): a shorter pattern, or one without counted repetitions, can "
                 "search more"
             )
         return self._regexp.search(encoded) is not None
