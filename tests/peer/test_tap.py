@@ -93,6 +93,12 @@ def log_bytes(directory):
     return b"".join(file.read_bytes() for file in files if file.name.isdigit()).rstrip(b"\0")
 
 
+def copied(directory):
+    """The physical offset behind the last byte of a copy that is not zero."""
+    last = max((file for file in directory.glob("[0-9]*")), default=None)
+    return 0 if last is None else int(last.name) + len(last.read_bytes().rstrip(b"\0"))
+
+
 def wait_for(condition):
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
@@ -110,15 +116,22 @@ def all_are_found(copy, keys):
 
 def kill_both_again_and_again(start_tap, peer, version, tmp_path, rounds):
     home, rng, keys = tmp_path / "home", random.Random(rounds), []
+    log = home / "broker-a" / "commitlog"
+
+    def start(address, sent):
+        """Start a tap; return it at a moment at which it copies what is sent."""
+        before, tap = copied(log), start_tap(address, home)
+        wait_for(lambda: copied(log) > before)
+        count = len(sent) + rng.randrange(100)
+        wait_for(lambda: len(sent) > count)
+        return tap
+
     for number in range(rounds):
         with peer.start(version, tmp_path / "broker", **SETTINGS) as broker:
             address = broker.namesrv_address
             with sends(address) as sent:
-                tap = start_tap(address, home)
-                wait_for(lambda sent=sent: len(sent) > 50)
-                tap.end(signal.SIGKILL)
-                tap = start_tap(address, home)
-                wait_for(lambda sent=sent: len(sent) > 100 + rng.randrange(200))
+                start(address, sent).end(signal.SIGKILL)
+                tap = start(address, sent)
                 if number % 2:
                     broker.kill()
                     tap.end(signal.SIGKILL)

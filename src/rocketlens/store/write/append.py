@@ -47,6 +47,7 @@ from rocketlens.model.text.java import decode_utf8
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.write.config import Limits
 from rocketlens.store.write.queue.queue_append import OpenQueues, QueueWriter, TagsCodes
 from rocketlens.store.write.refused_writes import RefusedWrites, refused, too_large
 
@@ -57,7 +58,7 @@ RESERVED_BYTES: Final = 16 * 1024 * 1024
 """Blocks of a segment are reserved in steps of this."""
 
 AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
-"""RunRoom that is reserved behind what may be written: as far as readers look for lost records.
+"""Room that is reserved behind what may be written: as far as readers look for lost records.
 
 Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
 none.
@@ -99,15 +100,6 @@ class RunRoom(NamedTuple):
     body_bytes: int
 
 
-class Limits(NamedTuple):
-    """Bounds of a message; see :class:`rocketlens.store.write.config.StoreConfig`."""
-
-    message_bytes: int
-    """Maximum body. The record may be 64 KiB larger."""
-    long_topics: bool
-    """Whether a topic of more than 127 characters is stored as RocketMQ 5 does."""
-
-
 class Appender:
     """Appends to a log and its queues. One thread at a time appends; others may sync.
 
@@ -132,8 +124,7 @@ class Appender:
         """Prepare; :meth:`start` opens the log.
 
         ``store_host``: 4 or 16 address bytes and the port as i32. ``delays_ms[n]`` is the delay
-        of level n (element 0 unused).
-        ``open_queues``: how many queues may have files open at once.
+        of level n (element 0 unused). ``open_queues``: how many may have files open at once.
         """
         self._layout = layout
         self._disk = disk
@@ -159,6 +150,8 @@ class Appender:
         self.last: Appended | None = None
         self.zeros_end_offset = 0
         self._batch_steps = 0
+        self._is_snapshot_due = False
+        self._offered: Snapshot | None = None
         self.watched: Collection[tuple[str, int]] = ()
         self.on_arrival: Callable[[tuple[str, int]], None] = lambda _: None
         """Called in the appending thread for each append to a queue that is in ``watched``."""
@@ -175,12 +168,21 @@ class Appender:
         """Return the length of each queue, and the last record; no queue is ahead of the log.
 
         For a thread that syncs; None when a batch is being written at this moment, or a queue
-        removed. An append counts its queue entry last.
+        removed: then one is made at the end of the next batch, for the next call. A log that comes
+        without a pause is seldom between two batches. An append counts its queue entry last.
         """
         before = self._batch_steps
         table = {name: queue.span for name, queue in list(self.queues.items())}
         last = self.last
-        return Snapshot(table, last) if before == self._batch_steps and not before & 1 else None
+        is_between = before == self._batch_steps and not before & 1
+        snapshot = Snapshot(table, last) if is_between else self._offered
+        self._offered, self._is_snapshot_due = None, snapshot is None
+        return snapshot
+
+    def _end_batch(self) -> None:
+        self._batch_steps += 1
+        if self._is_snapshot_due:
+            self._offered = self.snapshot()
 
     def start(
         self, base_offset: int, end_offset: int, first: Sequence[Callable[[], None]] = ()
@@ -259,12 +261,7 @@ class Appender:
                 raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
             if not 0 <= queue_id <= limits.MAX_INT:
                 raise MessageIllegal(f"queue id {queue_id} is not one")
-            queue = QueueWriter(
-                self._open_queues,
-                self._layout,
-                topic,
-                queue_id,
-            )
+            queue = QueueWriter(self._open_queues, self._layout, topic, queue_id)
             name = topic.encode()
             is_long = len(name) > MAX_TOPIC_BYTES_V1
             queue.magic = MAGIC_V2 if is_long else MAGIC_V1
@@ -293,6 +290,7 @@ class Appender:
             # Before the move: the syncing thread may be about to sync the directory.
             queue.is_removed = True
         self._batch_steps += 1
+        self._offered = None
         try:
             move()
         except OSError:
@@ -409,7 +407,7 @@ class Appender:
         commit()
         self._byte_offset = last.physical_offset + last.store_size - self._base
         self.last = last
-        self._batch_steps += 1
+        self._end_batch()
         for queue, _ in entries:
             self._notify(queue.topic, queue.queue_id)
 

@@ -5,7 +5,7 @@ Source: ``MessageStoreConfig``.
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -26,6 +26,15 @@ _INTERVALS_MS: Final = range(1, DAY_MS + 1)
 _HOURS: Final = range(876_001)
 """Up to a hundred years."""
 _PERCENTS: Final = range(101)
+
+
+class Limits(NamedTuple):
+    """Bounds of a message."""
+
+    message_bytes: int
+    """Maximum body. The record may be 64 KiB larger."""
+    long_topics: bool
+    """Whether a topic of more than 127 characters is stored as RocketMQ 5 does."""
 
 
 @dataclass(frozen=True, slots=True)

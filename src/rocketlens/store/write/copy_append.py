@@ -271,7 +271,7 @@ class CopyAppender(Appender):
             int(last["store_timestamp_ms"]),
             int(last["store_size"]),
         )
-        self._batch_steps += 1
+        self._end_batch()
         return size
 
     def _parts(self, content: "Bytes", rows: "Rows") -> list[_QueuePart]:

@@ -65,9 +65,9 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
-from rocketlens.store.write.append import Appended, Appender, Limits
+from rocketlens.store.write.append import Appended, Appender
 from rocketlens.store.write.cleaner import Cleaner
-from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.config import Limits, StoreConfig
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.index.index_driver import STEP_BYTES, IndexBuilder, IndexDriver
 from rocketlens.store.write.opening import Opening

@@ -118,6 +118,22 @@ def test_every_position_of_a_kill_is_one_from_which_the_copy_goes_on(original, t
     assert content_of(tmp_path / "copy") == content_of(path)
 
 
+def test_a_log_that_comes_without_a_pause_is_not_read_again_from_its_begin(original, tmp_path):
+    _, log = log_of(*original)
+    with open_copy(tmp_path / "copy") as store:
+        write = store._copy._write_records
+
+        def write_while_another_thread_saves(*arguments):
+            store.flush()
+            write(*arguments)
+
+        store._copy._write_records = write_while_another_thread_saves
+        copy(store, log, step=3_000)
+        kill(store)
+    with open_copy(tmp_path / "copy") as store:
+        assert store.recovered.read_from > len(log) - 10_000
+
+
 def test_a_record_is_there_only_when_all_of_it_is(tmp_path):
     with open_small(tmp_path / "original") as store:
         send_many(store, 2)
