@@ -31,6 +31,7 @@ import numpy as np
 
 from rocketlens import limits
 from rocketlens.errors import CopyFailed
+from rocketlens.formats import batch_rows
 from rocketlens.formats.commitlog_record import (
     MAGIC_BLANK,
     MAGIC_V1,
@@ -282,9 +283,22 @@ class CopyAppender(Appender):
             return []
         return [
             _QueuePart(self.queue(topic, queue_id), part)
-            for topic, queue_id, part in Chunk(content, self.position, queued).queues()
+            for topic, queue_id, part in Chunk(
+                content, self.position, self._messages(content, queued)
+            ).queues()
             if is_topic_name(topic) and len(topic) <= limits.MAX_TOPIC_CHARACTERS and queue_id >= 0
         ]
+
+    def _messages(self, content: "Bytes", rows: "Rows") -> "Rows":
+        """Return a row for each message: a batch that is one record has several, all of it."""
+        parts: list[Rows] = []
+        for is_batch, run in batch_rows.runs(rows):
+            if is_batch:
+                members = batch_rows.messages_of(content, self.position, rows[run])
+                parts += [each.rows for each in members]
+            else:
+                parts.append(rows[run])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _append_entries(self, part: _QueuePart) -> None:
         """Write the entries of rows of one queue; fillers where the log lacks records between."""

@@ -36,10 +36,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_INNER_BATCH, is_topic_name
 from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
@@ -305,8 +306,12 @@ class Recovery:
         tags_code = row.tags_code
         if row.topic == SCHEDULE_TOPIC and row.delay_level > 0:
             tags_code = self._appender.due_time(row.delay_level, row.store_timestamp_ms)
-        if queue.put(row.queue_offset, row.physical_offset, row.size, tags_code):
-            self._result.entries_written += 1
+        count = 1
+        if row.sys_flag & SYS_FLAG_INNER_BATCH:
+            count = message_count(self._log.record_at(row.physical_offset, check_crc=False))
+        for number in range(count):
+            if queue.put(row.queue_offset + number, row.physical_offset, row.size, tags_code):
+                self._result.entries_written += 1
 
     def _is_of_former(self, row: Row, queue: QueueWriter) -> bool:
         """Return whether a record is of a topic that was deleted before the queue was begun.
@@ -575,17 +580,9 @@ def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
             sound[row] = sound[row] and not _row_lacks_a_sector(chunk, rows[row])
     for row, values in enumerate(zip(*columns, strict=True)):
         offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
+        topic, is_sound = topics.names[number_of_row[row]], sound[row] or offset < check_from
         yield Row(
-            offset,
-            size,
-            topics.names[number_of_row[row]],
-            queue_id,
-            queue_offset,
-            flags,
-            tags,
-            level,
-            stored_ms,
-            sound[row] or offset < check_from,
+            offset, size, topic, queue_id, queue_offset, flags, tags, level, stored_ms, is_sound
         )
 
 

@@ -1,6 +1,7 @@
 """Bytes of another log become a store: the same log, and everything that is derived from it."""
 
 import random
+import shutil
 import struct
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from rocketlens.store.read.log.scan import LogWalk, exhaust
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.copy_append import CopyStore, prepare_copy
 from tests.support.failing_disks import FailingDisk
+from tests.support.layouts import BATCHES, copied
 from tests.support.written_stores import (
     BORN_HOST,
     GOLDEN,
@@ -350,3 +352,28 @@ def test_queues_of_a_copy_are_those_that_the_real_broker_wrote(golden, tmp_path,
         copy(store, log, begin, rng=random.Random(5))
     assert content_of(tmp_path, "commitlog") == content_of(original, "commitlog")
     assert content_of(tmp_path, "consumequeue") == content_of(original, "consumequeue")
+
+
+@pytest.mark.parametrize("lost", [(), ("rocketlens", "consumequeue")], ids=["whole", "read again"])
+def test_a_batch_that_is_one_record_counts_as_its_messages_in_a_copy(layouts, tmp_path, lost):
+    original = copied(layouts, BATCHES, tmp_path / "broker")
+    begin, log = log_of(original.store, 47_593)
+    config = replace(SMALL, mappedFileSizeCommitLog=32_768)
+    prepare_copy(StoreLayout(tmp_path / "copy"), config, begin)
+    with CopyStore(tmp_path / "copy", config, QUIET) as store:
+        copy(store, log, rng=random.Random(5))
+        shutil.copytree(original.store / "config", tmp_path / "copy/config")
+    for name in lost:
+        shutil.rmtree(tmp_path / "copy" / name)
+    with CopyStore(tmp_path / "copy", config, QUIET):
+        pass
+    with original.open() as theirs, rocketlens.open_store(tmp_path / "copy") as ours:
+        for name in ("Orders", "Payments"):
+            (expected,), (topic,) = (one.topics([name]).topics for one in (theirs, ours))
+            assert topic.messages == expected.messages
+            assert [one.max_offset for one in topic.queues] == [
+                one.max_offset for one in expected.queues
+            ]
+        for sent in original.messages:
+            (message,) = ours.find(sent.position).messages
+            assert message.keys == (sent.key,)
