@@ -172,9 +172,9 @@ class FakeMaster(Fake):
 
 
 @asynccontextmanager
-async def followed(*masters):
+async def followed(*masters, server=None):
     """Run masters, and a name server that knows them; give its address."""
-    server = FakeNameServer()
+    server = server or FakeNameServer()
     for master in masters:
         await master.start()
         server.brokers[master.name] = {MASTER_ID: master}

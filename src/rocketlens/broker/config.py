@@ -48,7 +48,7 @@ VIP_DISTANCE: Final = 2
 
 _NAME: Final = KeyForm("1 to 255 letters, digits, % | _ and -", is_topic_name)
 _MASTER: Final = KeyForm(
-    "ASYNC_MASTER or SYNC_MASTER; this broker cannot be a slave",
+    "ASYNC_MASTER or SYNC_MASTER; this broker cannot be a slave, but rocketlens tap follows one",
     lambda text: text in ("ASYNC_MASTER", "SYNC_MASTER"),
 )
 _INTERVALS_MS: Final = range(1, DAY_MS + 1)
@@ -220,7 +220,10 @@ class BrokerConfig(Configuration):
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
         if self.brokerId:
-            raise BadInput(f"brokerId {self.brokerId}: give 0; this broker cannot be a slave")
+            raise BadInput(
+                f"brokerId {self.brokerId}: give 0; this broker cannot be a slave, "
+                "but rocketlens tap follows one"
+            )
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:

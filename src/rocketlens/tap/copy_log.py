@@ -56,6 +56,7 @@ class LogCopy:
         *,
         begin: Begin = "earliest",
         retention_hours: int | None = None,
+        retention_bytes: int = 0,
         disk: Disk | None = None,
         clock: Callable[[], int] = system_clock,
         threads: bool = True,
@@ -66,6 +67,7 @@ class LogCopy:
         self.store: CopyStore | None = None
         self._begin: Final = begin
         self._hours: Final = KEEP_ALL_HOURS if retention_hours is None else retention_hours
+        self._most_bytes: Final = retention_bytes
         self._disk: Final = disk or Disk()
         self._clock: Final = clock
         self._threads: Final = threads
@@ -97,6 +99,7 @@ class LogCopy:
             raise CopyFailed(f"{self.layout.root} is the copy of broker {note.broker_name}")
         config = master.store_config(
             fileReservedTime=self._hours,
+            fileReservedBytes=self._most_bytes,
             deleteWhen=_EVERY_HOUR,
             cleanFileForciblyEnable=False,
             diskSpaceWarningLevelRatio=_FULL_PERCENT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.topology import Topology
-from rocketlens.errors import BadInput, CopyFailed
+from rocketlens.errors import BadInput, CopyFailed, RemotingError
 from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.store.disk import Disk
@@ -22,16 +22,22 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.tap")
 
 
+WATCH_S: Final = 10.0
+"""Seconds between two looks for brokers that were registered meanwhile."""
+
+
 class TapOptions(NamedTuple):
     """What a tap follows, and how."""
 
     home: Path
     """Each broker's copy is a directory in it, by the broker's name."""
     brokers: tuple[str, ...] = ()
-    """Names of brokers; empty for all that are registered when the tap starts."""
+    """Names of brokers; empty for all that are registered, also those that are later."""
     begin: Begin = "earliest"
     acknowledges: bool = True
     retention_hours: int | None = None
+    retention_bytes: int = 0
+    """Most bytes of each copy's log; 0 for no bound."""
 
 
 class _Value(NamedTuple):
@@ -105,6 +111,8 @@ class Tap:
         self._topology: Final = Topology(self._cluster, None, monotonic)
         self.followers: Final[list[Follower]] = []
         self._tasks: Final[list[asyncio.Task[None]]] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._has_ended: Final = asyncio.Event()
 
     async def start(self) -> None:
         """Open the copies, and connect; return when each follower has tried once.
@@ -117,30 +125,66 @@ class Tap:
             raise CopyFailed("no broker is registered at the name servers")
         if len(set(names)) != len(names):
             raise BadInput("--broker: a broker is named twice")
-        options = self._options
-        for name in names:
-            copy = LogCopy(
-                options.home,
-                name,
-                begin=options.begin,
-                retention_hours=options.retention_hours,
-                disk=self._disk,
-            )
-            follower = Follower(
-                self._cluster,
-                self._topology,
-                copy,
-                acknowledges=options.acknowledges,
-                disk=self._disk,
-            )
-            self.followers.append(follower)
-            self._tasks.append(asyncio.create_task(follower.run()))
+        for follower in [self._follower(name) for name in names]:
+            self._run(follower)
         for follower, task in zip(self.followers, self._tasks, strict=True):
             started = asyncio.create_task(follower.has_started.wait())
             await asyncio.wait([started, task], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
             if task.done():
                 task.result()
+        if not self._options.brokers:
+            self._watch = asyncio.create_task(self._follow_later_ones(set(names)))
+
+    def _follower(self, name: str) -> Follower:
+        """Return a follower of a broker, which does nothing yet.
+
+        :raises CopyFailed: if the name cannot be that of a directory.
+        """
+        options = self._options
+        copy = LogCopy(
+            options.home,
+            name,
+            begin=options.begin,
+            retention_hours=options.retention_hours,
+            retention_bytes=options.retention_bytes,
+            disk=self._disk,
+        )
+        return Follower(
+            self._cluster,
+            self._topology,
+            copy,
+            acknowledges=options.acknowledges,
+            disk=self._disk,
+        )
+
+    def _run(self, follower: Follower) -> None:
+        task = asyncio.create_task(follower.run())
+        task.add_done_callback(lambda _: self._has_ended.set())
+        self.followers.append(follower)
+        self._tasks.append(task)
+
+    async def _follow_later_ones(self, known: set[str]) -> None:
+        """Follow brokers that are registered from now on. One that cannot be followed is tried
+        again, and ends nothing.
+        """
+        while True:
+            await asyncio.sleep(WATCH_S)
+            try:
+                names = set((await self._topology.brokers()).value) - known
+            except RemotingError as error:
+                _log.warning("brokers that are new cannot be looked for: %s", error)
+                continue
+            known |= names
+            for name in sorted(names):
+                try:
+                    follower = self._follower(name)
+                except CopyFailed as error:
+                    _log.error("a new broker is not followed: %s", error)
+                    continue
+                _log.info("broker %s was registered, and is followed from now on", name)
+                follower.has_started.set()
+                self._run(follower)
 
     @property
     def failure(self) -> BaseException | None:
@@ -152,14 +196,15 @@ class Tap:
 
     async def ended(self) -> None:
         """Wait until a follower ended for good."""
-        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        await self._has_ended.wait()
 
     async def stop(self) -> None:
         """Close all connections and stores; a store whose sync failed as if killed."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *((self._watch,) if self._watch else ())]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         for follower in self.followers:
             store = follower.copy.store
             await follower.close(abruptly=store is not None and store.failure is not None)

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 import rocketlens
+from rocketlens import limits
 from rocketlens.errors import BadInput, CopyFailed, StoreLocked
+from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import read_tap_note
-from rocketlens.tap import follower
+from rocketlens.tap import follower, service
 from rocketlens.tap.service import Tap, TapOptions
+from tests.support.fake_cluster import FakeNameServer
 from tests.support.fake_master import FakeMaster, followed
 from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import SMALL, content_of, open_small, send, send_many
@@ -429,6 +432,72 @@ def test_several_brokers_are_followed_at_once(tmp_path, original):
     run(scenario)
     for name in ("broker-a", "broker-b"):
         assert content_of(tmp_path / name, "commitlog") == content_of(path, "commitlog")
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Look for brokers that are new all the time."""
+    monkeypatch.setattr(service, "WATCH_S", 0.02)
+    monkeypatch.setattr(limits, "ROUTE_REFRESH_S", 0.0)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_broker_that_is_registered_later_is_followed_too(tmp_path, original):
+    path, log = original
+
+    async def scenario():
+        server, later = FakeNameServer(), master_of(log, name="broker-b")
+        await later.start()
+        following = followed(master_of(log), server=server)
+        async with following as address, tapping(address, tmp_path) as tap:
+            server.brokers["broker-b"] = {MASTER_ID: later}
+            await later.acknowledged(len(log))
+            await until(lambda: not tap.problems())
+        await later.die()
+
+    run(scenario)
+    assert content_of(tmp_path / "broker-b", "commitlog") == content_of(path, "commitlog")
+
+
+@pytest.mark.usefixtures("often")
+def test_a_later_broker_that_cannot_be_followed_is_told_and_ends_nothing(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        server, master = FakeNameServer(), master_of(log[:20_000])
+        later, unsafe = (master_of(log, name=name) for name in ("broker-b", "../x"))
+        for one in (later, unsafe):
+            await one.start()
+        later.config["brokerRole"] = "SLAVE"
+        following = followed(master, server=server)
+        async with following as address, tapping(address, tmp_path) as tap:
+            server.brokers |= {one.name: {MASTER_ID: one} for one in (later, unsafe)}
+            await until(lambda: any("its role is SLAVE" in one for one in tap.problems()))
+            master.append(log[20_000:])
+            await master.acknowledged(len(log))
+            later.config["brokerRole"] = "ASYNC_MASTER"
+            await later.acknowledged(len(log))
+            assert tap.failure is None
+        for one in (later, unsafe):
+            await one.die()
+
+    run(scenario)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-a", "broker-b"]
+
+
+def test_a_copy_that_is_larger_than_it_may_be_loses_its_oldest_files(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log)
+        options = {"retention_bytes": 2 * SEGMENT}
+        async with followed(master) as address, tapping(address, tmp_path, **options) as tap:
+            await master.acknowledged(len(log))
+            await until(lambda: tap.followers[0].copy.store.min_offset == 4 * SEGMENT)
+
+    run(scenario)
+    with rocketlens.open_store(tmp_path / "broker-a") as reader:
+        assert reader.find("k19", topic="Other").complete
 
 
 def test_only_the_named_brokers_are_followed(tmp_path, original):

@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a broker to follow, also repeated (default: all that are registered at the start)",
+        help="a broker to follow, also repeated (default: all, also those registered later)",
     )
     parser.add_argument(
         "--from",
@@ -69,6 +69,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         type=positive_number,
         help="delete log files so many hours after they were copied (default: keep all)",
+    )
+    parser.add_argument(
+        "--retention-gib",
+        metavar="N",
+        type=positive_number,
+        help="delete the oldest log files of a copy that is larger than so many GiB",
     )
     add_cluster(parser, "$NAMESRV_ADDR, or the default context")
     add_log_options(parser)
@@ -117,6 +123,7 @@ def _options(arguments: Namespace) -> "TapOptions":
         arguments.begin,
         not arguments.no_ack,
         arguments.retention_hours,
+        (arguments.retention_gib or 0) << 30,
     )
 
 

@@ -2,7 +2,8 @@
 
 RocketMQ's rules. A segment is expired when its file was last written more than
 ``fileReservedTime`` hours ago. Expired segments go, oldest first, at the hours of ``deleteWhen``
-and whenever the disk is fuller than ``diskMaxUsedSpaceRatio``; above
+and whenever the disk is fuller than ``diskMaxUsedSpaceRatio``; those of a log that is larger than
+``fileReservedBytes``, which RocketMQ does not have, at once; above
 ``diskSpaceCleanForciblyRatio`` segments go that are not expired, too, if they were last written
 more than ``minFileReservedTime`` hours ago, which RocketMQ does not ask: what is younger is kept,
 and messages are refused first. At most ten go at once, up to the first that stays, and never the
@@ -59,6 +60,8 @@ class CleanPlan(NamedTuple):
     """How many of them, from the first unexpired one on, are deleted only because the disk is
     full.
     """
+    is_too_large: bool = False
+    """Whether some are deleted because the log is larger than it may be."""
 
 
 def plan(
@@ -81,19 +84,23 @@ def plan(
     )
     is_due = config.is_time_to_delete(now_ms) or used_ratio > config.diskMaxUsedSpaceRatio / 100
     kept_ms = config.minFileReservedTime * _HOUR_MS
+    excess = 0
+    if config.fileReservedBytes:
+        excess = len(segments) - config.fileReservedBytes // config.mappedFileSizeCommitLog
     chosen: list[SegmentAge] = []
     expired_count = 0
-    if is_due or is_forced:
-        for segment in segments[:-1][: limits.MAX_DELETED_SEGMENTS]:
+    if is_due or is_forced or excess > 0:
+        for number, segment in enumerate(segments[:-1][: limits.MAX_DELETED_SEGMENTS]):
             age_ms = now_ms - segment.modified_ms
-            if age_ms > config.fileReservedTime * _HOUR_MS:
+            is_expired = age_ms > config.fileReservedTime * _HOUR_MS
+            if number < excess or (is_expired and (is_due or is_forced)):
                 expired_count += 1
             # After a clock was set back, files have negative ages; without a floor they would be
             # deleted.
             elif not is_forced or (kept_ms and age_ms < kept_ms):
                 break
             chosen.append(segment)
-    return CleanPlan(tuple(chosen), is_full, len(chosen) - expired_count)
+    return CleanPlan(tuple(chosen), is_full, len(chosen) - expired_count, excess > 0)
 
 
 def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
@@ -135,6 +142,8 @@ def describe_deleted(plan: CleanPlan, config: StoreConfig, used_ratio: float) ->
     up_to = datetime.fromtimestamp(plan.segments[-1].modified_ms / 1000, UTC)
     if plan.forced_count:
         why = f"the disk is {used_ratio:.0%} full, over diskSpaceCleanForciblyRatio"
+    elif plan.is_too_large:
+        why = f"the log is larger than fileReservedBytes ({config.fileReservedBytes})"
     else:
         is_filling = used_ratio > config.diskMaxUsedSpaceRatio / 100
         when = (

@@ -103,6 +103,13 @@ class StoreConfig(Configuration):
     fileReservedTime: int = key(
         72, "Commit log files expire so long after their last write.", unit="hours", allowed=_HOURS
     )
+    fileReservedBytes: int = key(
+        0,
+        "A log that is larger loses its oldest files at once, whatever their age; 0: no bound.",
+        unit="bytes",
+        allowed=range(limits.MAX_PHYSICAL_OFFSET),
+        since=OURS,
+    )
     deleteWhen: str = key(
         "04",
         "Hours of the day, local time, in which expired files are deleted: 04, or 04;16 for two.",

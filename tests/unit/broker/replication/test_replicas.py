@@ -13,7 +13,7 @@ from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.ha import FrameReader, Heartbeat, encode_report
-from tests.support.broker_world import in_broker, properties_of
+from tests.support.broker_world import in_broker, properties_of, running
 from tests.support.fake_cluster import FakeNameServer
 from tests.support.patience import PATIENCE_S
 
@@ -256,20 +256,47 @@ def test_the_port_for_slaves_is_closed_where_others_need_a_password(tmp_path):
     )
 
 
+@asynccontextmanager
+async def tapped(world, home):
+    """A tap that has all of a broker's log; gives its store."""
+    server = FakeNameServer()
+    server.brokers["broker-a"] = {MASTER_ID: SimpleNamespace(address=world.service.address)}
+    await server.start()
+    tap = Tap(server.address, TapOptions(home))
+    try:
+        await tap.start()
+        store = tap.followers[0].copy.store
+        while store.flushed_offset < world.core.store.end_offset:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        yield store
+    finally:
+        await tap.stop()
+        await server.die()
+
+
+def test_a_broker_that_is_started_on_a_copy_goes_on_with_it(tmp_path):
+    home = tmp_path / "home"
+    settings = {"storePathRootDir": home / "broker-a", "mappedFileSizeCommitLog": SEGMENT}
+
+    async def scenario(world):
+        await fill(world, 40)
+        async with tapped(world, home):
+            pass
+        async with running(tmp_path, **settings) as heir:
+            assert heir.stored("Orders") == world.stored("Orders")
+            answer = await heir.send()
+            assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "40")
+            assert (await heir.pull(40)).code == 0
+
+    run(tmp_path / "master", scenario)
+
+
 def test_a_tap_copies_our_broker_and_its_acknowledgements_are_what_a_send_waits_for(tmp_path):
     home = tmp_path / "home"
 
     async def scenario(world):
         await fill(world, 40)
-        server = FakeNameServer()
-        server.brokers["broker-a"] = {MASTER_ID: SimpleNamespace(address=world.service.address)}
-        await server.start()
-        tap = Tap(server.address, TapOptions(home))
-        try:
-            await tap.start()
-            store = tap.followers[0].copy.store
-            while store.flushed_offset < world.core.store.end_offset:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        async with tapped(world, home) as store:
             answers = [await world.send() for _ in range(5)]
             assert {each.code for each in answers} == {0}
             assert store.flushed_offset == world.core.store.end_offset
@@ -278,8 +305,5 @@ def test_a_tap_copies_our_broker_and_its_acknowledgements_are_what_a_send_waits_
             ).rstrip(b"\0").ljust(world.core.store.end_offset, b"\0")
             topics = json.loads((store.layout.config / "topics.json").read_bytes())
             assert "Orders" in topics["topicConfigTable"]
-        finally:
-            await tap.stop()
-            await server.die()
 
     run(tmp_path, scenario, brokerRole="SYNC_MASTER")

@@ -15,6 +15,7 @@ from rocketlens.store.write.cleaner import SegmentAge
 from rocketlens.store.write.config import StoreConfig
 from tests.support.written_stores import SMALL, Clock, open_small, send, send_many
 
+FILE = 4_096
 HOUR_MS = 3_600_000
 FOUR_O_CLOCK = int(datetime(2024, 5, 6, 4, 30).astimezone().timestamp() * 1000)
 NOON = int(datetime(2024, 5, 6, 12, 30).astimezone().timestamp() * 1000)
@@ -45,6 +46,18 @@ def test_segments_expire_by_age_and_by_how_full_the_disk_is(now_ms, used, hours,
     plan = cleaner.plan(StoreConfig(), ages(now_ms, *hours), now_ms, used)
     assert [segment.base_offset for segment in plan.segments] == list(range(count))
     assert plan.is_full == is_full
+
+
+@pytest.mark.parametrize(
+    ("most", "count"), [(0, 0), (1, 3), (3 * FILE - 1, 2), (3 * FILE, 1), (9 * FILE, 0)]
+)
+def test_a_log_that_is_larger_than_it_may_be_loses_its_oldest_files_at_once(most, count):
+    config = StoreConfig(fileReservedBytes=most, mappedFileSizeCommitLog=FILE)
+    plan = cleaner.plan(config, ages(NOON, 100, 0, 0, 0), NOON, 0.5)
+    assert [segment.base_offset for segment in plan.segments] == list(range(count))
+    assert plan.forced_count == 0
+    if count:
+        assert "larger than fileReservedBytes" in cleaner.describe_deleted(plan, config, 0.5)
 
 
 def test_nothing_is_forced_where_that_is_switched_off():
