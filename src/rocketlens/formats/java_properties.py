@@ -19,7 +19,7 @@ written without escapes. Source: ``MixAll.properties2String``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -29,9 +29,17 @@ _KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*")
 
 def loads(text: str) -> dict[str, str]:
     """Read the entries of a file. O(n); every text is one."""
-    values: dict[str, str] = {}
-    pending = ""
-    for raw in text.splitlines():
+    return {key: value for _, key, value in _entries(text)}
+
+
+def key_lines(text: str) -> dict[str, int]:
+    """Return the number of the line, from 1 on, in which the value of each key ends."""
+    return {key: number for number, key, _ in _entries(text)}
+
+
+def _entries(text: str) -> Iterator[tuple[int, str, str]]:
+    pending, number = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
         line = pending + raw.lstrip(" \t\f")
         pending = ""
         if not line or (line[0] in "#!"):
@@ -39,10 +47,9 @@ def loads(text: str) -> dict[str, str]:
         if (len(line) - len(line.rstrip("\\"))) % 2:
             pending = line[:-1]
             continue
-        _put(values, line)
+        yield number, *_split(line)
     if pending:
-        _put(values, pending)
-    return values
+        yield number, *_split(pending)
 
 
 def dumps_unescaped(values: Mapping[str, str]) -> str:
@@ -50,10 +57,10 @@ def dumps_unescaped(values: Mapping[str, str]) -> str:
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
 
 
-def _put(values: dict[str, str], line: str) -> None:
+def _split(line: str) -> tuple[str, str]:
     match = _KEY.match(line)
     assert match is not None  # noqa: S101 - every part of it may be empty
-    values[_unescape(match[1])] = _unescape(line[match.end() :])
+    return _unescape(match[1]), _unescape(line[match.end() :])
 
 
 def _unescape(text: str) -> str:

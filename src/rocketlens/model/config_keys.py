@@ -87,7 +87,8 @@ class Key(NamedTuple):
             return text.lower() == "true"
         if isinstance(self.default, int):
             if not _INTEGER.fullmatch(text):
-                raise BadInput(f"{self.name} {text[:_MAX_SHOWN]!r} is not a whole number")
+                wanted = f": give {self.allowed_text}" if self.allowed else ""
+                raise BadInput(f"{self.name} {text[:_MAX_SHOWN]!r} is not a whole number{wanted}")
             return int(text)
         return text
 

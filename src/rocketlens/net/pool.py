@@ -58,6 +58,13 @@ def parse_address(text: str) -> Host:
     return Host(match["v6"] or match["host"], int(match["port"]))
 
 
+NAME_SERVER_EXPECTED: Final = (
+    "; a name server is expected there: check the address, and that it runs (`rocketlens serve` "
+    "starts one with a broker)"
+)
+"""What `ClientPool.expected` may return."""
+
+
 class _Peer:
     """State of one address."""
 
@@ -74,6 +81,7 @@ class ClientPool:
 
     ``handlers`` handle requests of servers (codes 39, 40, 307, 309 and the like) on any connection.
     ``tls`` is used for every connection. ``on_close`` is called for each that is closed.
+    ``expected`` returns what is expected at an address and what to check, for errors.
     """
 
     def __init__(
@@ -85,8 +93,10 @@ class ClientPool:
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
         call_timeout_s: float = limits.CALL_TIMEOUT_S,
         on_close: Callable[[Channel], None] | None = None,
+        expected: Callable[[str], str] = lambda _: "",
     ) -> None:
         self.allows: Final = allows
+        self.expected: Final = expected
         self.handlers: Final = handlers
         self.tls: Final = tls
         self.connect_timeout_s: Final = connect_timeout_s
@@ -202,16 +212,16 @@ class ClientPool:
             async with asyncio.timeout(self.connect_timeout_s):
                 channel = await self._connect(host, new_channel)
         except TimeoutError:
-            raise self._failed(
-                address, peer, f"no connection in {self.connect_timeout_s:g} s"
-            ) from None
+            reason = f"no connection in {self.connect_timeout_s:g} s"
+            raise self._failed(address, peer, reason + self.expected(address)) from None
         except ssl.SSLCertVerificationError as error:
             reason = f"its certificate is not trusted: {error.verify_message or error}"
             raise self._failed(address, peer, reason) from None
         except ssl.SSLError as error:
             raise self._failed(address, peer, f"no TLS: {error.reason or error}") from None
         except OSError as error:
-            raise self._failed(address, peer, self._why(error)) from None
+            reason = self._why(error) + self.expected(address)
+            raise self._failed(address, peer, reason) from None
         finally:
             peer.dialling = None
         peer.failures = 0

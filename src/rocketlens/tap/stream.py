@@ -14,6 +14,10 @@ from rocketlens.wire.ha import FrameReader, Heartbeat, LogBytes, encode_report
 _READ_BYTES: Final = 2 * 1024 * 1024
 """Room for one read of the socket."""
 CONNECT_S: Final = 3.0
+_EXPECTED: Final = (
+    "; the broker's port for slaves is expected there: check haListenPort and brokerIP2, and that "
+    "this machine reaches it"
+)
 
 
 class LogSink(Protocol):
@@ -119,7 +123,8 @@ async def open_stream(sink: LogSink, host: str, port: int) -> LogStream:
                 lambda: LogStream(sink, address), host, port
             )
     except TimeoutError:
-        raise ConnectFailed(address, f"no connection in {CONNECT_S:g} s") from None
+        reason = f"no connection in {CONNECT_S:g} s"
+        raise ConnectFailed(address, reason + _EXPECTED) from None
     except OSError as error:
-        raise ConnectFailed(address, reason_of(error)) from None
+        raise ConnectFailed(address, reason_of(error) + _EXPECTED) from None
     return stream

@@ -30,6 +30,11 @@ def test_every_text_has_entries(text):
     assert all(type(word) is str for pair in values.items() for word in pair)
 
 
+def test_the_line_of_a_key_is_that_whose_value_counts():
+    text = "# c\na=1\n\nb=1\\\n  2\na=3\\"
+    assert java_properties.key_lines(text) == {"a": 6, "b": 5}
+
+
 def test_of_a_key_that_comes_twice_the_last_value_counts():
     assert java_properties.loads("a=1\na=2\na\\\n") == {"a": ""}
 

@@ -54,7 +54,7 @@ from rocketlens.errors import BrokerError, CommandBodyError, ProtocolError, Rock
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import WorkThreads, in_thread
-from rocketlens.net.pool import ClientPool
+from rocketlens.net.pool import NAME_SERVER_EXPECTED, ClientPool
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.topic import (
     DataVersion,
@@ -150,6 +150,7 @@ class Registrar:
             tls=core.settings.tls.client,
             connect_timeout_s=self._timeout_s,
             call_timeout_s=self._timeout_s,
+            expected=lambda _: NAME_SERVER_EXPECTED,
         )
         self._local_addresses: Final[dict[str, str]] = {}
         """By name server: the local address of the connection to it."""

@@ -13,6 +13,7 @@ from rocketlens.cli.options import (
 from rocketlens.cli.servers.servers import (
     add_configuration,
     configuration_text,
+    errors_name_lines,
     log_start,
     print_configuration,
     status_port,
@@ -51,7 +52,8 @@ def run(arguments: Namespace) -> ExitCode:
 
     log_to_stderr(arguments)
     text = configuration_text(arguments.config)
-    config = parse_config(text, arguments.port, arguments.bind)
+    with errors_name_lines(arguments.config, text, "namesrv.conf"):
+        config = parse_config(text, arguments.port, arguments.bind)
     values = config.properties_in_effect()
     if arguments.print_config:
         print_configuration(values)

@@ -1,16 +1,18 @@
 """What the commands that run servers share: their configuration, and what builds the index."""
 
 import os
+import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import __version__, limits
 from rocketlens.cli.options import add_advertise, add_bind, add_master, add_print_config
 from rocketlens.errors import BadInput, SparkUnavailable
+from rocketlens.formats.java_properties import key_lines
 from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
@@ -64,6 +66,26 @@ def configuration_text(file: str | None) -> str:
         raise BadInput(f"{file} is not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
+@contextmanager
+def errors_name_lines(
+    file: str | None, text: str, name: str, overridden: Collection[str] = ()
+) -> Iterator[None]:
+    """Begin an error about a key of a configuration file with the file and the line.
+
+    ``text`` is its content, ``name`` what RocketMQ calls it. Keys that are ``overridden`` have
+    another value than that of the file.
+    """
+    try:
+        yield
+    except BadInput as error:
+        problem = str(error).removeprefix(f"{name}: ")
+        key = re.split("[ =:]", problem, maxsplit=1)[0]
+        line = key_lines(text).get(key)
+        if file is None or line is None or key in overridden:
+            raise
+        raise BadInput(f"{file}, line {line}: {problem}") from None
+
+
 def add_broker_options(parser: ArgumentParser) -> None:
     """Add the options of a broker that `broker_settings` reads, and ``--print-config``."""
     parser.add_argument(
@@ -108,7 +130,8 @@ def broker_settings(arguments: Namespace, **changes: Any) -> "BrokerSettings":
     elif arguments.bind is not None and "brokerIP1" not in values:
         # All addresses are none that clients could use: parse_settings refuses that.
         changes["brokerIP1"] = arguments.bind
-    return parse_settings(text, **changes)
+    with errors_name_lines(arguments.config, text, "broker.conf", changes):
+        return parse_settings(text, **changes)
 
 
 def print_configuration(values: Mapping[str, str]) -> None:

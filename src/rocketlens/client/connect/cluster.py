@@ -44,7 +44,7 @@ from rocketlens.errors import (
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
-from rocketlens.net.pool import NO_HANDLERS, ClientPool
+from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.bodies.stats import KvTable
@@ -84,6 +84,11 @@ RETRIABLE_CODES: Final = frozenset(
 """Response codes after which RocketMQ's producers try another broker (since 5.x also 2 and
 1500).
 """
+
+_BROKER_EXPECTED: Final = (
+    "; a broker is expected there: check that it runs, and that this machine reaches the address "
+    "that it registered (brokerIP1)"
+)
 
 
 class Credentials(NamedTuple):
@@ -139,6 +144,7 @@ class ClusterCalls:
             tls=tls,
             connect_timeout_s=connect_timeout_s,
             call_timeout_s=timeout_s,
+            expected=self._expected,
         )
         self._first_name_server = 0
         self._routes: dict[str, _Known] = {}
@@ -261,6 +267,10 @@ class ClusterCalls:
             raise CallTimeout(address, problem) from None
         finally:
             is_over = True
+
+    def _expected(self, address: str) -> str:
+        """Return what is expected at an address to which there is no connection."""
+        return NAME_SERVER_EXPECTED if address in self.name_servers else _BROKER_EXPECTED
 
     async def channel(self, address: str) -> Channel:
         """Return the connection to an address; it is opened if there is none.

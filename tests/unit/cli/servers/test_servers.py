@@ -32,6 +32,37 @@ def test_a_file_that_is_not_a_configuration_is_refused(tmp_path, content, said):
         configuration_text(str(file))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("listenPort=x", "listenPort 'x' is not a whole number: give 0 to 65535"),
+        ("listenPort = 70000", "listenPort 70000: give 0 to 65535"),
+        ("traceOn=yes", "traceOn 'yes' is neither true nor false"),
+        ("deleteWhen=25", "deleteWhen '25': hours are 00 to 23"),
+        ("brokerId=1", "brokerId 1: give 0; this broker cannot be a slave"),
+        ("lisenPort=1", "lisenPort is not a key of RocketMQ; did you mean listenPort?"),
+        ("tls.server.mode=x", "tls.server.mode 'x': give"),
+    ],
+)
+def test_an_error_about_a_key_begins_with_the_file_and_the_line(run, tmp_path, line, said):
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"brokerName=a\n# {line}\n{line}\n")
+    done = run("broker", "-n", "127.0.0.1:1", "-c", conf, "--home", tmp_path)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"{conf}, line 3: {said}" in done.err
+    if line.startswith("listenPort"):
+        done = run("namesrv", "-c", conf)
+        assert f"{conf}, line 3: {said}" in done.err
+
+
+def test_an_error_about_an_option_names_no_line(run, tmp_path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text("listenPort=5000\n")
+    done = run("broker", "-n", "127.0.0.1:1", "-c", conf, "--home", tmp_path, "--port", "1")
+    assert done.code == 2
+    assert done.err == "rocketlens: listenPort 1: the port two below is needed, too\n"
+
+
 def test_a_path_with_a_zero_character_is_refused():
     with pytest.raises(BadInput, match="--config has a zero character"):
         configuration_text("a\0b")

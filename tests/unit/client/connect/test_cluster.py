@@ -34,6 +34,7 @@ def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(
             await admin.view_message("T", "7F" * 16)
         assert slave.address in covered.source
         assert master.address in covered.error
+        assert ("; a broker is expected there: check" in covered.error) == (how == "dead")
         assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1
 
     ask(scenario, slaves=1, timeout_s=SILENCE_S)
