@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import __version__, limits
 from rocketlens.cli.options import add_advertise, add_bind, add_master, add_print_config
 from rocketlens.errors import BadInput, SparkUnavailable
-from rocketlens.formats.java_properties import key_lines
 from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
@@ -70,11 +69,13 @@ def configuration_text(file: str | None) -> str:
 def errors_name_lines(
     file: str | None, text: str, name: str, overridden: Collection[str] = ()
 ) -> Iterator[None]:
-    """Begin an error about a key of a configuration file with the file and the line.
+    """Add the file and the line to an error about a key of a configuration file.
 
     ``text`` is its content, ``name`` what RocketMQ calls it. Keys that are ``overridden`` have
     another value than that of the file.
     """
+    from rocketlens.formats.java_properties import key_lines
+
     try:
         yield
     except BadInput as error:

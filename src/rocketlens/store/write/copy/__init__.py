@@ -1,1 +1,0 @@
-"""A store whose log is a copy of another broker's."""
