@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.cli.message_output import NO_VALUE
 from rocketlens.cli.options import add_cluster, add_list_output, positive_number
+from rocketlens.cli.resend_origin import ResendOrigin
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
@@ -27,10 +29,9 @@ if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import JobHeader, PlannedMessage, ResendJournal
-    from rocketlens.model.message import MessageExt
     from rocketlens.terminal.cluster_access import ClusterAccess
 
-    MakePlan = Callable[[MQAdmin, Target], Awaitable[list[PlannedMessage]]]
+    MakePlan = Callable[[ResendOrigin, Target], Awaitable[list[PlannedMessage]]]
 
 JOB_EXIT_CODES: Final = (
     "Without --send nothing is sent and no file is made: what would be sent is shown.\n"
@@ -56,6 +57,10 @@ EXAMPLES: Final = (
         "send it, and write down why",
     ),
     ("rocketlens resend -t order-paid --key ORDER-42 --to-group billing", "to one group alone"),
+    (
+        "rocketlens resend -t order-paid --key ORDER-42 --archive /lake/rocketmq",
+        "messages that the cluster has deleted since",
+    ),
 )
 
 
@@ -70,6 +75,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "kind of id; of several records with one unique key the oldest is sent",
     )
     add_cluster(parser, "$NAMESRV_ADDR")
+    parser.add_argument(
+        "--archive",
+        metavar="DIR",
+        help="send messages of this archive again: those that the cluster does not have any more",
+    )
     parser.add_argument("-t", "--topic", metavar="T", help="the topic of the ids, or of --key")
     parser.add_argument("--key", metavar="K", help="all messages of --topic with this key")
     parser.add_argument("--to-topic", metavar="T2", help="send to this topic (default: its own)")
@@ -133,8 +143,8 @@ def run(arguments: Namespace) -> ExitCode:
         selection = f"ids {' '.join(arguments.ids)}"
         selection += f" of topic {arguments.topic}" if arguments.topic else ""
 
-    async def plan(admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
-        return await _plan(arguments, admin, target)
+    async def plan(origin: ResendOrigin, target: "Target") -> "list[PlannedMessage]":
+        return await _plan(arguments, origin, target)
 
     target = Target(topic=arguments.to_topic, group=arguments.to_group)
     return run_job(arguments, selection if is_selected else None, target, plan)
@@ -157,15 +167,23 @@ def run_job(
     context = chosen_context(arguments, takes_store=False)
     access = writable_cluster_access(context) if arguments.send else cluster_access(context)
 
-    async def work(admin: "MQAdmin") -> ExitCode:
-        if is_there or selection is None:
-            return await _resume(arguments, selection, target, admin, access)
-        messages = await make_plan(admin, target)
-        if not messages:
-            raise MessageNotFound("there is nothing to send")
-        return await _start(arguments, selection, target, messages, admin, access)
+    with ExitStack() as opened:
+        archive = None
+        if getattr(arguments, "archive", None):
+            from rocketlens.archive.archive import open_archive
 
-    return ask_cluster(access, work)
+            archive = opened.enter_context(open_archive(arguments.archive))
+
+        async def work(admin: "MQAdmin") -> ExitCode:
+            origin = ResendOrigin(admin, archive)
+            if is_there or selection is None:
+                return await _resume(arguments, selection, target, origin, access)
+            messages = await make_plan(origin, target)
+            if not messages:
+                raise MessageNotFound("there is nothing to send")
+            return await _start(arguments, selection, target, messages, origin, access)
+
+        return ask_cluster(access, work)
 
 
 async def _start(  # noqa: PLR0917 - what a new job is made of
@@ -173,7 +191,7 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
     selection: str,
     target: "Target",
     messages: "list[PlannedMessage]",
-    admin: "MQAdmin",
+    origin: ResendOrigin,
     access: "ClusterAccess",
 ) -> ExitCode:
     """Show a new job, or make its file and run it."""
@@ -181,10 +199,10 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
     from rocketlens.client.resend.resend_journal import ResendJournal
     from rocketlens.terminal.cluster_access import jobs_directory
 
-    await check_targets(admin, messages)
+    await check_targets(origin.admin, messages)
     if not arguments.send:
         states = dict.fromkeys(range(1, len(messages) + 1), "would send")
-        await _show(arguments, messages, states, admin)
+        await _show(arguments, messages, states, origin)
         topics = ", ".join(sorted({each.topic for each in messages})[:_SHOWN_ROWS])
         note(
             f"dry run: {counted(len(messages), 'message')} of {topics} would go to "
@@ -194,18 +212,18 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
         return ExitCode.OK
     if not (arguments.reason or "").strip():
         raise BadInput("--send needs --reason TEXT: it is recorded with what was sent")
-    header = _header(arguments, selection, target, len(messages), admin)
+    header = _header(arguments, selection, target, len(messages), origin)
     path = Path(arguments.job) if arguments.job else jobs_directory() / f"{header.job}.job"
     with ResendJournal.create(path, header, messages) as journal:
         note(f"the job's file is {path}")
-        return await _run(arguments, journal, admin, access)
+        return await _run(arguments, journal, origin, access)
 
 
 async def _resume(
     arguments: Namespace,
     selection: str | None,
     target: "Target",
-    admin: "MQAdmin",
+    origin: ResendOrigin,
     access: "ClusterAccess",
 ) -> ExitCode:
     """Show what an existing job has left, or go on with it.
@@ -222,26 +240,27 @@ async def _resume(
                 f"{journal.path} is the job of another request ({header.selection[:200]}, to "
                 f"{header.target[:200]}): give another --job"
             )
-        if (header.cluster, header.namespace) != (admin.source.name, admin.namespace):
+        if (header.cluster, header.namespace) != (origin.admin.source.name, origin.admin.namespace):
             raise BadInput(f"{journal.path} is a job of another cluster, {header.cluster[:200]}")
-        if header.origin:
+        if header.origin != origin.name:
             raise BadInput(
-                f"{journal.path} reads its messages from {header.origin[:200]}: resume it in the "
-                "console, with that store as a source"
+                f"{journal.path} reads its messages from {header.origin[:200] or 'the cluster'}: "
+                "give --archive for an archive, and none for the cluster; the console resumes one "
+                "of a store"
             )
         if arguments.send:
-            return await _run(arguments, journal, admin, access)
+            return await _run(arguments, journal, origin, access)
         states = {}
         for number in range(1, header.count + 1):
             outcome = journal.outcome(number)
             states[number] = "would send" if outcome is None else outcome.state
-        await _show(arguments, journal.messages, states, admin)
+        await _show(arguments, journal.messages, states, origin)
         note(f"dry run of {journal.path}: {_totals(journal)}; nothing was sent: give --send")
         return ExitCode.OK
 
 
 async def _run(
-    arguments: Namespace, journal: "ResendJournal", admin: "MQAdmin", access: "ClusterAccess"
+    arguments: Namespace, journal: "ResendJournal", origin: ResendOrigin, access: "ClusterAccess"
 ) -> ExitCode:
     """Run a job, and print the outcome of each message."""
     from rocketlens.client.resend.resend_job import ResendJob, producer_options
@@ -252,10 +271,11 @@ async def _run(
     async with Producer(access.name_servers, **options, **producer_options()) as producer:
         job = ResendJob(
             journal,
-            admin,
+            origin.admin,
             producer,
             rate=arguments.rate,
             resend_unknown=arguments.resend_unknown,
+            read=origin.planned,
         )
         has_titles = False
         async for number, planned, outcome in job.run():
@@ -277,7 +297,9 @@ def _totals(journal: "ResendJournal") -> str:
     return ", ".join(f"{count} {name}" for name, count in journal.counts().items())
 
 
-async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
+async def _plan(
+    arguments: Namespace, origin: ResendOrigin, target: "Target"
+) -> "list[PlannedMessage]":
     """Find the messages.
 
     :raises MessageNotFound: if one of the ids is not found.
@@ -285,13 +307,13 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
     """
     from rocketlens.client.resend.resend_job import planned
 
-    full_topic = admin.source.full_topic
+    full_topic = origin.admin.source.full_topic
     messages = []
     for each in arguments.ids:
-        message = await _message_of(admin, arguments.topic, each)
+        message = await origin.message(arguments.topic, each)
         messages.append(planned(message, target, full_topic))
     if arguments.key is not None:
-        answer = await admin.find(arguments.key, arguments.topic, kind="key")
+        answer = await origin.with_key(arguments.key, arguments.topic)
         if not answer.complete or answer.truncated:
             failed = next((each for each in answer.coverage if each.is_failure), None)
             why = f"{failed.source}: {failed.error}" if failed else "more than an answer can hold"
@@ -307,27 +329,8 @@ async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "li
     return list(unique.values())[: arguments.max]
 
 
-async def _message_of(admin: "MQAdmin", topic: str | None, text: str) -> "MessageExt":
-    """Return the message at a queue position, or with an id.
-
-    :raises MessageNotFound: if there is none.
-    :raises AnswerIncomplete: if not everything could be searched.
-    """
-    from rocketlens.query.request import FindRequest
-
-    if FindRequest.parse(text).queue_position is None:
-        return await admin.view_message(*((topic, text) if topic else (text,)))
-    answer = await admin.find(text, kind="queue-offset")
-    if not answer.complete:
-        failed = next(each for each in answer.coverage if each.is_failure)
-        raise AnswerIncomplete(f"{text}: {failed.source}: {failed.error}", answer)
-    if not answer.messages:
-        raise MessageNotFound(f"there is no message {text}")
-    return answer.messages[0]
-
-
 def _header(
-    arguments: Namespace, selection: str, target: "Target", count: int, admin: "MQAdmin"
+    arguments: Namespace, selection: str, target: "Target", count: int, origin: ResendOrigin
 ) -> "JobHeader":
     from datetime import UTC, datetime
     from secrets import token_hex
@@ -341,16 +344,17 @@ def _header(
         count=count,
         selection=selection,
         target=str(target),
-        cluster=admin.source.name,
-        namespace=admin.namespace,
+        cluster=origin.admin.source.name,
+        namespace=origin.admin.namespace,
         reason=arguments.reason,
         user=user_name(),
         time=now.isoformat(timespec="seconds"),
+        origin=origin.name,
     )
 
 
 async def _show(
-    arguments: Namespace, messages: Any, states: dict[int, str], admin: "MQAdmin"
+    arguments: Namespace, messages: Any, states: dict[int, str], origin: ResendOrigin
 ) -> None:
     """Print a dry run: the first messages as a table, with what is in them; all in other forms."""
     if arguments.output != "table":
@@ -363,7 +367,7 @@ async def _show(
 
     first = list(islice(messages, _SHOWN_ROWS))
     rows = [
-        (number, states[number], *_where(message), *await _preview(message, admin))
+        (number, states[number], *_where(message), *await _preview(message, origin))
         for number, message in enumerate(first, 1)
     ]
     has_failures = any(each.topic.startswith(DEAD_LETTER_PREFIX) for each in first)
@@ -374,7 +378,7 @@ async def _show(
     sys.stdout.flush()
 
 
-async def _preview(planned: "PlannedMessage", admin: "MQAdmin") -> tuple[object, str, str, str]:
+async def _preview(planned: "PlannedMessage", origin: ResendOrigin) -> tuple[object, str, str, str]:
     """Return the time, the keys, the start of the body and the last failure of a message.
 
     They are ``?`` if it cannot be read; a failure that no trace tells is a dash.
@@ -384,13 +388,13 @@ async def _preview(planned: "PlannedMessage", admin: "MQAdmin") -> tuple[object,
     from rocketlens.terminal.body_view import BodyView
 
     try:
-        message = await admin.view_message(planned.topic, planned.offset_msg_id)
+        message = await origin.planned(planned)
     except RocketLensError:
         return None, "?", "?", "?"
     preview = BodyView().preview(message)[:_PREVIEW_CHARACTERS]
     failures = {}
     if message.topic.startswith(DEAD_LETTER_PREFIX):
-        failures = await last_failures(admin, [message])
+        failures = await last_failures(origin.admin, [message])
     failure = failures.get(message.offset_msg_id, NO_VALUE)
     return Moment(message.store_timestamp_ms), " ".join(message.keys), preview, failure
 

@@ -11,6 +11,7 @@ from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
+    from rocketlens.cli.resend_origin import ResendOrigin
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage
@@ -57,8 +58,8 @@ def run(arguments: Namespace) -> ExitCode:
     target = Target(group=None if is_original else arguments.group, original=is_original)
     selection = dead_letter_selection(arguments.group)
 
-    async def plan(admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
-        return await _plan(arguments, selection, admin, target)
+    async def plan(origin: "ResendOrigin", target: "Target") -> "list[PlannedMessage]":
+        return await _plan(arguments, selection, origin.admin, target)
 
     return run_job(arguments, selection, target, plan)
 

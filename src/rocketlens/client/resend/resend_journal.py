@@ -72,7 +72,7 @@ class JobHeader:
     time: str
     """When it was made, ISO 8601."""
     origin: str = ""
-    """The store directory that the messages are read from; empty: the cluster."""
+    """The store or archive that the messages are read from; empty: the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
