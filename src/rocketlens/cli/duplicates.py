@@ -8,6 +8,8 @@ from rocketlens.cli.options import (
     add_list_output,
     add_master,
     add_source,
+    add_times,
+    add_topics,
     positive_number,
     reader_options,
     time_range,
@@ -42,16 +44,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_source(parser)
     parser.add_argument("--archive", metavar="DIR", help="an archive")
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help="only these topics; repeat it, or separate several by commas; patterns with * are "
-        "allowed",
-    )
-    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
-    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    add_topics(parser, "only these topics")
+    add_times(parser)
     parser.add_argument(
         "--max",
         metavar="N",

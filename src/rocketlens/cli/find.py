@@ -14,6 +14,8 @@ from rocketlens.cli.options import (
     add_archive,
     add_content,
     add_source,
+    add_times,
+    add_topics,
     content_of,
     positive_number,
     store_directory,
@@ -79,22 +81,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-i", "--id", metavar="ID", help="TEXT, as mqadmin has it")
     add_source(parser)
     add_archive(parser)
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help="search only this topic; repeat it, or separate several by commas; patterns with * "
-        "are allowed (default: every topic)",
-    )
+    add_topics(parser, "search only this topic", default="every topic")
     parser.add_argument(
         "--kind",
         choices=_KINDS,
         default="auto",
         help="what TEXT is (default: auto, which tries every kind)",
     )
-    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
-    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    add_times(parser)
     parser.add_argument(
         "--max",
         "--newest",

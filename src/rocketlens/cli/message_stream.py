@@ -7,6 +7,8 @@ from rocketlens.cli.options import (
     add_archive,
     add_content,
     add_source,
+    add_times,
+    add_topics,
     content_of,
     store_directory,
     time_range,
@@ -74,17 +76,9 @@ def add_selection(parser: ArgumentParser) -> None:
     """Add the options of `selection_of`, and those that name a store or a cluster."""
     add_source(parser)
     add_archive(parser)
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help="only this topic; repeat it, or separate several by commas; patterns with * are "
-        "allowed (default: all)",
-    )
+    add_topics(parser, "only this topic", default="all")
     parser.add_argument("-k", "--key", metavar="KEY", help="only messages with this key")
-    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
-    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    add_times(parser)
     parser.add_argument(
         "--exhaustive",
         action="store_true",

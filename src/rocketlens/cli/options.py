@@ -352,6 +352,24 @@ def add_master(parser: ArgumentParser) -> None:
     )
 
 
+def add_topics(parser: ArgumentParser, use: str, *, default: str = "") -> None:
+    """Add ``--topic``: what it is used for, and which topics are meant without it."""
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="T",
+        action="append",
+        help=f"{use}; repeat it, or separate several by commas; patterns with * are allowed"
+        + (f" (default: {default})" if default else ""),
+    )
+
+
+def add_times(parser: ArgumentParser) -> None:
+    """Add ``--since`` and ``--until``, which `time_range` reads."""
+    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
+    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+
+
 def time_range(arguments: Namespace) -> tuple[int | None, int | None]:
     """Return the first and the last store time of ``--since`` and ``--until``, None if not given.
 

@@ -6,7 +6,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_cluster, add_master, positive_number, reader_options
+from rocketlens.cli.options import (
+    add_cluster,
+    add_master,
+    add_topics,
+    positive_number,
+    reader_options,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.exit_code import ExitCode
@@ -52,14 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a store, and the name of its broker; a tap knows the name (repeat it for several)",
     )
     add_cluster(parser, "none; it is read by pull, and needs --topic")
-    parser.add_argument(
-        "-t",
-        "--topic",
-        metavar="T",
-        action="append",
-        help="archive only these topics; repeat it, or separate several by commas; patterns with * "
-        "are allowed (default: all of a store)",
-    )
+    add_topics(parser, "archive only these topics", default="all of a store")
     parser.add_argument(
         "--cluster", metavar="NAME", help="the name of the cluster (default: DefaultCluster)"
     )
