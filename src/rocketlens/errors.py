@@ -282,8 +282,8 @@ class BrokerError(RocketLensError):
 
     def __init__(self, address: str, code: int, remark: str | None, *, retriable: bool) -> None:
         """Keep the parts; the text is one line, whatever the remark has."""
-        words = " ".join((remark or "no reason given").split())
-        super().__init__(f"{address}: code {code}: {words}")
+        text = " ".join((remark or "no reason given").split())
+        super().__init__(f"{address}: code {code}: {text}")
         self.address = address
         self.code = code
         self.remark = remark

@@ -210,8 +210,8 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     import of every command.
     """
     # The options before a command have no values, and end the program.
-    words = None if argv is None else [word for word in argv if not word.startswith("-")]
-    named = next((name for name in _COMMANDS if _is_named(name, words)), None)
+    names = None if argv is None else [word for word in argv if not word.startswith("-")]
+    named = next((name for name in _COMMANDS if _is_named(name, names)), None)
     parser = CommandParser(
         prog="rocketlens",
         description="Find any message in a RocketMQ store directory or a running cluster.",
@@ -230,7 +230,7 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         )
         if not module:
             groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
-        elif words is None or name == named:
+        elif names is None or name == named:
             imported = import_module(module)
             imported.add_arguments(command)
             command.add_examples(getattr(imported, "EXAMPLES", ()))
@@ -238,12 +238,12 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     return parser
 
 
-def _is_named(name: str, words: Sequence[str] | None) -> bool:
+def _is_named(name: str, names: Sequence[str] | None) -> bool:
     """Return whether a command line begins with the words of a command that is not a group."""
     return (
-        words is not None
+        names is not None
         and bool(_COMMANDS[name][0])
-        and words[: 1 + name.count(" ")] == name.split()
+        and names[: 1 + name.count(" ")] == name.split()
     )
 
 

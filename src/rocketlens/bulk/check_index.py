@@ -152,7 +152,7 @@ def compare(
     import numpy as np
 
     compared = IndexCompared()
-    left = _Multiset(expected)
+    unmatched = _Multiset(expected)
     for number, facts in enumerate(files):
         if facts.highest_offset < low_offset or facts.lowest_offset >= high_offset:
             continue
@@ -161,9 +161,9 @@ def compare(
             numbers = _entries_between(mapped, facts, low_offset, high_offset)
             if len(numbers):
                 since_ms = before.end_timestamp_ms if before else 0
-                _compare_file(compared, left, _Taken(facts, mapped, numbers, since_ms))
+                _compare_file(compared, unmatched, _Taken(facts, mapped, numbers, since_ms))
     newest = max((facts.highest_offset for facts in files), default=-1)
-    missing = left.missing()
+    missing = unmatched.missing()
     found_tags = expected.offsets[expected.is_tag & ~missing]
     if len(found_tags):
         compared.first_tag_offset = int(found_tags[0])
@@ -264,13 +264,13 @@ class _Taken(NamedTuple):
         return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
 
 
-def _compare_file(compared: IndexCompared, left: _Multiset, taken: _Taken) -> None:
+def _compare_file(compared: IndexCompared, unmatched: _Multiset, taken: _Taken) -> None:
     """Cross off one file's entries for a range, and report surplus ones."""
     import numpy as np
 
     facts, numbers = taken.facts, taken.numbers
     offsets, hashes, seconds = map(taken.column, ("physical_offset", "key_hash", "seconds"))
-    is_expected, too_many, times = left.cross_off(offsets, hashes)
+    is_expected, too_many, times = unmatched.cross_off(offsets, hashes)
     due = _seconds(times, facts.begin_timestamp_ms)
     wrong_time = is_expected & (due != seconds)
     if numbers[0] == 1 and wrong_time[0]:

@@ -76,10 +76,10 @@ def delays_of_copies(sightings: Sequence[Sequence[Sighting]]) -> dict[int, int]:
     Delivery is never early and seldom late by a second, so the least difference in whole seconds
     is the delay.
     """
-    waiting = {s.unique_key: s for found in sightings for s in found if s.is_waiting}
+    waiting = {s.unique_key: s for sighting in sightings for s in sighting if s.is_waiting}
     delays: dict[int, int] = {}
-    for found in sightings:
-        for copy in found:
+    for sighting in sightings:
+        for copy in sighting:
             sent = waiting.get(copy.unique_key)
             if sent is None or copy.is_waiting or copy.level != sent.level:
                 continue

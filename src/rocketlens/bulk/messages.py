@@ -279,12 +279,12 @@ class BatchScan:
         with closing(StoreQueues(self.store)) as queues:
             for positions in (self.starts, self.ends):
                 for (topic, queue_id), offset in positions.of_one_broker().items():
-                    asked = AskedQueue(topic, None, queue_id)
+                    queue = AskedQueue(topic, None, queue_id)
                     bounds = queues.bounds(topic, queue_id)
                     if bounds is not None and offset >= 0:
-                        lines += positions.outside(asked, offset, bounds)
+                        lines += positions.outside(queue, offset, bounds)
                     elif not self.allows_unknown and queues.is_unknown(topic, queue_id):
-                        raise positions.missing(asked, "the store")
+                        raise positions.missing(queue, "the store")
         return lines
 
     def read(self, share: Share) -> Iterator[Any]:

@@ -189,8 +189,8 @@ def check_one_broker(*positions: Positions) -> None:
 
     :raises BadInput: when they name several.
     """
-    asked = [queue.broker_name for each in positions for queue in each.offsets]
-    names = sorted({name for name in asked if name is not None})
+    broker_names = [queue.broker_name for each in positions for queue in each.offsets]
+    names = sorted({name for name in broker_names if name is not None})
     if len(names) > 1:
         options = " and ".join(each.option for each in positions if each.offsets)
         shown = ", ".join(names[:5])
@@ -235,9 +235,9 @@ class StoreQueues:
 
     def is_unknown(self, topic: str, queue_id: int) -> bool:
         """Return whether the topic is known, and not to have this queue."""
-        known = [each.queue_id for each in self._queues.names() if each.topic == topic]
+        queue_ids = [each.queue_id for each in self._queues.names() if each.topic == topic]
         entry = self._configured.get(topic)
         if isinstance(entry, dict):
             counts = (entry.get("readQueueNums"), entry.get("writeQueueNums"))
-            known += [each - 1 for each in counts if type(each) is int]
-        return bool(known) and queue_id > max(known)
+            queue_ids += [each - 1 for each in counts if type(each) is int]
+        return bool(queue_ids) and queue_id > max(queue_ids)

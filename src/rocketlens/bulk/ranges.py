@@ -53,7 +53,7 @@ class LogRange(NamedTuple):
 
 
 class RangeEnding(StrEnum):
-    """How the walk through a range ended."""
+    """The reason why the walk through a range ended."""
 
     RECORD = "record"
     """At a record that begins at or after the range's stop: the next range begins there."""

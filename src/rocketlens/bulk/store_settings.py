@@ -53,9 +53,9 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
     """
     for path in reversed(index_paths(store)):
         with fs.MappedFile(path) as mapped:
-            told = _entries_have_tags(mapped, log, geometry)
-        if told is not None:
-            return told
+            answer = _entries_have_tags(mapped, log, geometry)
+        if answer is not None:
+            return answer
     topics = fs.read_bytes(store / "config" / "topics.json", limits.MAX_CONFIG_READ_BYTES) or b""
     return (store / "rocksdbstore").is_dir() or ROCKSDB_HALF_TOPIC.encode() in topics
 

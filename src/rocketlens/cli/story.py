@@ -1,4 +1,4 @@
-"""``rocketlens story``: what became of one message, and what consumer groups did with it."""
+"""``rocketlens story``: what happened to one message, and what consumer groups did with it."""
 
 import shutil
 import sys

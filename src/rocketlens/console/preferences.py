@@ -1,4 +1,4 @@
-"""What a reader chose: language, theme and time zone, kept in cookies of the browser."""
+"""Language, theme and time zone of a reader, kept in cookies of the browser."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every answer of the console is sent with, and which requests it refuses.
+"""The headers of every answer of the console, and the requests that it refuses.
 
 =========================  =====================================================================
 header                     against

@@ -61,7 +61,7 @@ class AvroSchema:
 def parse_schema(text: str | bytes) -> AvroSchema:
     """Return the schema of a JSON text.
 
-    :raises BodyError: when it is none.
+    :raises BodyError: when it is not one.
     """
     try:
         return _Parser().schema(json.loads(text), "", limits.MAX_DECODED_LEVELS)
@@ -150,7 +150,7 @@ def reader_of(schema: AvroSchema) -> Callable[[bytes], Tree]:
 def read_container(body: bytes) -> list[Tree]:
     """Return the records of an object container file.
 
-    :raises BodyError: when it is none, has a codec other than null, deflate or zstandard, or is
+    :raises BodyError: when it is not one, has a codec other than null, deflate or zstandard, or is
         larger than the bounds.
     """
     reader = _Avro(body)

@@ -1,4 +1,4 @@
-"""What a message body is: by a rule for its topic, or by looking at its bytes.
+"""Recognizes what a message body is: by a rule for its topic, or by looking at its bytes.
 
 Compression is undone first. Then the body has the first of these formats that it can have:
 

@@ -27,7 +27,7 @@ _STEP: Final = 1 << 16
 def unwrap(body: bytes, limit: int = limits.MAX_BODY_BYTES) -> tuple[bytes, tuple[str, ...]]:
     """Return what is inside of all layers, and their names, the outermost first.
 
-    What only begins as a layer does, and is none, stays.
+    Bytes that only begin as a layer does stay as they are.
 
     :raises BodyTooLarge: when what is inside grows beyond ``limit`` bytes.
     """
@@ -42,7 +42,7 @@ def unwrap(body: bytes, limit: int = limits.MAX_BODY_BYTES) -> tuple[bytes, tupl
 
 
 class _NotOne(Exception):
-    """It begins as a layer does, and is none."""
+    """The body begins as a layer does, and is not one."""
 
 
 def _layer_of(body: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""What decoders return: values of the types that JSON has, and a few more.
+"""The values that decoders return: of the types that JSON has, and a few more.
 
 ========================  =================================================================
 value                     in JSON (`json_ready`)

@@ -73,13 +73,13 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
     view = memoryview(body)
     start = 0
     while start < len(view):
-        left = len(view) - start
-        if left < MIN_MEMBER_BYTES:
+        remaining = len(view) - start
+        if remaining < MIN_MEMBER_BYTES:
             message = f"batch ends inside a member at byte {start}"
             raise FormatError(message)
         total_size, _magic, _crc, flag, body_length = HEAD.unpack_from(view, start)
         properties_length = total_size - MIN_MEMBER_BYTES - body_length
-        if not (body_length >= 0 and properties_length >= 0 and total_size <= left):
+        if not (body_length >= 0 and properties_length >= 0 and total_size <= remaining):
             message = f"batch member at byte {start}: sizes {total_size} and {body_length}"
             raise FormatError(message)
         body_end = start + HEAD.size + body_length

@@ -75,10 +75,10 @@ def messages_of(
     first = size = 0
     for number, start in enumerate((rows["physical_offset"] - base_offset).tolist()):
         record = decode(content.data, start, check_crc=False)
-        found = records_in(record) or (record,)
-        messages += found
-        counts.append(len(found))
-        size += sum(len(each.body) for each in found)
+        members = records_in(record) or (record,)
+        messages += members
+        counts.append(len(members))
+        size += sum(len(each.body) for each in members)
         if len(messages) >= BATCH_ROWS or size >= BATCH_BYTES or number + 1 == len(rows):
             number_of_row = np.repeat(np.arange(first, number + 1), counts)
             piece = rows[number_of_row]

@@ -28,7 +28,7 @@ from rocketlens.model.integers import I16, I32, I64
 
 
 class BatchEntry(NamedTuple):
-    """Where a record is, and which queue offsets its messages have."""
+    """The position of a record, and the queue offsets of its messages."""
 
     physical_offset: I64
     store_size: I32

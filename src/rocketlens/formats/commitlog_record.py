@@ -133,7 +133,7 @@ def is_indexed(sys_flag: "int | Flags") -> "bool | Truths":
 
 
 class Reason(StrEnum):
-    """Why bytes are not a record."""
+    """The reason why bytes are not a record."""
 
     END = "end"
     """Zeros or no bytes: nothing was written."""
@@ -461,20 +461,20 @@ def decode(
 
 def _refused(buffer: Buffer, position: int, physical_offset: int | None) -> RecordError:
     """Return the error for bytes that do not start like a record, or end too early."""
-    left = len(buffer) - position
-    if left < SIZE_AND_MAGIC.size:
+    remaining = len(buffer) - position
+    if remaining < SIZE_AND_MAGIC.size:
         return RecordError(Reason.END, "the log ends here", physical_offset)
     total_size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
         return RecordError(Reason.BLANK, "the segment ends here", physical_offset)
-    if total_size == BLANK_MAGIC and magic == left:
+    if total_size == BLANK_MAGIC and magic == remaining:
         return RecordError(Reason.BLANK, "the segment ends here", physical_offset)
     if magic not in (MAGIC_V1, MAGIC_V2):
         if total_size == 0 and magic == 0:
             return RecordError(Reason.END, "nothing was written here", physical_offset)
         detail = f"begins with magic {magic & 0xFFFFFFFF:#010x}, which is no record's"
         return RecordError(Reason.MAGIC, detail, physical_offset)
-    detail = f"says {total_size} bytes where {left} are left"
+    detail = f"says {total_size} bytes where {remaining} are left"
     return RecordError(Reason.SIZE, detail, physical_offset)
 
 

@@ -28,7 +28,7 @@ DEFAULT_FILE_BYTES: Final = 6_000_000
 
 
 class QueueEntry(NamedTuple):
-    """Where a record is, how long it is, and the hash of its tags."""
+    """The position of a record, its length, and the hash of its tags."""
 
     physical_offset: I64
     store_size: I32

@@ -113,7 +113,7 @@ ENTRY_BYTES: Final = ENTRY_LAYOUT.size
 
 
 class Geometry(NamedTuple):
-    """How many slots and entries an index file has room for (entry 0 counted)."""
+    """The numbers of slots and entries that an index file has room for (entry 0 counted)."""
 
     slot_count: int
     entry_count: int
@@ -156,7 +156,7 @@ def decode_entry(content: "Searchable | memoryview", geometry: Geometry, entry: 
 
 
 class ChainCheck(NamedTuple):
-    """What is wrong with the chains of an index file; all 0 (and -1 for the slot) if nothing is.
+    """The faults of the chains of an index file; all 0 (and -1 for the slot) if nothing is.
 
     An entry is bad if its hash is negative, or if it links to another entry than the newest before
     it on the slot of its hash. A slot is bad if it has another entry than the newest of its hash.

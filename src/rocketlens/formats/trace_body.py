@@ -95,15 +95,15 @@ def decode(body: bytes, damage: list[str]) -> tuple[TraceRecord, ...]:
         raise BodyError(f"a trace of {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed")
     records = []
     for line in decode_utf8(body).split(RECORD_END):
-        words = line.split(FIELD_END)
-        reader = _READERS.get(words[0])
+        fields = line.split(FIELD_END)
+        reader = _READERS.get(fields[0])
         if reader is None:
             continue
         try:
-            records.append(reader(words))
+            records.append(reader(fields))
         except (IndexError, ValueError) as error:
             if len(damage) < limits.MAX_DAMAGE_REPORTS:
-                damage.append(f"a {words[0]} record of {len(words)} fields: {error}")
+                damage.append(f"a {fields[0]} record of {len(fields)} fields: {error}")
     return tuple(records)
 
 
@@ -191,16 +191,16 @@ def _message_type(text: str) -> str:
     return MESSAGE_TYPES[number]
 
 
-def _without_empty_end(words: Sequence[str]) -> list[str]:
+def _without_empty_end(fields: Sequence[str]) -> list[str]:
     """Return the fields without empty ones at the end, as Java's ``split`` does."""
-    kept = list(words)
+    kept = list(fields)
     while kept and not kept[-1]:
         kept.pop()
     return kept
 
 
-def _pub(words: Sequence[str]) -> TraceRecord:
-    given = _without_empty_end(words)
+def _pub(fields: Sequence[str]) -> TraceRecord:
+    given = _without_empty_end(fields)
     is_new = len(given) >= 14
     return TraceRecord(
         TraceType.PUB,
@@ -222,65 +222,65 @@ def _pub(words: Sequence[str]) -> TraceRecord:
     )
 
 
-def _sub_before(words: Sequence[str]) -> TraceRecord:
+def _sub_before(fields: Sequence[str]) -> TraceRecord:
     # A client without keys ends the record with an empty field, which Java refuses to read.
     return TraceRecord(
         TraceType.SUB_BEFORE,
-        words[5],
-        timestamp_ms=_long(words[1]),
-        region_id=words[2],
-        group=words[3],
-        request_id=words[4],
-        retry_times=_int(words[6]),
-        keys=words[7],
+        fields[5],
+        timestamp_ms=_long(fields[1]),
+        region_id=fields[2],
+        group=fields[3],
+        request_id=fields[4],
+        retry_times=_int(fields[6]),
+        keys=fields[7],
         is_success=True,
     )
 
 
-def _sub_after(words: Sequence[str]) -> TraceRecord:
-    given = _without_empty_end(words)
+def _sub_after(fields: Sequence[str]) -> TraceRecord:
+    given = _without_empty_end(fields)
     has_time = len(given) >= 9
     return TraceRecord(
         TraceType.SUB_AFTER,
-        words[2],
-        request_id=words[1],
-        cost_ms=_int(words[3]),
-        is_success=_boolean(words[4]),
-        keys=words[5],
+        fields[2],
+        request_id=fields[1],
+        cost_ms=_int(fields[3]),
+        is_success=_boolean(fields[4]),
+        keys=fields[5],
         context_code=_int(given[6]) if len(given) >= 7 else None,
         timestamp_ms=_long(given[7]) if has_time else None,
         group=given[8] if has_time else None,
     )
 
 
-def _end_transaction(words: Sequence[str]) -> TraceRecord:
+def _end_transaction(fields: Sequence[str]) -> TraceRecord:
     return TraceRecord(
         TraceType.END_TRANSACTION,
-        words[5],
-        timestamp_ms=_long(words[1]),
-        region_id=words[2],
-        group=words[3],
-        topic=words[4],
-        tags=words[6],
-        keys=words[7],
-        store_host=words[8],
-        message_type=_message_type(words[9]),
-        transaction_id=words[10],
-        transaction_state=words[11],
-        from_transaction_check=_boolean(words[12]),
+        fields[5],
+        timestamp_ms=_long(fields[1]),
+        region_id=fields[2],
+        group=fields[3],
+        topic=fields[4],
+        tags=fields[6],
+        keys=fields[7],
+        store_host=fields[8],
+        message_type=_message_type(fields[9]),
+        transaction_id=fields[10],
+        transaction_state=fields[11],
+        from_transaction_check=_boolean(fields[12]),
         is_success=True,
     )
 
 
-def _recall(words: Sequence[str]) -> TraceRecord:
+def _recall(fields: Sequence[str]) -> TraceRecord:
     return TraceRecord(
         TraceType.RECALL,
-        words[5],
-        timestamp_ms=_long(words[1]),
-        region_id=words[2],
-        group=words[3],
-        topic=words[4],
-        is_success=_boolean(words[6]),
+        fields[5],
+        timestamp_ms=_long(fields[1]),
+        region_id=fields[2],
+        group=fields[3],
+        topic=fields[4],
+        is_success=_boolean(fields[6]),
     )
 
 

@@ -18,7 +18,7 @@ class GroupClient:
 
 @dataclass(frozen=True, slots=True)
 class GroupQueue:
-    """How far a group came in one queue. ``broker_name`` is None in a store."""
+    """The progress of a group in one queue. ``broker_name`` is None in a store."""
 
     topic: str
     broker_name: str | None

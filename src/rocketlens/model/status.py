@@ -8,7 +8,7 @@ from rocketlens.model.group import FoundGroup
 
 
 class StoreClosing(StrEnum):
-    """How a store was left by the last process that wrote it."""
+    """The state in which the last process that wrote a store left it."""
 
     CLEAN = "clean"
     """Its broker closed it."""
@@ -20,7 +20,7 @@ class StoreClosing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IndexBuilderStatus:
-    """How far RocketLens's own index builder came."""
+    """The progress of RocketLens's own index builder."""
 
     is_running: bool
     safe_offset: int

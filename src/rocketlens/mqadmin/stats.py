@@ -29,7 +29,7 @@ _NAME_WIDTH: Final = 64
 
 @dataclass(slots=True)
 class _Counts:
-    """What the masters of a topic count, together."""
+    """The sums of what the masters of a topic count."""
 
     per_second: float = 0.0
     in_24_hours: int = 0

@@ -1,4 +1,4 @@
-"""What the commands ask a cluster: requests as RocketMQ's tool sends them, verified answers."""
+"""Requests of the commands to a cluster, as RocketMQ's tool sends them, and verified answers."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

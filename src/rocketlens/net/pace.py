@@ -4,7 +4,7 @@ Work that reads tables of the event loop is done there, in pieces of a few milli
 (:class:`Pace`). Work that only encodes or decodes bytes is done in a thread (:func:`in_thread`), if
 there is much of it.
 
-A plain listener, of messages or of transactions, may block its thread: it has one of
+A plain listener of messages or transactions may block its thread, so it runs in one of
 :class:`ListenerThreads`.
 """
 

@@ -49,7 +49,7 @@ NO_HANDLERS: Final[Mapping[int, Handler]] = {}
 def parse_address(text: str) -> Host:
     """Parse ``10.0.0.1:10911``, ``broker.example:10911`` or ``[::1]:10911``.
 
-    :raises BadInput: if it is none of these.
+    :raises BadInput: if it is not one of these.
     """
     match = _ADDRESS.fullmatch(text) if len(text) <= limits.MAX_ADDRESS_CHARACTERS else None
     if match is None or not 0 < int(match["port"]) < 65_536:

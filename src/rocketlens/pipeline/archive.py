@@ -46,7 +46,7 @@ class SharesScan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShareTask:
-    """What one task writes: a share of a source, to an archive."""
+    """The work of one task: to write a share of a source to an archive."""
 
     scan: SharesScan
     share: Any
@@ -57,7 +57,7 @@ class ShareTask:
 
 @dataclass(frozen=True, slots=True)
 class WrittenShare:
-    """What a task has written, and lines on what it could not read."""
+    """The files that a task has written, and lines on what it could not read."""
 
     files: list[NewFile]
     topics: set[str]

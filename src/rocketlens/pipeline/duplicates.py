@@ -67,7 +67,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateGroup:
-    """How many unique keys of a topic and a producer are stored more than once for one cause."""
+    """The number of unique keys of a topic and a producer that are stored twice for one cause."""
 
     topic: str
     producer: str
@@ -79,7 +79,7 @@ class DuplicateGroup:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateReport:
-    """What a search for duplicates found."""
+    """The result of a search for duplicates."""
 
     groups: list[DuplicateGroup]
     """By number of copies, the largest first."""

@@ -133,7 +133,7 @@ class IndexFollower:
         It begins anew where Spark gave up on a Python worker that started too slowly, as on a
         machine that is busy: Spark waits for it for 10 s, and no setting changes that.
         """
-        left = limits.MAX_STREAM_STARTS
+        remaining_starts = limits.MAX_STREAM_STARTS
         while True:
             begin = self.writer.resume_point
             query = self._start(spark, trigger)
@@ -148,8 +148,12 @@ class IndexFollower:
             if failure is None:
                 return
             reason = jobs.reason_of(failure)
-            left = limits.MAX_STREAM_STARTS if self.writer.resume_point != begin else left - 1
-            if left == 0 or self._is_ending or _SLOW_START not in reason:
+            remaining_starts = (
+                limits.MAX_STREAM_STARTS
+                if self.writer.resume_point != begin
+                else remaining_starts - 1
+            )
+            if remaining_starts == 0 or self._is_ending or _SLOW_START not in reason:
                 raise StoreError(f"indexing ended: {reason}") from failure
             _log.warning("%s: the query is started again", reason)
 

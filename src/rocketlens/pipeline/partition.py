@@ -1,4 +1,4 @@
-"""What batch reads and streams of the data source hand to Spark's tasks."""
+"""The shares of work that batch reads and streams of the data source give to Spark's tasks."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,4 +1,4 @@
-"""What Spark's Python workers need for every job: numpy, Arrow, and the compiled kernels."""
+"""Loads what each job needs in Spark's Python workers: numpy, Arrow, and the compiled kernels."""
 
 import tempfile
 from pathlib import Path

@@ -80,8 +80,8 @@ class LeftOutMessages:
         if self._uncounted:
             messages = Sentence("or_more", messages=messages)
         shown = ", ".join(topics[:_SHOWN_TOPICS]) + (", ..." if topics[_SHOWN_TOPICS:] else "")
-        told = Sentence("left_out", messages=messages, topics=shown)
-        return (Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told),)
+        sentence = Sentence("left_out", messages=messages, topics=shown)
+        return (Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence),)
 
 
 def names_topics(topics: Iterable[str]) -> bool:

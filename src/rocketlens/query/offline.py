@@ -196,8 +196,8 @@ class Store:
         answer = findings.answer(key)
         if topic is None or answer.messages:
             return answer
-        told = tuple(reader.topics.tell_unknown((topic,)))
-        return replace(answer, coverage=(*answer.coverage, *told)) if told else answer
+        coverage = tuple(reader.topics.tell_unknown((topic,)))
+        return replace(answer, coverage=(*answer.coverage, *coverage)) if coverage else answer
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Return the message at one offset of one queue.
@@ -301,10 +301,10 @@ class Store:
         if conditions.batches is not None:
             findings.cover(conditions.batches.coverage())
         if not findings.messages and findings.is_complete:
-            unknown, told = reader.topics.check_known((topic,))
+            unknown, coverage = reader.topics.check_known((topic,))
             for error in unknown.values():
                 raise error
-            findings.cover(tuple(told))
+            findings.cover(tuple(coverage))
         return findings.answer(topic)
 
     def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":

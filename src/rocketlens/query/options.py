@@ -50,7 +50,7 @@ _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 
 
 class ContentOptions(TypedDict, total=False):
-    """Which messages, by what they contain.
+    """Options that choose messages by what they contain.
 
     ``where``: a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the decoded
     body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.filters.where`).

@@ -82,7 +82,7 @@ class StoreSource:
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the store does not have: see `LocalSource.check_topics`."""
-        unknown, told = self.reader.topics.check_known(names)
+        unknown, coverage = self.reader.topics.check_known(names)
         findings.unknown.update(unknown)
-        if told:
-            findings.cover(told)
+        if coverage:
+            findings.cover(coverage)

@@ -70,12 +70,12 @@ def unknown_topic(name: str, topics: Collection[str], where: str) -> TopicNotFou
 def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
     """Return what an answer says of a text that names a queue's position in no known topic."""
     meant = resembling(name, topics)
-    told = (
+    sentence = (
         Sentence("no_topic_but", name=repr(name), meant=", ".join(meant))
         if meant
         else Sentence("no_topic", name=repr(name))
     )
-    return Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, told)
+    return Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)
 
 
 def suggestion(

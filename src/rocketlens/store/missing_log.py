@@ -51,20 +51,20 @@ def _replica(root: Path, commit_log: Path) -> str:
     if is_part:
         store = replicas[0].parent
         return f"{replicas[0]} is the DLedger log of the store {store}: give that directory"
-    said = []
+    problems = []
     for each in replicas:
         term = _TERM.search(_content(each / "currterm"))
         named = "a DLedger log" if term is None else f"a DLedger log in term {int(term[1])}"
         committed = committed_index(_content(each / "checkpoint"))
         if committed is None or committed < 0:
-            said.append(f"{each} is {named} in which no entry is committed")
+            problems.append(f"{each} is {named} in which no entry is committed")
         else:
-            said.append(
+            problems.append(
                 f"{each} is {named} whose checkpoint has {committed + 1} committed entries, and "
                 f"{each / 'data'} has none of them: copy it from the broker, or from another "
                 "replica"
             )
-    return "; ".join(said)
+    return "; ".join(problems)
 
 
 def _of_queues(root: Path, _: Path) -> str:
@@ -89,13 +89,13 @@ def _of_queues(root: Path, _: Path) -> str:
 
 def _log_below(root: Path) -> Path | None:
     """Return the first log of a queue of tiered storage below a directory."""
-    left = limits.MAX_LOOKED_AT_ENTRIES
+    remaining = limits.MAX_LOOKED_AT_ENTRIES
     level = [root]
     for _ in range(_LEVELS_OF_TIERS + 1):
         following = []
         for directory in level:
-            for each in islice(_entries(directory), left):
-                left -= 1
+            for each in islice(_entries(directory), remaining):
+                remaining -= 1
                 if each.name == QUEUE_LOG and _is_directory(each):
                     return each
                 if _is_directory(each):

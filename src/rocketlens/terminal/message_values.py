@@ -1,4 +1,4 @@
-"""What can be printed of a message, each value by its name: for ``--fields`` and ``--format``."""
+"""The values of a message that can be printed, by name: for ``--fields`` and ``--format``."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What does not fit the screen goes through a pager: ``$PAGER``, or ``less -FRX``."""
+"""Sends output that does not fit the screen through a pager: ``$PAGER``, or ``less -FRX``."""
 
 import os
 import sys

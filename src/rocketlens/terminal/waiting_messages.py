@@ -1,4 +1,4 @@
-"""How many messages wait for each topic of a store or a cluster, for commands and the console."""
+"""Counts the messages that wait for each topic of a store or a cluster."""
 
 import time
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What slaves take over besides the log: offsets, and how far timers are delivered.
+"""Values that slaves take over besides the log: offsets, and the progress of timers.
 
 ====  ============================  ===========================================================
 code  name                          body

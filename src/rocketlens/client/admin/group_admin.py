@@ -289,7 +289,7 @@ class GroupAdmin(ABC):
 
 
 async def _at_all(addresses: Sequence[str], calls: Sequence[Awaitable[object]]) -> None:
-    """Wait for all brokers; raise the first error, with notes of what became of the rest."""
+    """Wait for all brokers; raise the first error, with notes of the outcome at the rest."""
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     if not errors:

@@ -200,7 +200,7 @@ async def consume_directly(
     *,
     order: bool,
 ) -> ConsumeMessageDirectlyResult:
-    """Let a listener consume one message, and return what became of it as a broker wants it."""
+    """Let a listener consume one message, and return its outcome as a broker wants it."""
     context = ConsumeContext(parts.shown_queue(queue))
     called = await call_listener(parts, (parts.shown(message),), context)
     if called.raised is not None:

@@ -1,4 +1,4 @@
-"""How far a group came: kept by brokers (14, 15), or for broadcasting in a file of this machine.
+"""The offsets of a group: kept by brokers (14, 15), or for broadcasting in a file of this machine.
 
 A broadcasting consumer's file is ``~/.rocketmq_offsets/<client id>/<group>/offsets.json`` as
 RocketMQ's is, so a consumer may go on where one in Java stopped; the file before it is kept as

@@ -242,7 +242,7 @@ class ResendJob:
         """Messages that are sent although they may be stored already."""
 
     async def run(self) -> AsyncGenerator[Progress]:
-        """Send what is left; yield what became of each message that was not yet recorded as sent.
+        """Send what is left; yield the outcome of each message that was not yet recorded as sent.
 
         It ends early when messages fail one after another.
 

@@ -1,4 +1,4 @@
-"""The file of a job that sends stored messages again: what is to be sent, and what became of it.
+"""The file of a job that sends stored messages again: what is to be sent, and its outcome.
 
 Each line is the CRC-32 of the rest in eight hexadecimal digits, a space, and a JSON object::
 
@@ -77,7 +77,7 @@ class JobHeader:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a message: one of `SENDING`, `SENT`, `FAILED`, `UNKNOWN`.
+    """The outcome of a message: one of `SENDING`, `SENT`, `FAILED`, `UNKNOWN`.
 
     ``SENDING`` is the last word only if a run ended before the answer came.
     """
@@ -165,7 +165,7 @@ class ResendJournal:
         return cls(path, disk, lock, read)
 
     def outcome(self, number: int) -> Outcome | None:
-        """Return what became of a message; None if sending it never began."""
+        """Return the outcome of a message; None if sending it never began."""
         return self._contents.outcomes.get(number)
 
     def counts(self) -> dict[str, int]:

@@ -25,7 +25,7 @@ from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 
 class SampledIndex(NamedTuple):
-    """How many messages the index was tried for, None if it was not; one that the index lacks."""
+    """The number of messages that the index was tried with, or None; and one that it lacks."""
 
     tried: int | None
     missing: str | None = None

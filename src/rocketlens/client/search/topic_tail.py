@@ -77,7 +77,7 @@ class TailRequest:
 
 @dataclass(slots=True)
 class _Queue:
-    """How far one queue was read."""
+    """The position up to which one queue was read."""
 
     queue: MessageQueue
     next_offset: int | None = None

@@ -39,7 +39,7 @@ SendCommand = Command[SendMessageRequest, SendMessageResponse]
 
 
 class Compression(Enum):
-    """How bodies are compressed. Brokers older than 5.0 only store them; clients must read them."""
+    """The compression of bodies. Brokers older than 5.0 only store them; clients must read them."""
 
     ZLIB = "zlib"
     LZ4 = "lz4"

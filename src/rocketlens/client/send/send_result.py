@@ -31,7 +31,7 @@ STATUS_OF_CODE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where a message was stored.
+    """The position at which a message was stored.
 
     ``msg_id`` is its unique key and ``offset_msg_id`` the broker's id; of a batch both are those
     of all members in order, with commas between, and ``queue_offset`` is the first one's. The

@@ -199,7 +199,7 @@ class TraceWriter:
         return begun
 
     def consume_ended(self, begun: ConsumptionBegun, code: ContextCode) -> None:
-        """Record what became of a call of a listener."""
+        """Record the outcome of a call of a listener."""
         end_ms = self._now_ms()
         cost_ms = _cost_ms(end_ms - begun.begin_ms, len(begun.messages))
         with self._harmless():

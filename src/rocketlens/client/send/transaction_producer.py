@@ -82,7 +82,7 @@ Check = Callable[[MessageExt], LocalTransactionState | Awaitable[LocalTransactio
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransactionSendResult:
-    """Where the half message was stored, and what became of the local transaction."""
+    """Where the half message was stored, and the outcome of the local transaction."""
 
     send_result: SendResult
     local_transaction_state: LocalTransactionState

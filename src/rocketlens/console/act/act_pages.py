@@ -1,4 +1,4 @@
-"""The pages that act: what would be done, a form that does it once, and what became of it."""
+"""The pages that act: what would be done, a form that does it once, and its outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final, Literal

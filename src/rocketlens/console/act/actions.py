@@ -1,4 +1,4 @@
-"""What a user of the console does: messages are sent again, sent, and consumed by a client.
+"""The acts of a user of the console: to send messages, and to have a client consume one.
 
 Pages and API call the same. Each act is checked, written to the audit log, done once under the name
 of its order, and kept.
@@ -106,7 +106,7 @@ class NewMessage:
 def base64_bytes(text: str) -> bytes:
     """Return bytes of base64.
 
-    :raises BadInput: if it is none.
+    :raises BadInput: if it is not one.
     """
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)

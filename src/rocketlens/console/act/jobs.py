@@ -88,7 +88,7 @@ def is_name(text: str) -> bool:
 def checked_name(text: str) -> str:
     """Return a name.
 
-    :raises BadInput: if it is none that a form can have.
+    :raises BadInput: if it is not one that a form can have.
     """
     if not is_name(text):
         raise BadInput("the form has no name that was made here: open its page again")
@@ -501,7 +501,7 @@ class Acts:
         return _file(self._directory, name, ACT_SUFFIX)
 
     async def do(self, act: Act, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
-        """Do something once, and keep what became of it; wait for that, also the second time.
+        """Do something once, and keep its outcome; wait for that, also the second time.
 
         It goes on if the request that asks for it ends.
 

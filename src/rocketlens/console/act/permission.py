@@ -60,7 +60,7 @@ def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
 def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
     """Return a source as a cluster that can be acted on at all.
 
-    :raises ActRefused: if it is none.
+    :raises ActRefused: if it is not one.
     """
     opened = source.opened
     if not isinstance(opened, ClusterOfConsole):

@@ -55,7 +55,7 @@ class PlanChanged(RocketLensError):
 
 
 class ResendOptions(NamedTuple):
-    """Where messages are sent again, and how many at most."""
+    """The target of messages that are sent again, and their largest number."""
 
     group: str = ""
     """Only this consumer group; empty: their topics."""
@@ -66,7 +66,7 @@ class ResendOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResendPlan:
-    """Which messages are sent again, from where, and where to."""
+    """The messages that are sent again, their source, and their target."""
 
     origin: ConsoleSource
     cluster: ClusterOfConsole

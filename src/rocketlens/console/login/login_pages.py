@@ -68,8 +68,8 @@ class LoginPages:
         That is at the public address, whose cookies the browser sends with the provider's answer.
         """
         # One who has no access is logged in there, and would come back as the same.
-        asked = {"back": back, **({"again": "true"} if refusal == "oidc_no_access" else {})}
-        path = f"{OIDC_PATH}?{urlencode(asked)}"
+        query = {"back": back, **({"again": "true"} if refusal == "oidc_no_access" else {})}
+        path = f"{OIDC_PATH}?{urlencode(query)}"
         return {"label": oidc.settings.label, "address": (oidc.settings.public_url or "") + path}
 
     async def after_logout(

@@ -1,4 +1,4 @@
-"""What is asked of a provider of OpenID Connect: its endpoints, its keys, and tokens for a code.
+"""Requests to a provider of OpenID Connect: its endpoints, its keys, and tokens for a code.
 
 Nothing is asked before the first login, so a console starts without its provider. Endpoints and
 keys are read again after an hour, and keys also when a token names one that is not among them, at

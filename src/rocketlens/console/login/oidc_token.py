@@ -60,7 +60,7 @@ class KeySet:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Keep the keys of a JWK Set that can check signatures.
 
-        :raises OidcFailed: if it is none.
+        :raises OidcFailed: if it is not one.
         """
         keys = document.get("keys")
         if not isinstance(keys, list):

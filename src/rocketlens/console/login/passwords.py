@@ -52,7 +52,7 @@ class PasswordHash:
     def parse(cls, text: str) -> Self:
         """Return the hash that a text is; the text is not quoted in an error.
 
-        :raises BadInput: if it is none, or one that takes too long.
+        :raises BadInput: if it is not one, or one that takes too long.
         """
         name, *parts = text.split("$")
         try:

@@ -52,8 +52,8 @@ class Sessions:
         :param id_token: What a provider is told at its end; None for a local user's.
         """
         now = self._clock()
-        ended = [key for key, each in self._by_hash.items() if self._has_ended(each, now)]
-        for key in ended:
+        expired = [key for key, each in self._by_hash.items() if self._has_ended(each, now)]
+        for key in expired:
             del self._by_hash[key]
         own = [key for key, each in self._by_hash.items() if each.viewer.name == viewer.name]
         if len(own) >= limits.MAX_USER_SESSIONS:

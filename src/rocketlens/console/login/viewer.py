@@ -1,4 +1,4 @@
-"""What the one who asks may see and do: roles, by source and topic pattern.
+"""The rights of a user, to see and to act: roles, by source and topic pattern.
 
 ========  =======================================================================
 role      what it may do with the topics of its grant
@@ -168,7 +168,7 @@ def seen_by(viewer: Viewer, address: str = "") -> Iterator[None]:
 def grant_of(where: str, table: Any) -> Grant:
     """Return the grant of a table; ``where`` names it in errors.
 
-    :raises BadInput: if it is none.
+    :raises BadInput: if it is not one.
     """
     if not isinstance(table, dict):
         raise BadInput(f"{where} must be a table with a role")

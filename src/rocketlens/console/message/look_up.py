@@ -53,7 +53,7 @@ class MessageAddress(NamedTuple):
     def of_path(cls, path: str) -> Self:
         """Return the address that the path of a message's page has, as `message_path` makes it.
 
-        :raises BadInput: if it is none.
+        :raises BadInput: if it is not one.
         """
         match = _PAGE.fullmatch(path)
         if match is not None:

@@ -26,12 +26,12 @@ class AnswerNote(NamedTuple):
 
 def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[AnswerNote]:
     """Return the notes that the coverage of an answer has."""
-    told = [
+    notes = [
         (each.source, each.error)
         for each in coverage
         if isinstance(each.error, Sentence) and each.error.name in _NAMES
     ]
-    several = len({source.partition(":")[0] for source, _ in told}) > 1
+    several = len({source.partition(":")[0] for source, _ in notes}) > 1
     return [
         AnswerNote(
             text.name,
@@ -39,7 +39,7 @@ def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[Answ
             text,
             _instead(question, text),
         )
-        for source, text in told
+        for source, text in notes
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which field of the form of a search is wrong, and where in it, as its error says."""
+"""Finds the field of the form of a search that is wrong, and the position in it, by its error."""
 
 from typing import Final, NamedTuple
 

@@ -45,7 +45,7 @@ _NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
 
 
 class Cursor(NamedTuple):
-    """Where a page ended."""
+    """The position where a page ended."""
 
     store_timestamp_ms: int
     store_host: Host
@@ -63,9 +63,9 @@ class Cursor(NamedTuple):
         """
         last = messages[0]
         at = last.store_timestamp_ms
-        seen = sum(each.store_timestamp_ms == at for each in messages)
+        count = sum(each.store_timestamp_ms == at for each in messages)
         if before is not None and before.store_timestamp_ms == at:
-            seen += before.seen
+            count += before.seen
         return cls(
             at,
             last.store_host,
@@ -73,28 +73,28 @@ class Cursor(NamedTuple):
             last.topic,
             last.queue_id,
             last.queue_offset,
-            seen,
+            count,
         )
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the cursor that `text` was made of.
 
-        :raises BadInput: if it is none.
+        :raises BadInput: if it is not one.
         """
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             values = json.loads(base64.b64decode(padded, b"-_", validate=True))
-            at, address, port, physical, topic, queue_id, queue_offset, seen = values
-            numbers = (at, port, max(physical, 0), queue_id, queue_offset, seen)
+            at, address, port, physical, topic, queue_id, queue_offset, count = values
+            numbers = (at, port, max(physical, 0), queue_id, queue_offset, count)
             is_whole = all(type(each) is int and 0 <= each <= limits.MAX_LONG for each in numbers)
             is_text = isinstance(address, str) and isinstance(topic, str)
             is_text &= type(physical) is int and physical >= NOT_IN_LOG
         except (ValueError, TypeError, binascii.Error, RecursionError) as error:
             raise _not_a_cursor() from error
-        if not (is_whole and is_text and seen <= limits.MAX_CONSOLE_SKIPPED):
+        if not (is_whole and is_text and count <= limits.MAX_CONSOLE_SKIPPED):
             raise _not_a_cursor()
-        return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, seen)
+        return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, count)
 
     def __str__(self) -> str:
         """Return it as text for an address."""

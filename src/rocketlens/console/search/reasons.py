@@ -1,4 +1,4 @@
-"""Why a complete answer may be empty: reasons in order of evidence, and wider searches."""
+"""Reasons why a complete answer may be empty, in order of evidence, and wider searches."""
 
 import asyncio
 import re

@@ -46,7 +46,7 @@ _PROGRESS_S: Final = 1.0
 
 
 class ReadSoFar(NamedTuple):
-    """How much a search has read."""
+    """The amount that a search has read."""
 
     read_bytes: int
     messages: int

@@ -1,4 +1,4 @@
-"""What the console asks a source beside messages; None is what a source cannot know."""
+"""A source as the console asks it: for messages, and for facts that are None if it lacks them."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol

@@ -64,7 +64,7 @@ class FieldPath:
     def __init__(self, text: str) -> None:
         """Parse a path.
 
-        :raises BadInput: if it is none.
+        :raises BadInput: if it is not one.
         """
         self._steps: Final[list[tuple[str, str]]] = []
         at = 1

@@ -152,7 +152,7 @@ class StoreDirectory:
     def __init__(self, name: str, path: Path) -> None:
         """Open the store.
 
-        :raises NotAStore: if it is none.
+        :raises NotAStore: if it is not one.
         """
         self.name: Final = name
         self.title: Final = str(path)

@@ -1,4 +1,4 @@
-"""How a list is looked at: sorted by one of its columns, and asked again every few seconds.
+"""The view of a list: sorted by one of its columns, and read again every few seconds.
 
 Both are in the address of its page, so a link has them, and neither needs a script to be read. What
 could not be learnt stands last, however a list is sorted.
@@ -106,7 +106,7 @@ GROUP_COLUMNS: Final = _group_columns()
 
 
 class ListView:
-    """How the list of one request is looked at."""
+    """The view of the list of one request."""
 
     def __init__(self, request: Request, columns: Columns, path: str = "") -> None:
         """Take what the address of a request has; a column that the list lacks is none.

@@ -38,7 +38,7 @@ class SampledCluster(Protocol):
 
 
 class PipelineSample(NamedTuple):
-    """What one broker said at one moment; without an ``end_offset`` it said nothing."""
+    """The values of one broker at one moment; without an ``end_offset`` it did not answer."""
 
     at_s: float
     """When, in seconds of a clock that only goes forward: rates are computed by it."""
@@ -121,8 +121,8 @@ class PipelineSamples:
 
     def brokers(self, sources: Collection[str]) -> list[BrokerSamples]:
         """Return the brokers of some sources, by source, cluster, name and broker id."""
-        found = (each for each in self._by_broker.values() if each.broker.source in sources)
-        return sorted(found, key=lambda each: each.broker)
+        series = (each for each in self._by_broker.values() if each.broker.source in sources)
+        return sorted(series, key=lambda each: each.broker)
 
     def errors(self, sources: Collection[str]) -> dict[str, str]:
         """Return why clusters among some sources could not be asked for their brokers just now."""

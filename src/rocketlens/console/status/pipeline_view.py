@@ -1,4 +1,4 @@
-"""What samples of brokers tell: rates between two of them, and how old the oldest message is that
+"""Values from samples of brokers: rates between two of them, and how old the oldest message is that
 the pipeline has not come to.
 
 =====================  ==========================================================================

@@ -66,8 +66,8 @@ class TopicSettingsValue(ConsoleValue):
     def of_broker(cls, settings: TopicSettings) -> "TopicSettingsValue":
         """Return the value of one broker's settings."""
         perm = settings.perm
-        words = None if perm is None else [word for bit, word in _PERMISSIONS if perm & bit]
-        return cls.of(settings, broker=settings.broker_name, permissions=words)
+        permissions = None if perm is None else [word for bit, word in _PERMISSIONS if perm & bit]
+        return cls.of(settings, broker=settings.broker_name, permissions=permissions)
 
 
 class TopicInSourceValue(ConsoleValue):

@@ -50,7 +50,7 @@ class Token(NamedTuple):
 
 
 class Implied(NamedTuple):
-    """What holds of a field wherever a condition is TRUE: it is one of some texts, or in a range.
+    """A fact about a field wherever a condition is TRUE: it is one of some texts, or in a range.
 
     Both ends of the range are included; None is not a bound.
     """

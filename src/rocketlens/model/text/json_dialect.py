@@ -135,7 +135,7 @@ def loads_file(content: bytes | str, *, integer_keys: bool = False) -> Any:
     ``integer_keys``: return names that are integers without quotes as ``int``, not as their text,
     so that :func:`dumps_file` can write them as they were.
 
-    :raises ConfigError: when it is none of them, or not within the bounds above.
+    :raises ConfigError: when it is not one of them, or not within the bounds above.
     """
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     try:

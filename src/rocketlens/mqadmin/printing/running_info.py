@@ -1,4 +1,4 @@
-"""What a consumer says it is doing, as consumerStatus prints it and judges it: values in, text out.
+"""A consumer's own report, as consumerStatus prints it and judges it: values in, text out.
 
 Source: ``ConsumerRunningInfo``.
 """

@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class LogContents:
-    """What reading the log found."""
+    """The result of reading the log."""
 
     damage: list[Damage] = field(default_factory=list)
     torn_at: int | None = None
@@ -79,7 +79,7 @@ class LogContents:
 
 
 class QueueFaultKind(Enum):
-    """What is wrong with a consume queue."""
+    """A kind of fault of a consume queue."""
 
     MISSING = "missing"
     """It has no file, and the log has messages of it."""
@@ -111,7 +111,7 @@ class OffsetFault(NamedTuple):
 
 
 class Depth(Enum):
-    """How much of a store an examination reads."""
+    """The parts of a store that an examination reads."""
 
     FILES = "files"
     """Its files' sizes, queues and index; the log where no index file covers it."""
@@ -325,7 +325,7 @@ def _add_time(contents: LogContents, store_timestamp_ms: int) -> None:
 
 
 class _RecordOffsets(NamedTuple):
-    """Where a record is in its queue and in the log."""
+    """The offsets of a record in its queue and in the log."""
 
     queue_offset: int
     physical_offset: int

@@ -1,4 +1,4 @@
-"""What a consumer group did with a message, inferred from what is known of both.
+"""Infers what a consumer group did with a message, from what is known of both.
 
 Brokers and files keep one number for each group and queue: the offset from which the group goes on.
 An offset past a message follows from consuming it, but as well from a filter, a reset, or members

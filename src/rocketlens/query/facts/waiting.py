@@ -1,4 +1,4 @@
-"""How many messages brokers keep for later, by the topics that they are for.
+"""Counts the messages that brokers keep for later, by the topics that they are for.
 
 Those that were delivered stay in the log, so a message waits if it is due later than now; in the
 files of a store, later than the newest message there, because no broker may run on it.
@@ -20,7 +20,7 @@ KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: limits.MAX_DELAY_MS, TIMER_TOPIC: limits.M
 
 
 class WaitingMessages(NamedTuple):
-    """How many messages wait, by the topic that they are for."""
+    """The number of messages that wait for each topic."""
 
     counts: Mapping[str, int]
     is_exact: bool

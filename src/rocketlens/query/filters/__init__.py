@@ -1,1 +1,1 @@
-"""Which messages match: the filter language, patterns, contents."""
+"""Filters of messages: the filter language, patterns, contents."""

@@ -85,19 +85,19 @@ class FilterTally:
         parts: list[Coverage] = []
         kind = SourceKind.FILTER
         if self._unread.count:
-            told = self._unread.described("filter_unread")
-            parts.append(Coverage("filter", kind, SourceState.FAILED, None, told))
+            sentence = self._unread.described("filter_unread")
+            parts.append(Coverage("filter", kind, SourceState.FAILED, None, sentence))
         if self._not_comparable.count:
-            told = self._not_comparable.described("filter_not_comparable")
-            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+            sentence = self._not_comparable.described("filter_not_comparable")
+            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, sentence))
         for name in sorted(self.body_fields - self.properties):
-            told = Sentence("no_such_property", name=name, path=body_path(name))
-            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+            sentence = Sentence("no_such_property", name=name, path=body_path(name))
+            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, sentence))
         return tuple(parts)
 
 
 class _Counted:
-    """How many messages, each once however often it is read, and the first of them."""
+    """A count of messages, each once however often it is read, and the first of them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -144,8 +144,8 @@ class Where:
 
     def is_told_by_texts(self, field: str) -> bool:
         """Return whether all texts that a field is compared with are in `implied`, none in OR."""
-        told = sum(each.field == field and bool(each.texts) for each in self.implied)
-        return told == self._mentions.get(field, 0)
+        count = sum(each.field == field and bool(each.texts) for each in self.implied)
+        return count == self._mentions.get(field, 0)
 
     def time_range(self) -> tuple[int | None, int | None]:
         """Return the store times between which a message must be, both included."""

@@ -1,4 +1,4 @@
-"""What the files of a store say of the groups of one message.
+"""Reads from the files of a store what groups did with one message.
 
 | file | what |
 |---|---|
@@ -72,7 +72,7 @@ class StoreStorySource:
         failures = tuple(each for each in files.coverage if each.is_failure)
         is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
         queue = (message.topic, message.queue_id)
-        found = []
+        facts = []
         for name in sorted({only_group} if only_group is not None else names):
             own = offsets.get(name, {})
             retry: dict[tuple[str | None, int], int] = {
@@ -80,7 +80,7 @@ class StoreStorySource:
                 for (topic, queue_id), offset in own.items()
                 if topic == RETRY_PREFIX + name
             }
-            found.append(
+            facts.append(
                 GroupFacts(
                     name,
                     has_offsets=name in in_topic if is_known else None,
@@ -91,7 +91,7 @@ class StoreStorySource:
                     offsets_source=OFFSETS_FILE,
                 )
             )
-        return SourceFacts(tuple(found), (_NOT_IN_FILES,), failures)
+        return SourceFacts(tuple(facts), (_NOT_IN_FILES,), failures)
 
     async def copy_topics(self, _messages: Sequence[MessageExt]) -> CopyTopics:
         """Return that all topics are searched: they are one index."""

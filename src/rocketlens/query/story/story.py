@@ -193,7 +193,7 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
     if not originals:
         return []
     first = originals[0]
-    told: list[str] = []
+    texts: list[str] = []
     for each in originals[1:]:
         later_ms = each.born_timestamp_ms - first.born_timestamp_ms
         is_same_host = each.born_host.address == first.born_host.address
@@ -205,8 +205,8 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
         else:
             why = Sentence("resent", **after)
         at, first_at = position_text(each), position_text(first)
-        told.append(Sentence("same_key", at=at, first=first_at, why=why))
-    return told
+        texts.append(Sentence("same_key", at=at, first=first_at, why=why))
+    return texts
 
 
 def _group_story(
@@ -302,12 +302,12 @@ def _offset_repeats(
     attempts: dict[int, list[Delivery]] = defaultdict(list)
     for each in deliveries:
         attempts[each.retry_times].append(each)
-    told: list[str] = []
+    texts: list[str] = []
     for retry, handed in sorted(attempts.items()):
         if len(handed) <= max(1, records[retry]):
             continue
         clients = list(dict.fromkeys(each.client_address for each in handed))
-        told.append(
+        texts.append(
             Sentence(
                 "handed_out_again",
                 what=Sentence("one_retry", number=retry) if retry else Sentence("one_offset"),
@@ -316,4 +316,4 @@ def _offset_repeats(
                 why=Sentence("rebalanced" if len(clients) > 1 else "not_acknowledged"),
             )
         )
-    return told
+    return texts

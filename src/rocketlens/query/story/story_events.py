@@ -1,4 +1,4 @@
-"""What happened to a message, as events in order of time: from its records and its traces."""
+"""The events of a message in order of time, from its records and its traces."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -82,8 +82,8 @@ class BatchQueue(ConsumeQueue):
                 else:
                     low = middle + 1
             if low:
-                found = decode(view, (low - 1) * ENTRY_BYTES)
-                return _of_message(found) if queue_offset < found.stop else None
+                entry = decode(view, (low - 1) * ENTRY_BYTES)
+                return _of_message(entry) if queue_offset < entry.stop else None
         return None
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:

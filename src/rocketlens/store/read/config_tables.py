@@ -143,12 +143,12 @@ def _with_light_offsets(path: Path, table: ConfigTable) -> ConfigTable:
 
 
 def _read_file(path: Path, member: str) -> ConfigTable:
-    found, backup = (_read(each, member) for each in (path, path.with_name(path.name + BACKUP)))
-    used = backup if found.entries is None else found
+    main, backup = (_read(each, member) for each in (path, path.with_name(path.name + BACKUP)))
+    used = backup if main.entries is None else main
     entries = {} if used.entries is None else used.entries
-    problem = found.problem
+    problem = main.problem
     try:
-        changes = read_changes(path).since(mark_of(found.content) if found.entries else None)
+        changes = read_changes(path).since(mark_of(main.content) if main.entries else None)
     except OSError as error:
         changes, problem = (), problem or f"its changes cannot be read: {error.strerror or error}"
     removed = set(backup.entries or ())
@@ -160,7 +160,7 @@ def _read_file(path: Path, member: str) -> ConfigTable:
     source = None if used.entries is None else path
     if source is not None and used is backup:
         source = path.with_name(path.name + BACKUP)
-    is_damaged = found.is_damaged or (used is backup and backup.is_damaged)
+    is_damaged = main.is_damaged or (used is backup and backup.is_damaged)
     return ConfigTable(entries, source, problem, is_damaged, frozenset(removed.difference(entries)))
 
 

@@ -102,14 +102,14 @@ class RocksDatabase:
 
         :raises OSError: if it cannot be read.
         """
-        for left in reversed(range(_TRIES)):
+        for remaining in reversed(range(_TRIES)):
             files = files_of(self.directory)
             if files == self._seen and self._database is not None:
                 return
             try:
                 self._open([name for name, _ in files])
             except OSError:
-                if left == 0:
+                if remaining == 0:
                     raise
             else:
                 self._seen = files
@@ -208,8 +208,8 @@ def _as_os_error(error: Exception, directory: Path) -> OSError:
         return error
     # It names the links that it was opened by, and has line ends as they are or written out.
     text = re.sub(rf"\S*/{_LINKS}\w+", lambda _: str(directory), str(error))
-    words = " ".join(text.replace("\\n", " ").split())
-    return OSError(errno.EIO, f"RocksDB: {words}", str(directory))
+    line = " ".join(text.replace("\\n", " ").split())
+    return OSError(errno.EIO, f"RocksDB: {line}", str(directory))
 
 
 class RocksQueue(ConsumeQueue):
@@ -302,9 +302,9 @@ class RocksQueues(ConsumeQueues):
     def names(self) -> list[QueueName]:
         """List all queues, by topic and number. O(queues)."""
         database, names, start = self._opened(), [], b""
-        while (found := next(database.items(start), None)) is not None:
-            key = decode_key(found[0])
-            last = found[0]
+        while (item := next(database.items(start), None)) is not None:
+            key = decode_key(item[0])
+            last = item[0]
             if key is not None:
                 names.append(QueueName(key.topic, key.queue_id))
                 last = key._replace(queue_offset=limits.MAX_QUEUE_OFFSET).encode()

@@ -367,15 +367,15 @@ def _has_segments(directory: Path) -> bool:
 
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
     """Return whether a log changed otherwise than by appending or deleting its first segments."""
-    known = {segment.base_offset: segment for segment in before}
+    previous = {segment.base_offset: segment for segment in before}
     for segment in after:
-        old = known.pop(segment.base_offset, None)
+        old = previous.pop(segment.base_offset, None)
         if old is None:
             if before and segment.base_offset < before[-1].end_offset:
                 return True
         elif old.file_id != segment.file_id or segment.size < old.size:
             return True
-    return any(base_offset > after[0].base_offset for base_offset in known)
+    return any(base_offset > after[0].base_offset for base_offset in previous)
 
 
 def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: bool) -> Record:
@@ -521,7 +521,7 @@ class Replica:
 
 def _dledger_logs(directory: Path) -> list[Path]:
     try:
-        found = islice(directory.glob("dledger-*"), limits.MAX_LOOKED_AT_ENTRIES)
-        return [root for root in found if any(fs.entries(root / _DATA))]
+        paths = islice(directory.glob("dledger-*"), limits.MAX_LOOKED_AT_ENTRIES)
+        return [root for root in paths if any(fs.entries(root / _DATA))]
     except OSError:
         return []

@@ -105,10 +105,10 @@ class LogEvidence:
 
         O(queues + index files) at first.
         """
-        seen = self._log.version, self._log.segments[-1].base_offset
-        if seen != self._seen:
+        state = self._log.version, self._log.segments[-1].base_offset
+        if state != self._seen:
             self._last = max(self._proofs(), default=None)
-            self._seen = seen
+            self._seen = state
         last = self._last
         if last is not None and not self._is_read(last):
             # Read again: a broker may have cut the log, and the queues after it, since.
@@ -131,8 +131,8 @@ class LogEvidence:
         and entries of records that are deleted.
         """
         least = self._log.min_offset
-        found = (*self._of_synced_or_queues(), *self._of_index())
-        return (proof for proof in found if least <= proof.physical_offset)
+        proofs = (*self._of_synced_or_queues(), *self._of_index())
+        return (proof for proof in proofs if least <= proof.physical_offset)
 
     def _of_synced_or_queues(self) -> Iterator[Proof]:
         """Yield what `synced` proves, or without it the queues.

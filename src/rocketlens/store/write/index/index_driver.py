@@ -201,13 +201,13 @@ class IndexDriver:
             made_progress = is_done = False
             try:
                 while not is_done:
-                    left = begin + at_most_bytes - builder.resume_point.physical_offset
+                    remaining = begin + at_most_bytes - builder.resume_point.physical_offset
                     # Without kernels the rest is indexed more slowly, in smaller pieces.
                     is_slow = KERNELS.is_abandoned or KERNELS.is_refused
                     piece = interpreted_bytes() if is_slow else PIECE_BYTES
-                    is_done = builder.build(up_to, at_most_bytes=min(left, piece))
+                    is_done = builder.build(up_to, at_most_bytes=min(remaining, piece))
                     made_progress |= builder.made_progress
-                    if left <= piece or not builder.made_progress or (is_over and is_over()):
+                    if remaining <= piece or not builder.made_progress or (is_over and is_over()):
                         break
                 builder.sync()
                 builder.made_progress = made_progress
