@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rocketlens.formats.compiled import kernels, kernels_device
 from tests.support.effort import sized
+from tests.unit.broker.sends.mutated_sends import take_mutated
 from tests.unit.formats import kernel_logs as logs
 
 REPOSITORY = Path(__file__).parents[2]
@@ -286,16 +287,25 @@ def test_nothing_is_read_or_written_outside_with_every_access_checked():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_mutated_sends_are_taken_as_far_as_they_are_plain(tmp_path, is_signed):
+    assert take_mutated(tmp_path, 1, 1_000, is_signed=is_signed) > 100
+
+
 @pytest.mark.slow
 def test_sends_of_any_bytes_are_handled_together_with_every_access_checked():
-    """As above, for the kernels of :mod:`rocketlens.broker.sends.send_runs`."""
+    """As above, for the kernels of :mod:`rocketlens.broker.sends`; a million buffers in full."""
     program = (
         "import sys, pathlib\n"
         "from rocketlens.formats.compiled import kernels_device\n"
-        "from tests.unit.broker.sends import test_send_runs as sends\n"
+        "from tests.unit.broker.sends import mutated_sends, test_send_runs as sends\n"
         "assert kernels_device.CHECKED\n"
         f"streams = sends.streams_of(seed=9, count={sized(100, 5_000)}, odd=0.9)\n"
         "print(sends.outcome(pathlib.Path(sys.argv[1]), streams, with_runs=True)[2])\n"
+        "for is_signed in (False, True):\n"
+        "    directory = pathlib.Path(sys.argv[1]) / str(is_signed)\n"
+        f"    count = {sized(5_000, 500_000)}\n"
+        "    assert mutated_sends.take_mutated(directory, 9, count, is_signed=is_signed) > 100\n"
     )
     with tempfile.TemporaryDirectory() as directory:
         environment = os.environ | {

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import IPv4Address
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pyspark import TaskContext
@@ -30,6 +31,7 @@ from pyspark.sql.datasource import (
 
 from rocketlens import limits
 from rocketlens.bulk.options import known_options, number_option
+from rocketlens.client.send.batch_cut import cut_batches
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import DEFAULT_GROUP, Producer
 from rocketlens.errors import BadInput, RemotingError, RocketLensError
@@ -57,8 +59,6 @@ SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """Columns that a message is made of, and Spark's types that each may have."""
 
 _CHUNK_ROWS: Final = 1_000
-_BATCH_MESSAGES: Final = 512
-_BATCH_BYTES: Final = 1 << 18
 _DAY_MS: Final = 86_400_000
 
 
@@ -222,23 +222,14 @@ async def _send(producer: Producer, rows: Iterable[_Row], partition: int, server
     :raises RemotingError: naming the first row that was not stored.
     """
     ordered: dict[tuple[str, str], list[_Row]] = {}
-    together: dict[str, list[list[_Row]]] = {}
-    alone: list[_Row] = []
-    sizes: dict[str, int] = {}
+    together: dict[tuple[str, bool], list[_Row]] = {}
     for row in rows:
         message = row.message
         if row.sharding_key is not None:
             ordered.setdefault((message.topic, row.sharding_key), []).append(row)
-        elif props.TIMER_DELIVER_MS in message.properties:
-            alone.append(row)
         else:
-            topic, size = message.topic, len(message.body)
-            batches = together.setdefault(topic, [[]])
-            sizes[topic] = sizes.get(topic, 0) + size
-            if batches[-1] and (len(batches[-1]) == _BATCH_MESSAGES or sizes[topic] > _BATCH_BYTES):
-                batches.append([])
-                sizes[topic] = size
-            batches[-1].append(row)
+            is_timed = props.TIMER_DELIVER_MS in message.properties
+            together.setdefault((message.topic, is_timed), []).append(row)
 
     async def one_by_one(rows: list[_Row]) -> None:
         for row in rows:
@@ -254,13 +245,18 @@ async def _send(producer: Producer, rows: Iterable[_Row], partition: int, server
                 f"{rows[0].message.topic}, were perhaps not stored: {error}",
             ) from error
 
+    async def as_batch(rows: list[_Row]) -> None:
+        if len(rows) == 1:
+            await one_by_one(rows)
+        else:
+            await named(rows, producer.send_batch(row.message for row in rows))
+
     outcomes = await asyncio.gather(
         *map(one_by_one, ordered.values()),
-        *(one_by_one([row]) for row in alone),
         *(
-            named(batch, producer.send_batch(row.message for row in batch))
-            for batches in together.values()
-            for batch in batches
+            as_batch(batch)
+            for rows in together.values()
+            for batch in cut_batches(rows, attrgetter("message"))
         ),
         return_exceptions=True,
     )

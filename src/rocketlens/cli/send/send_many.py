@@ -5,7 +5,8 @@ import json
 import os
 import threading
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from rocketlens.client.send.producer import Producer
 
 _READ_BYTES: Final = 1 << 18
-_BATCH_BYTES: Final = 1 << 18
-"""Of bodies in a batch. Brokers take 4 MiB; smaller ones fill the time until an answer comes."""
-_BATCH_MESSAGES: Final = 512
 _BATCHES_AT_ONCE: Final = 8
 _MAX_SHOWN_ERRORS: Final = 20
 _MAX_LINE_BYTES: Final = limits.MAX_MESSAGE_BYTES * 2
@@ -157,27 +155,19 @@ class ManySender:
             await asyncio.wait(self._sending)
 
     async def _send_lines(self, lines: list[bytes], first: int) -> None:
-        batch: list[_Line] = []
-        size = 0
-        for number, line in enumerate(lines, first):
-            try:
-                message = self._read_line(line)
-            except RocketLensError as error:
-                self._refuse(number, error)
-                continue
-            is_full = len(batch) == _BATCH_MESSAGES or size + len(message.body) > _BATCH_BYTES
-            if batch and (is_full or message.delay_level):
-                await self._start(batch)
-                batch, size = [], 0
-            batch.append(_Line(number, message))
-            size += len(message.body)
-            if message.delay_level:
-                await self._start(batch)
-                batch, size = [], 0
+        from rocketlens.client.send.batch_cut import cut_batches
+
+        for batch in cut_batches(self._messages_of(lines, first), attrgetter("message")):
+            await self._start(batch)
             if self._stopped_at is not None:
                 return
-        if batch:
-            await self._start(batch)
+
+    def _messages_of(self, lines: list[bytes], first: int) -> Iterator[_Line]:
+        for number, line in enumerate(lines, first):
+            try:
+                yield _Line(number, self._read_line(line))
+            except RocketLensError as error:
+                self._refuse(number, error)
 
     async def _start(self, batch: list[_Line]) -> None:
         """Send a batch as soon as there is room; return before its answer comes."""
