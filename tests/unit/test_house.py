@@ -102,7 +102,6 @@ TESTED_ELSEWHERE = {
     "console/failures.py": "tests/unit/console/test_api.py",
     "console/message/look_up.py": "tests/unit/console/test_api.py",
     "console/act/permission.py": "tests/unit/console/act/test_act_pages.py",
-    "console/search/reasons.py": "tests/unit/console/test_pages.py",
     "console/act/plans.py": "tests/unit/console/act/test_act_pages.py",
     "console/values.py": "tests/unit/console/test_api.py",
     "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",

@@ -23,15 +23,29 @@ from rocketlens.console.forms import form_of, form_token
 from rocketlens.console.login.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.message.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
-from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
+from rocketlens.console.preferences import (
+    LANGUAGES,
+    THEMES,
+    ZONES,
+    Preferences,
+    Texts,
+    choose,
+    local_path,
+    offset_text,
+    time_text,
+)
 from rocketlens.console.search import addresses
-from rocketlens.console.search.answer_notes import notes_of
 from rocketlens.console.search.columns import NAMED, USUAL, own_values
 from rocketlens.console.search.facets import narrowed, within
-from rocketlens.console.search.form_marks import field_mark, mark_of
 from rocketlens.console.search.parameters import Addressed, Asked, Preferred
 from rocketlens.console.search.question import Question
-from rocketlens.console.search.reasons import reasons_for, topics_instead
+from rocketlens.console.search.reasons import (
+    field_mark,
+    mark_of,
+    notes_of,
+    reasons_for,
+    topics_instead,
+)
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import FoundSoFar, Searches
 from rocketlens.console.status.list_view import (
@@ -42,9 +56,7 @@ from rocketlens.console.status.list_view import (
     listed_rows,
     message_columns,
 )
-from rocketlens.console.texts import LANGUAGES, Texts
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer, TopicValue
-from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.counted import span_text

@@ -1,12 +1,25 @@
-"""Language, theme and time zone of a reader, kept in cookies of the browser."""
+"""Language, theme and time zone of a reader, kept in cookies of the browser.
 
+Times are printed in that zone; elsewhere they are epoch milliseconds. Each language has a table of
+the texts of the pages, with the same names as the others. A table is a file of TOML in ``texts``.
+Names have a dot between a group and a word, and a text may have values in braces: ``{count}``. The
+English of the group ``sentence`` is in `rocketlens.model.text.sentences`, where the command line
+has it too.
+"""
+
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
-from typing import TYPE_CHECKING, Final, Self
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rocketlens.console.texts import LANGUAGES, language_of
-from rocketlens.console.zones import is_zone, zone_named
+from rocketlens.errors import BadInput
+from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
+from rocketlens.terminal.times import parse_time
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -17,6 +30,32 @@ SCRIPT_COOKIE: Final = "rl_script"
 """Set by our script: the browser runs it, so results can stream."""
 _COOKIES: Final = {"language": "rl_language", "theme": "rl_theme", "zone": "rl_zone"}
 _YEAR_S: Final = 365 * 24 * 3600
+ZONES: Final = (
+    "UTC",
+    "Asia/Shanghai",
+    "Asia/Hong_Kong",
+    "Asia/Singapore",
+    "Asia/Tokyo",
+    "Asia/Kolkata",
+    "Europe/London",
+    "Europe/Berlin",
+    "Europe/Moscow",
+    "America/New_York",
+    "America/Chicago",
+    "America/Los_Angeles",
+    "America/Sao_Paulo",
+    "Australia/Sydney",
+)
+"""Zones that are offered; any other that is known can be chosen by its name."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_+/-]{1,40}\Z")
+_LOCAL: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?)?\Z", re.ASCII
+)
+_DAY_CHARACTERS: Final = 10
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LANGUAGES: Final = {"en": "English", "zh": "中文"}
+"""Each language's code, and its own name for itself."""
+_DIRECTORY: Final = Path(__file__).parent / "texts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +107,126 @@ def local_path(path: str) -> str:
     """Return a path of this console to go back to; the first page for anything else."""
     is_local = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if is_local and path.isprintable() and "\\" not in path else "/"
+
+
+@cache
+def _known(name: str) -> tzinfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def zone_named(name: str) -> tzinfo:
+    """Return the zone of a name; UTC if there is none."""
+    if name == "UTC" or not _NAME.match(name):
+        return UTC
+    return _known(name) or UTC
+
+
+def is_zone(name: str) -> bool:
+    """Return whether there is a zone of this name."""
+    return name == "UTC" or (_NAME.match(name) is not None and _known(name) is not None)
+
+
+def time_text(epoch_ms: int, zone: tzinfo) -> str:
+    """Return ``2026-11-20 10:31:02.114``, or the number itself if it is beyond the calendar."""
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=epoch_ms)).astimezone(zone)
+    except (OverflowError, ValueError):
+        return f"{epoch_ms} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{epoch_ms % 1000:03d}"
+
+
+def offset_text(epoch_ms: int, zone: tzinfo) -> str:
+    """Return the offset of a zone at a moment, as ``+08:00``; empty beyond the calendar."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=epoch_ms)).astimezone(zone).isoformat()[-6:]
+    except (OverflowError, ValueError):
+        return ""
+
+
+def is_local(text: str) -> bool:
+    """Return whether a text is a time without a zone of its own."""
+    return _LOCAL.match(text.strip()) is not None
+
+
+def time_of(text: str, name: str, zone: tzinfo, *, is_end: bool) -> int:
+    """Return the epoch milliseconds of a text: without a zone of its own, in this one.
+
+    :raises BadInput: if it is not a time; ``name`` names it in the message.
+    """
+    word = text.strip()
+    if not _LOCAL.match(word):
+        return parse_time(word, name, is_end=is_end)
+    try:
+        moment = datetime.fromisoformat(word.replace(",", ".")).replace(tzinfo=zone)
+        if is_end and len(word) == _DAY_CHARACTERS:
+            moment = moment + timedelta(days=1) - timedelta(milliseconds=1)
+        elif is_end and "." not in word:
+            # To the minute or the second: all of it.
+            whole = timedelta(seconds=1) if word.count(":") > 1 else timedelta(minutes=1)
+            moment = moment + whole - timedelta(milliseconds=1)
+        return max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
+    except (ValueError, OverflowError) as error:
+        wrong = Sentence("not_of_calendar", option=name, text=repr(word[:40]))
+        raise BadInput(wrong) from error
+
+
+@cache
+def table_of(language: str) -> Mapping[str, str]:
+    """Return the texts of a language by name."""
+    groups = tomllib.loads((_DIRECTORY / f"{language}.toml").read_text("utf-8"))
+    if language == "en":
+        groups["sentence"] = SENTENCES
+    return {
+        f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()
+    }
+
+
+class Texts:
+    """The texts of one language, with times in one zone."""
+
+    def __init__(self, language: str, zone: tzinfo = UTC) -> None:
+        self.language: Final = language
+        self._zone: Final = zone
+        self._table: Final = table_of(language)
+
+    def __call__(self, name: str, **values: Any) -> str:
+        """Return a text with its values.
+
+        :raises KeyError: if there is no such text.
+        """
+        text = self._table[name]
+        return text.format(**values) if values else text
+
+    def of_word(self, group: str, word: str) -> str:
+        """Return the text of a word that sources use, such as a state; the word if it has none."""
+        return self._table.get(f"{group}.{word}", word)
+
+    def sentence(self, text: str) -> str:
+        """Return a sentence and those in it in this language, with its times in the zone of these
+        texts; text that is none as it is.
+        """
+        if isinstance(text, TimeText):
+            at = text.epoch_ms
+            offset = offset_text(at, self._zone)
+            return time_text(at, self._zone)[:19] + offset if offset else str(text)
+        if not isinstance(text, Sentence):
+            return text
+        values = {
+            name: self.sentence(value) if isinstance(value, str) else value
+            for name, value in text.values.items()
+        }
+        return self._table[f"sentence.{text.name}"].format(**values)
+
+
+def language_of(chosen: str | None, accepted: str) -> str:
+    """Return the language that was chosen, else the first that a browser accepts, else English."""
+    if chosen in LANGUAGES:
+        return chosen
+    for part in accepted[:200].split(","):
+        code = part.partition(";")[0].strip().lower()[:2]
+        if code in LANGUAGES:
+            return code
+    return "en"

@@ -13,7 +13,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.console import pages
-from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
+from rocketlens.console.preferences import LANGUAGES, Texts, language_of, table_of
 from rocketlens.formats import trace_body
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import SourceKind

@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from rocketlens.console.preferences import is_local
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.console_source import ConsoleSource
-from rocketlens.console.zones import is_local
 from rocketlens.model.rocketmq import TRACE_TOPIC
 from rocketlens.query.request import is_looked_up, parse_tags
 from rocketlens.query.topic_choice import is_pattern

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.console.preferences import time_text, zone_named
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.masks import MASK
 from rocketlens.console.values import FacetCount, FacetName, FacetValue, MessageRow, TimeCountsValue
-from rocketlens.console.zones import time_text, zone_named
 from rocketlens.query.request import parse_tags
 from rocketlens.query.topic_choice import is_pattern
 

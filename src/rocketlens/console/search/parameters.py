@@ -6,9 +6,8 @@ from fastapi import Depends, Path, Query, Request
 
 from rocketlens import limits
 from rocketlens.console.message.look_up import MessageAddress
-from rocketlens.console.preferences import Preferences
+from rocketlens.console.preferences import Preferences, is_zone
 from rocketlens.console.search.question import Question
-from rocketlens.console.zones import is_zone
 from rocketlens.errors import BadInput
 from rocketlens.query.options import Kind
 

@@ -28,8 +28,8 @@ from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
 from rocketlens import limits
+from rocketlens.console.preferences import is_local, time_of, time_text, zone_named
 from rocketlens.console.search.columns import columns_of
-from rocketlens.console.zones import is_local, time_of, time_text, zone_named
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt

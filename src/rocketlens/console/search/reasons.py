@@ -1,16 +1,25 @@
-"""Reasons why a complete answer may be empty, in order of evidence, and wider searches."""
+"""Help beside an answer: what to change in a search.
+
+* `mark_of`: the field of the form that is wrong, and the position in it, by the error.
+* `reasons_for`: why a complete answer may be empty, in order of evidence, and wider searches.
+* `notes_of`: what a complete answer leaves out or seems to misread, and the search to make instead.
+"""
 
 import asyncio
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
 
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.search.question import Question
-from rocketlens.console.values import SearchAnswer
+from rocketlens.console.values import CoverageValue, SearchAnswer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
+from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.topic_choice import is_pattern, resembling
 
 _SHOWN: Final = 3
@@ -20,6 +29,12 @@ _BETWEEN: Final = re.compile(r"[\s\u3001-\u303f\uff01-\uff0f\uff1a-\uff20]+")
 """Between words: white space, and the full-width marks of Chinese text."""
 _BODIES_SINCE: Final = "24h"
 """No index has bodies, so all that was stored since then is read for them."""
+_OF_FILTER: Final = frozenset({"wrong_at", "wrong_at_found"})
+_OF_PATTERN: Final = frozenset(
+    {"pattern_empty", "pattern_too_long", "pattern_too_large", "pattern_wrong"}
+)
+_OF_TIME: Final = frozenset({"not_a_time", "not_of_calendar"})
+_NAMES: Final = ("left_out", "no_such_property", "no_topic_but")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +160,104 @@ async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
     topics = (each for _, answer in answers for each in answer.topics)
     times = [each.oldest_ms for each in topics if each.oldest_ms is not None]
     return min(times) if all(answer.complete for _, answer in answers) and times else None
+
+
+class FormMark(NamedTuple):
+    """A field whose text is wrong."""
+
+    field: str
+    """A field of `Question`: ``where``, ``grep``, ``since``, ``until``, or ``text`` for the box."""
+    at: int | None = None
+    """The first character that cannot be there, from 0; None if all of it is wrong."""
+
+
+def mark_of(question: Question, message: str) -> FormMark | None:
+    """Return the field that an error is about; None if it is about none, or that is not known."""
+    if not isinstance(message, Sentence):
+        return None
+    wrong = message.values["error"] if message.name == "with_hint" else message
+    if not isinstance(wrong, Sentence):
+        return None
+    if wrong.name in _OF_FILTER and question.where:
+        number = wrong.values["number"]
+        return FormMark("where", int(str(number)) - 1)
+    if wrong.name == "filter_too_long":
+        return FormMark("where")
+    if wrong.name in _OF_PATTERN:
+        # A filter has patterns, too, in quotes.
+        return FormMark("grep" if question.grep else "where")
+    if wrong.name in _OF_TIME:
+        return _of_time(question, str(wrong.values["option"]))
+    return _of_time(question, "since") if wrong.name == "since_after_until" else None
+
+
+def field_mark(mark: FormMark | None, field: str) -> Markup:
+    """Return the attributes that a field of the form has for a mark; none if it is of another."""
+    if mark is None or mark.field != field:
+        return Markup("")
+    at = "" if mark.at is None else f' data-error-at="{mark.at}"'
+    return Markup(' aria-invalid="true" aria-describedby="failure"{}').format(Markup(at))  # noqa: S704 - it has a number
+
+
+def _of_time(question: Question, option: str) -> FormMark:
+    if option not in ("since", "until"):
+        return FormMark("where")
+    # It may stand in the box, as a word of its own.
+    typed = question.since if option == "since" else question.until
+    return FormMark(option if typed else "text")
+
+
+class AnswerNote(NamedTuple):
+    """A note: its name, what of the search it is about, and the address of the other search."""
+
+    name: str
+    source: str
+    """The source that says so, if there are several."""
+    text: Sentence
+    instead: str | None
+
+
+def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[AnswerNote]:
+    """Return the notes that the coverage of an answer has."""
+    notes = [
+        (each.source, each.error)
+        for each in coverage
+        if isinstance(each.error, Sentence) and each.error.name in _NAMES
+    ]
+    several = len({source.partition(":")[0] for source, _ in notes}) > 1
+    return [
+        AnswerNote(
+            text.name,
+            source.partition(":")[0] if several else "",
+            text,
+            _instead(question, text),
+        )
+        for source, text in notes
+    ]
+
+
+def _instead(question: Question, text: Sentence) -> str | None:
+    if text.name == "left_out":
+        return question.address("/search", all_topics=True, cursor=None)
+    if text.name == "no_topic_but":
+        meant = str(text.values["meant"]).partition(", ")[0]
+        _, *rest = question.text.split("/")
+        return question.address("/search", text="/".join((meant, *rest)), cursor=None)
+    name, path = str(text.values["name"]), str(text.values["path"])
+    where = _with_path(question.where, name, path)
+    if where == question.where:
+        return None
+    other = question.address("/search", where=where, cursor=None)
+    try:
+        Question.read(where=where).request()
+    except RocketLensError:
+        return None
+    return other
+
+
+def _with_path(where: str, name: str, path: str) -> str:
+    """Return a filter with a path in place of a property; texts in quotes stay as they are."""
+    word = re.compile(rf"(?<![\w.$@'-])(?:prop\.)?{re.escape(name)}(?![\w.$@(\[-])")
+    parts = where.split("'")
+    parts[::2] = [word.sub(lambda _: path, part) for part in parts[::2]]
+    return "'".join(parts)

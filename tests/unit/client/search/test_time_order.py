@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.client.search import time_order
+from rocketlens.client.search import topic_scan
 from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
@@ -200,4 +200,4 @@ def test_all_topics_are_one_stream():
         assert await numbers(admin.scan("T1?")) == [n for n in range(200) if n % 20 > 9]
 
     ask(scenario)
-    assert time_order._ROUTES_AT_ONCE < 20
+    assert topic_scan._ROUTES_AT_ONCE < 20

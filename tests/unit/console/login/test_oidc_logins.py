@@ -15,7 +15,7 @@ from rocketlens.console.login.oidc_pages import FAILURE_STATUS
 from rocketlens.console.login.oidc_token import OidcFailed
 from rocketlens.console.login.sessions import Sessions
 from rocketlens.console.login.viewer import Role
-from rocketlens.console.texts import table_of
+from rocketlens.console.preferences import table_of
 from tests.support.oidc_world import CLIENT_ID, ISSUED, SECRET, provider, settings
 
 ORIGIN = "http://127.0.0.1:8088"

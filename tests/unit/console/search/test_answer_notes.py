@@ -4,8 +4,8 @@ from html import unescape
 
 import pytest
 
-from rocketlens.console.search.answer_notes import notes_of
 from rocketlens.console.search.question import Question
+from rocketlens.console.search.reasons import notes_of
 from rocketlens.console.values import CoverageValue
 from rocketlens.model.text.sentences import Sentence
 from tests.support.console_client import answer, store_at

@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rocketlens.console.search.form_marks import mark_of
 from rocketlens.console.search.question import Question
+from rocketlens.console.search.reasons import mark_of
 from rocketlens.errors import BadInput
 from tests.support.console_client import answer, store_at
 from tests.support.made_stores import Sent, make_store
