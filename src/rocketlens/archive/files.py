@@ -7,7 +7,6 @@ sorted by hash. The files belong to the archive once the journal has them
 
 import json
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -18,21 +17,23 @@ from rocketlens.archive.tables import (
     KEYS,
     MESSAGE_BOUNDS,
     MESSAGES,
+    columns_of,
     day_text,
     days_of,
     key_rows,
-    key_schema,
     message_schema,
     sorted_by_hash,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 _MESSAGE_ROWS: Final = 4096
 _KEY_ROWS: Final = 16_384
 _GROUP_BYTES: Final = 4 << 20
-"""A row group ends with the message that exceeds this."""
+"""What a row group has at most, if its rows are not larger."""
 _DICTIONARIES: Final = [
     "cluster",
     "broker",
@@ -115,12 +116,12 @@ class ShareFiles:
 
     def close(self) -> list[NewFile]:
         """Finish, sync and return the files."""
-        return [file for day in sorted(self._days) for file in self._days.pop(day).close()]
+        return [file for day in sorted(self._days) for file in self._days[day].close()]
 
     def abort(self) -> None:
         """Remove what was written."""
-        while self._days:
-            self._days.popitem()[1].abort()
+        for each in self._days.values():
+            each.abort()
 
 
 class _DayFiles:
@@ -129,7 +130,7 @@ class _DayFiles:
     def __init__(self, location: ArchiveLocation, day: str) -> None:
         self._location: Final = location
         self._day: Final = day
-        self._messages: Final = _File(location, MESSAGES, day, message_schema(), MESSAGE_BOUNDS)
+        self._files: Final = [TableFile(location, MESSAGES, day)]
         self._keys: Final[list[pa.Table]] = []
         self._pending: Final[list[pa.Table]] = []
 
@@ -146,47 +147,43 @@ class _DayFiles:
         if self._pending:
             table = pa.concat_tables(self._pending).combine_chunks()
             self._pending.clear()
-            fitting = max(_GROUP_BYTES * table.num_rows // max(table.nbytes, 1), 1)
-            self._messages.write(table, min(fitting, _MESSAGE_ROWS))
+            self._files[0].write(table)
 
     def close(self) -> list[NewFile]:
         import pyarrow as pa
 
         self._flush()
-        files = [self._messages.close()]
         keys = pa.concat_tables(self._keys)
         self._keys.clear()
         if keys.num_rows:
-            of_keys = _File(self._location, KEYS, self._day, key_schema(), KEY_BOUNDS)
-            of_keys.write(sorted_by_hash(keys), _KEY_ROWS)
-            files.append(of_keys.close())
-        return files
+            self._files.append(TableFile(self._location, KEYS, self._day))
+            self._files[1].write(sorted_by_hash(keys))
+        return [each.close() for each in self._files]
 
     def abort(self) -> None:
-        self._messages.abort()
+        for each in self._files:
+            each.abort()
 
 
-class _File:
-    """One Parquet file, and the bounds of its columns."""
+class TableFile:
+    """One Parquet file of a table that is being written, and the bounds of its columns."""
 
-    def __init__(
-        self,
-        location: ArchiveLocation,
-        table: str,
-        day: str,
-        columns: "pa.Schema",
-        bounded: Iterable[str],
-    ) -> None:
+    def __init__(self, location: ArchiveLocation, table: str, day: str) -> None:
+        """Create a file with a name of its own.
+
+        :raises OSError: if it cannot be written.
+        """
         import pyarrow.parquet as pq
 
+        columns = columns_of(table)
         self._table: Final = table
         self._day: Final = day
         self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}.parquet"
         self._location: Final = location
         self._path: Final = location.path(table, self._relative)
-        self._bounded: Final = tuple(bounded)
+        self._bounded: Final = KEY_BOUNDS if table == KEYS else MESSAGE_BOUNDS
         self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
-        self._rows = 0
+        self.rows = 0
         self._sink: Final = location.create(self._path)
         names = set(columns.names)
         self._writer: Final = pq.ParquetWriter(
@@ -199,7 +196,8 @@ class _File:
             write_page_checksum=True,
         )
 
-    def write(self, rows: "pa.Table", group_rows: int) -> None:
+    def write(self, rows: "pa.Table") -> None:
+        """Append rows, which come in the order of the table."""
         import pyarrow.compute as pc
 
         for name in self._bounded:
@@ -207,15 +205,22 @@ class _File:
             low, high = least_and_greatest["min"], least_and_greatest["max"]
             before = self._bounds.get(name, (low, high))
             self._bounds[name] = (min(low, before[0]), max(high, before[1]))
-        self._rows += rows.num_rows
-        self._writer.write_table(rows, row_group_size=group_rows)
+        self.rows += rows.num_rows
+        fitting = max(_GROUP_BYTES * rows.num_rows // max(rows.nbytes, 1), 1)
+        most = _KEY_ROWS if self._table == KEYS else _MESSAGE_ROWS
+        self._writer.write_table(rows, row_group_size=min(fitting, most))
 
     def close(self) -> NewFile:
+        """Finish and sync it.
+
+        :raises OSError: if it cannot be written.
+        """
         self._writer.close()
         size = self._location.finish(self._path, self._sink)
-        return NewFile(self._table, self._relative, size, self._day, self._rows, self._bounds)
+        return NewFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
 
     def abort(self) -> None:
+        """Remove it, finished or not."""
         with suppress(OSError):
             self._writer.close()
         self._location.abort(self._path, self._sink)

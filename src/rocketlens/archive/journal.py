@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 _MAX_READER_VERSION: Final = 3
 _READER_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-_ORPHAN_HOURS: Final = 168
+RETENTION: Final = "/retention"
+"""The transaction of ``messages`` that has the first day which is kept; no source is named so."""
+_EXCHANGES: Final = "/exchanges"
+ARCHIVE_VERSION: Final = 1
+_VERSION_PROPERTY: Final = "rocketlens.archiveVersion"
 _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
 
@@ -101,14 +105,16 @@ class ArchiveTables:
         import pyarrow as pa
 
         path, options = self.location.path(name), self.location.delta_options
+        partitions = [] if name == JOURNAL else [DAY]
+        with_day = pa.schema([*columns, *(pa.field(each, pa.date32()) for each in partitions)])
         if create:
-            partitions = [] if name == JOURNAL else [DAY]
-            with_day = [*columns, pa.field(DAY, pa.date32())] if partitions else columns
             delta().DeltaTable.create(
                 path,
-                pa.schema(with_day),
+                with_day,
                 mode="ignore",
                 partition_by=partitions,
+                configuration={_VERSION_PROPERTY: str(ARCHIVE_VERSION)},
+                raise_if_key_not_exists=False,
                 storage_options=options,
             )
         try:
@@ -118,14 +124,10 @@ class ArchiveTables:
                 f"{self.root} is not an archive: it has no {name}/_delta_log. "
                 "`rocketlens archive run --table` makes one"
             ) from error
-        protocol = table.protocol()
-        unknown = set(protocol.reader_features or ()) - _READER_FEATURES
-        if protocol.min_reader_version > _MAX_READER_VERSION or unknown:
-            what = ", ".join(sorted(unknown)) or f"version {protocol.min_reader_version}"
-            raise ArchiveError(
-                f"{path} was changed by a program that uses {what} of Delta, which is not "
-                "supported here: read it with that program"
-            )
+        _check_protocol(table, path)
+        missing = _missing_columns(table, with_day, path)
+        if create and missing:
+            table.alter.add_columns(missing)
         return table
 
     def refresh(self) -> None:
@@ -223,24 +225,66 @@ class ArchiveTables:
             self._add(self.messages, last, last.new_files(MESSAGES))
             self._add(self.keys, last, last.new_files(KEYS))
 
-    def remove_orphans(self) -> list[str]:
-        """Remove files that no commit has and that are older than a week; return their names.
+    def repair_all(self) -> None:
+        """Add what the last batches of all sources lack.
 
-        Tasks that were killed leave them. What the journal has is committed first.
-
-        :raises ArchiveError: if the tables cannot be written.
+        :raises ArchiveError: if it cannot be added.
         """
-        self.refresh()
         for source in {each.source for each in self._rows()}:
             self.repair(source)
-        removed: list[str] = []
+
+    def unused(self, name: str, hours: int) -> list[str]:
+        """Return files of a table that it does not have and that are older than so many hours.
+
+        :raises ArchiveError: if that cannot be read.
+        """
         with self.location.explained():
-            for table in (self.messages, self.keys):
-                # Removing is two commits, even of nothing.
-                if table.vacuum(_ORPHAN_HOURS, dry_run=True, full=True):
-                    removed += table.vacuum(_ORPHAN_HOURS, dry_run=False, full=True)
+            listed: list[str] = self._named()[name].vacuum(hours, dry_run=True, full=True)
+        return listed
+
+    def exchanges(self, name: str) -> int:
+        """Return how often files of a table were exchanged."""
+        return _version(self._named()[name], _EXCHANGES)
+
+    @property
+    def first_day(self) -> int | None:
+        """The first day whose messages are kept, counted from 1970; None if all are."""
+        day: int | None = self.messages.transaction_version(RETENTION)
+        return day
+
+    def exchange(
+        self,
+        name: str,
+        added: Sequence[NewFile],
+        removed: Sequence[str],
+        transaction: tuple[str, int] | None = None,
+    ) -> None:
+        """Add files to a table and remove others, in one commit.
+
+        Such commits are numbered, and Delta refuses one whose number another job has taken.
+
+        :raises ArchiveError: if the table cannot be written, or another job has exchanged files
+            since this was refreshed.
+        """
+        table, now_ms = self._named()[name], time.time_ns() // 1_000_000
+        number = _version(table, _EXCHANGES) + 1
+        are_rows_deleted = not added
+        actions = [
+            delta().transaction.RemoveAction(
+                each, are_rows_deleted, now_ms, partition_values={DAY: each[len(DAY) + 1 :][:10]}
+            )
+            for each in removed
+        ]
+        actions += _adds(added, now_ms, data_change=False)
+        numbered = [(_EXCHANGES, number), *([transaction] if transaction else [])]
+        properties = delta().CommitProperties(
+            app_transactions=[delta().Transaction(*each) for each in numbered]
+        )
+        with self.location.explained():
+            table.create_write_transaction(
+                actions, "append", table.schema(), [DAY], commit_properties=properties
+            )
         self.refresh()
-        return removed
 
     def commit(self, batch: ArchivedBatch) -> None:
         """Add a batch, if the one before it is the last that there was when this was refreshed.
@@ -261,9 +305,12 @@ class ArchiveTables:
                 )
         except ArchiveError:
             self.refresh()
-            if _version(self.journal, batch.source) >= batch.number:
+            last = self.last_batch(batch.source)
+            if last is None or last.number < batch.number:
+                raise
+            if (last.number, last.run) != (batch.number, batch.run):
                 raise self._taken(batch) from None
-            raise
+            # The commit is there, and its confirmation was lost.
         self.refresh()
         self.repair(batch.source)
         if len(self.files(JOURNAL)) >= _COMPACTED_FILES:
@@ -283,17 +330,7 @@ class ArchiveTables:
     def _add(self, table: Any, batch: ArchivedBatch, files: Sequence[NewFile]) -> None:
         if _version(table, batch.source) >= batch.number:
             return
-        adds = [
-            delta().transaction.AddAction(
-                path=each.path,
-                size=each.size,
-                partition_values={DAY: each.day},
-                modification_time=batch.archived_ms,
-                data_change=True,
-                stats=each.stats(),
-            )
-            for each in files
-        ]
+        adds = _adds(files, batch.archived_ms, data_change=True)
         try:
             with self.location.explained():
                 table.create_write_transaction(
@@ -305,6 +342,38 @@ class ArchiveTables:
             if _version(table, batch.source) < batch.number:
                 raise
         self.refresh()
+
+
+def _check_protocol(table: Any, path: str) -> None:
+    protocol = table.protocol()
+    unknown = set(protocol.reader_features or ()) - _READER_FEATURES
+    if protocol.min_reader_version > _MAX_READER_VERSION or unknown:
+        what = ", ".join(sorted(unknown)) or f"version {protocol.min_reader_version}"
+        raise ArchiveError(
+            f"{path} was changed by a program that uses {what} of Delta, which is not "
+            "supported here: read it with that program"
+        )
+    version = table.metadata().configuration.get(_VERSION_PROPERTY, str(ARCHIVE_VERSION))
+    if version != str(ARCHIVE_VERSION):
+        raise ArchiveError(
+            f"{path} is of version {version} of archives, and this program reads version "
+            f"{ARCHIVE_VERSION}: use a newer RocketLens"
+        )
+
+
+def _missing_columns(table: Any, columns: "pa.Schema", path: str) -> list[Any]:
+    """Return the fields that a table of an older version lacks."""
+    there = {field.name: field.type for field in table.schema().fields}
+    missing = []
+    for field in delta().Schema.from_arrow(columns).fields:
+        if field.name not in there:
+            missing.append(field)
+        elif there[field.name] != field.type:
+            raise ArchiveError(
+                f"{path} has the column {field.name} with another type, {there[field.name]}: it is "
+                "no table of an archive"
+            )
+    return missing
 
 
 def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
@@ -360,6 +429,20 @@ def next_batch(
         archived_ms=time.time_ns() // 1_000_000,
         chosen=tuple(sorted(chosen)),
     )
+
+
+def _adds(files: Sequence[NewFile], written_ms: int, *, data_change: bool) -> list[Any]:
+    return [
+        delta().transaction.AddAction(
+            path=each.path,
+            size=each.size,
+            partition_values={DAY: each.day},
+            modification_time=written_ms,
+            data_change=data_change,
+            stats=each.stats(),
+        )
+        for each in files
+    ]
 
 
 def _properties(batch: ArchivedBatch) -> Any:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
-from rocketlens.archive.tables import KEYS, MESSAGES, key_hash, message_schema
+from rocketlens.archive.tables import (
+    DAY_MS,
+    KEYS,
+    MESSAGES,
+    key_hash,
+    key_schema,
+    message_schema,
+    widened,
+)
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
@@ -85,6 +93,7 @@ class _OpenFile:
         self.parquet: Final = parquet
         schema = self.parquet.schema
         self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
+        self._table: Final = key_schema() if "key_hash" in self._columns else message_schema()
         self._groups: Final[dict[str, list[tuple[Any, Any] | None]]] = {}
 
     def groups(self, bounds: Bounds) -> list[int]:
@@ -102,9 +111,9 @@ class _OpenFile:
     def _bounds(self, name: str) -> list[tuple[Any, Any] | None]:
         if name not in self._groups:
             metadata = self.parquet.metadata
-            number = self._columns[name]
+            number = self._columns.get(name)
             found = (
-                metadata.row_group(group).column(number).statistics
+                None if number is None else metadata.row_group(group).column(number).statistics
                 for group in range(metadata.num_row_groups)
             )
             self._groups[name] = [
@@ -115,7 +124,9 @@ class _OpenFile:
 
     def read(self, group: int, columns: Iterable[str]) -> "pa.Table":
         """Return some columns of a row group."""
-        return self.parquet.read_row_group(group, columns=list(columns), use_threads=False)
+        names = list(columns)
+        rows = self.parquet.read_row_group(group, columns=names, use_threads=False)
+        return widened(rows, self._table, names)
 
     def read_hash(self, group: int, hashed: int) -> "pa.Table":
         """Return the rows of a row group of keys that have a hash."""
@@ -226,6 +237,8 @@ class ArchiveReader:
         return Listing(version, self.tables.batches(table), list(files))
 
     def _list(self) -> None:
+        day = self.tables.first_day
+        self.first_ms = -(1 << 63) if day is None else day * DAY_MS
         files = map(_data_file, self.tables.files(MESSAGES))
         self.listing = Listing(self.tables.messages.version(), self.tables.batches(), list(files))
         self.keys = [

@@ -166,7 +166,9 @@ class ArchiveSource:
         """
         covered: list[Coverage] = []
         for source, batches in self._of_sources(listing):
-            covered.extend(_coverage_of(source, batches, times.begin, times.end))
+            covered.extend(
+                _coverage_of(source, batches, times.begin, times.end, self.reader.first_ms)
+            )
             covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
             covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
@@ -214,9 +216,11 @@ def bounds_of(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
 
 
 def _coverage_of(
-    source: str, batches: "Sequence[ArchivedBatch]", begin: int | None, end: int
+    source: str, batches: "Sequence[ArchivedBatch]", begin: int | None, end: int, kept_ms: int
 ) -> Iterator[Coverage]:
-    first_ms = min((each.first_ms for each in batches if each.messages), default=0)
+    """Yield what is there of a source; ``kept_ms`` is when messages begin that are kept."""
+    begin = kept_ms if begin is None else max(begin, kept_ms)
+    first_ms = min((max(each.first_ms, kept_ms) for each in batches if each.messages), default=0)
     last_ms = max((each.last_ms for each in batches if each.messages), default=0)
     chosen = batches[-1].chosen
     topics = f" ({', '.join(chosen)})" if chosen else ""
@@ -226,7 +230,7 @@ def _coverage_of(
     for batch in batches:
         # Of a gap only what was archived around it says when its messages were stored.
         after_ms = batch.last_ms if batch.messages else limits.MAX_TIMESTAMP_MS
-        if (begin is None or begin <= after_ms) and before_ms <= end:
+        if begin <= after_ms and before_ms <= end:
             for gap in batch.gaps:
                 yield _failed(source, gap)
         before_ms = max(before_ms, batch.last_ms if batch.messages else _MIN_MS)

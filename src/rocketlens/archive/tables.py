@@ -16,6 +16,7 @@ The hash of a key is FNV-1a with 64 bits over its UTF-8 bytes, as a signed numbe
 ``message_keys`` are sorted by it and have small row groups, so a look-up reads a few of them.
 """
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -55,7 +56,7 @@ MESSAGE_BOUNDS: Final = (
 KEY_BOUNDS: Final = ("key_hash", "store_timestamp_ms")
 """Columns whose least and greatest values the Delta log has of each file."""
 
-_DAY_MS: Final = 86_400_000
+DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
 _LAST_DAY: Final = (date.max - _EPOCH).days
@@ -85,6 +86,33 @@ def key_schema() -> "pa.Schema":
         pa.field("kind", pa.string()),
     ]
     return pa.schema([*own, *(messages.field(name) for name in POSITION)])
+
+
+def columns_of(table: str) -> "pa.Schema":
+    """Return the columns of ``messages`` or ``message_keys``."""
+    return key_schema() if table == KEYS else message_schema()
+
+
+def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":
+    """Return rows with these columns: 0, nothing or an empty list where an older file has none."""
+    import pyarrow as pa
+
+    if rows.num_columns == len(names):
+        return rows
+    chosen = [columns.field(name) for name in names]
+    there = set(rows.column_names)
+    arrays = []
+    for field in chosen:
+        if field.name in there:
+            arrays.append(rows.column(field.name))
+            continue
+        empty: object = 0 if pa.types.is_integer(field.type) else None
+        if pa.types.is_nested(field.type):
+            empty = []
+        elif pa.types.is_binary(field.type):
+            empty = b""
+        arrays.append(pa.repeat(pa.scalar(empty, field.type), rows.num_rows))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(chosen))
 
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
@@ -154,8 +182,13 @@ def days_of(store_timestamps_ms: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int
     """Return the day of each time, counted from 1970; a time no date can show has the nearest."""
     import numpy as np
 
-    days: npt.NDArray[np.int64] = np.clip(store_timestamps_ms // _DAY_MS, _FIRST_DAY, _LAST_DAY)
+    days: npt.NDArray[np.int64] = np.clip(store_timestamps_ms // DAY_MS, _FIRST_DAY, _LAST_DAY)
     return days
+
+
+def day_number(day: date) -> int:
+    """Return a day counted from 1970."""
+    return (day - _EPOCH).days
 
 
 def day_text(day: int) -> str:

@@ -5,10 +5,14 @@ import shutil
 import sys
 import time
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 import rocketlens
+from rocketlens.archive import files, journal, tables
 from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import compact, vacuum, write_merged
 from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput, PackageMissing
 from rocketlens.pipeline.archive import ArchivedStore, archive_next
 from tests.support.archives import archive_store, run_here
@@ -44,9 +48,9 @@ def keys_in(root):
 
 def rows_of(root):
     """Return how many rows ``messages`` and ``message_keys`` have."""
-    tables = ArchiveTables(str(root))
+    opened = ArchiveTables(str(root))
     return [
-        sum(each["num_records"] for each in tables.files(name))
+        sum(each["num_records"] for each in opened.files(name))
         for name in ("messages", "message_keys")
     ]
 
@@ -108,13 +112,13 @@ def test_files_of_killed_tasks_are_removed_and_committed_ones_never(tmp_path, st
     week_ago = time.time() - 8 * 86_400
     for path in (orphan, *root.glob("*/*/*-*.parquet")):
         os.utime(path, (week_ago, week_ago))
-    assert [path.rpartition("/")[2] for path in ArchiveTables(str(root)).remove_orphans()] == [
+    assert [path.rpartition("/")[2] for path in vacuum(ArchiveTables(str(root)))] == [
         "orphan.parquet"
     ]
     assert young.exists()
     assert keys_in(root) == list(range(30))
     version = ArchiveTables(str(root)).messages.version()
-    assert ArchiveTables(str(root)).remove_orphans() == []
+    assert vacuum(ArchiveTables(str(root))) == []
     assert ArchiveTables(str(root)).messages.version() == version
 
 
@@ -191,9 +195,9 @@ def test_many_batches_leave_a_short_journal(tmp_path, monkeypatch):
     monkeypatch.setattr("rocketlens.archive.journal._COMPACTED_FILES", 3)
     for count in range(1, 9):
         archive_store(tmp_path / "lake", written(tmp_path, count))
-    tables = ArchiveTables(str(tmp_path / "lake"))
-    assert len(tables.files("journal")) < 3
-    assert [each.number for each in tables.batches()] == list(range(1, 9))
+    opened = ArchiveTables(str(tmp_path / "lake"))
+    assert len(opened.files("journal")) < 3
+    assert [each.number for each in opened.batches()] == list(range(1, 9))
     assert keys_in(tmp_path / "lake") == list(range(8))
 
 
@@ -207,6 +211,65 @@ def test_a_table_with_features_that_are_not_known_is_refused(tmp_path, store):
     (log / "00000000000000000002.json").write_text(protocol + "\n")
     with pytest.raises(ArchiveError, match="deletionVectors"):
         ArchiveTables(str(tmp_path / "lake"))
+
+
+def test_a_batch_whose_confirmation_is_lost_is_there_once(tmp_path, store, monkeypatch):
+    write = deltalake.write_deltalake
+
+    def lose_answer(*arguments, **options):
+        write(*arguments, **options)
+        raise OSError("the connection ended")
+
+    monkeypatch.setattr(deltalake, "write_deltalake", lose_answer)
+    assert [each.messages for each in archive_store(tmp_path / "lake", store)] == [30]
+    assert keys_in(tmp_path / "lake") == list(range(30))
+    assert rows_of(tmp_path / "lake") == [30, 60]
+
+
+def older(monkeypatch):
+    """Have an archive written as a version did that had three columns less."""
+    columns = tables.message_schema()
+    fewer = pa.schema(
+        [each for each in columns if each.name not in {"flag", "tags", "reconsume_times"}]
+    )
+    monkeypatch.setattr(tables, "message_schema", lambda: fewer)
+    monkeypatch.setattr(files, "message_schema", lambda: fewer)
+    monkeypatch.setattr(journal, "message_schema", lambda: fewer)
+
+
+def test_a_table_of_an_older_version_is_read_and_widened(tmp_path, store, monkeypatch):
+    root = tmp_path / "lake"
+    with monkeypatch.context() as patched:
+        older(patched)
+        archive_store(root, store)
+    with rocketlens.open_archive(root) as archive:
+        (message,) = archive.find("key-7").messages
+        assert (message.tags, message.flag, message.body) == (None, 0, b"body")
+        assert list(archive.scan(where="tag IS NOT NULL")) == []
+    written(tmp_path, 45)
+    archive_store(root, store)
+    names = [each.name for each in ArchiveTables(str(root)).messages.schema().fields]
+    assert {"flag", "tags", "reconsume_times"} < {*names}
+    assert keys_in(root) == list(range(45))
+    compact(ArchiveTables(str(root)), lambda tasks: list(map(write_merged, tasks)))
+    assert keys_in(root) == list(range(45))
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_table_of_a_newer_version_is_refused(tmp_path, store, create):
+    archive_store(tmp_path / "lake", store)
+    properties = {"rocketlens.archiveVersion": "2"}
+    table = ArchiveTables(str(tmp_path / "lake")).messages
+    table.alter.set_table_properties(properties, raise_if_not_exists=False)
+    with pytest.raises(ArchiveError, match=r"is of version 2 of archives, .*use a newer"):
+        ArchiveTables(str(tmp_path / "lake"), create=create)
+
+
+def test_a_table_that_is_of_something_else_is_refused(tmp_path):
+    columns = pa.schema([pa.field("topic", pa.int64())])
+    deltalake.DeltaTable.create(str(tmp_path / "messages"), columns)
+    with pytest.raises(ArchiveError, match=r"the column topic with another type, .*long"):
+        ArchiveTables(str(tmp_path), create=True)
 
 
 def test_without_deltalake_one_line_says_what_to_install(tmp_path, monkeypatch):
@@ -231,9 +294,9 @@ def test_a_journal_that_cannot_be_read_is_an_error_of_one_line(tmp_path, store, 
 def test_topics_of_a_source_are_chosen_once_and_answers_name_them(tmp_path, golden):
     def archive(*topics):
         source = ArchivedStore(str(golden("5.5.0").store), "broker-a", topics=topics)
-        return list(iter(lambda: archive_next(tables, source, run_here), None))
+        return list(iter(lambda: archive_next(opened, source, run_here), None))
 
-    tables = ArchiveTables(str(tmp_path), create=True)
+    opened = ArchiveTables(str(tmp_path), create=True)
     with pytest.raises(BadInput, match=r"PayTopc.*did you mean PayTopic"):
         archive("PayTopc")
     assert archive("PayTopic", "Order*")

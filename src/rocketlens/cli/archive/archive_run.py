@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,8 +20,12 @@ from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketlens.archive.files import NewFile
     from rocketlens.archive.journal import ArchiveTables
-    from rocketlens.pipeline.archive import ArchivedSource, RunTasks
+    from rocketlens.archive.maintenance import MergeTask
+    from rocketlens.pipeline.archive import ArchivedSource, RunTasks, ShareTask, WrittenShare
 
 EXAMPLES: Final = (
     (
@@ -37,6 +42,7 @@ EXAMPLES: Final = (
     ),
 )
 _SECONDS: Final = 10
+_MAINTENANCE_S: Final = 3600.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -72,12 +78,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=_SECONDS,
         help=f"seconds between two looks for new messages (default: {_SECONDS})",
     )
+    parser.add_argument(
+        "--keep-days",
+        metavar="N",
+        type=positive_number,
+        help="delete messages of days (UTC) before the last N (default: none)",
+    )
     add_master(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Archive until a signal comes, or all is archived; FAILED if messages were lost."""
     from rocketlens.archive.journal import ArchiveTables
+    from rocketlens.archive.maintenance import keep_fit, vacuum, write_merged
     from rocketlens.cli.index.spark import ProgressLine, session
     from rocketlens.pipeline import jobs
     from rocketlens.pipeline.archive import write_share
@@ -86,22 +99,27 @@ def run(arguments: Namespace) -> ExitCode:
     check_available()
     sources = _sources(arguments)
     tables = ArchiveTables(arguments.table, create=True)
-    tables.remove_orphans()
+    vacuum(tables)
     stop = threading.Event()
     if not arguments.once:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
     with session(arguments.master) as spark:
         progress = ProgressLine()
-        has_gaps = False
+        has_gaps, due = False, 0.0
+
+        def write(tasks: "Sequence[ShareTask]") -> "list[WrittenShare]":
+            return jobs.run(spark, "archive", tasks, write_share, progress)
+
+        def merge(tasks: "Sequence[MergeTask]") -> "list[list[NewFile]]":
+            return jobs.run(spark, "compact", tasks, write_merged, progress)
+
         while True:
             for source in sources:
-                has_gaps |= _archive_all(
-                    tables,
-                    source,
-                    lambda tasks: jobs.run(spark, "archive", tasks, write_share, progress),
-                    stop,
-                )
+                has_gaps |= _archive_all(tables, source, write, stop)
+            if time.monotonic() >= due and not stop.is_set():
+                due = time.monotonic() + _MAINTENANCE_S
+                keep_fit(tables, merge, arguments.keep_days)
             if arguments.once or stop.wait(arguments.interval):
                 break
     return ExitCode.INCOMPLETE if has_gaps else ExitCode.OK

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 from contextlib import nullcontext
 
 import pytest
 
 from rocketlens import open_archive
+from rocketlens.archive.journal import ArchiveTables
 from rocketlens.cli.archive import archive_run
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import TapNote
@@ -46,6 +48,22 @@ def test_a_job_runs_until_a_signal_comes(run, golden, tmp_path, monkeypatch, han
     assert len(said) == 1
     with open_archive(tmp_path) as archive:
         assert {each.topic for each in archive.scan()} == {"PayTopic"}
+
+
+def test_days_that_are_not_kept_are_deleted_and_the_others_have_few_files(run, tmp_path):
+    now, day = time.time_ns() // 1_000_000, 86_400_000
+    for count in (20, 40):
+        records = [record(n, store_timestamp_ms=now - day * (n % 4)) for n in range(count)]
+        write_log(tmp_path / "store", records, 1 << 14)
+        store = f"broker-a={tmp_path / 'store'}"
+        command = ("archive", "run", "--table", tmp_path / "lake", "--store", store, "--once")
+        done = run(*command, "--keep-days", "2")
+        assert done.code == 0, done.err
+    with open_archive(tmp_path / "lake") as archive:
+        days = {(now - each.store_timestamp_ms) // day for each in archive.scan()}
+    assert days == {0, 1, 2}
+    files = ArchiveTables(str(tmp_path / "lake")).files("messages")
+    assert len(files) == 4
 
 
 def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_path):

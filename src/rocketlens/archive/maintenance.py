@@ -1,0 +1,315 @@
+"""Keeps an archive fit: closed days in few files, old days deleted, and files that nothing needs.
+
+===========  =======================================================================================
+compaction   the files of a day that is over are written anew, as few: messages in their order, keys
+             sorted by hash over all files, so that a look-up reads one a day
+retention    days before the first that is kept leave ``messages``, in a commit that also has that
+             day, and then ``message_keys``
+vacuum       files that a commit removed, and files of killed tasks, are deleted a week later:
+             whatever had opened the archive before still has them
+===========  =======================================================================================
+
+Compaction is one commit for each `MergeTask`, which adds its files and removes those that they
+replace, unless another job has removed one of these. So a job that is killed has
+replaced the files of a task or has not, and the next one begins where that was. What a commit
+removes is written to ``_removed`` before it, for vacuum.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.archive.files import NewFile, TableFile
+from rocketlens.archive.journal import RETENTION, ArchiveTables
+from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.tables import KEYS, MESSAGES, columns_of, day_number, widened
+from rocketlens.errors import ArchiveError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+GRACE_HOURS: Final = 168
+_REMOVED: Final = "_removed"
+_MERGED_FILES: Final = 64
+_FILE_ROWS: Final = 1 << 20
+_FILE_BYTES: Final = 256 << 20
+_MAX_PASSES: Final = 8
+_SORTED_ROWS: Final = 1 << 18
+_SORTED_BYTES: Final = 128 << 20
+_HASHES_FROM: Final = -(1 << 63)
+_HASHES: Final = 1 << 64
+_CLOSED_AFTER: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Files of one day of a table that are written anew, together."""
+
+    location: ArchiveLocation
+    table: str
+    day: str
+    paths: tuple[str, ...]
+
+
+RunMerges = Callable[[Sequence[MergeTask]], Sequence[list[NewFile]]]
+
+
+def compact(tables: ArchiveTables, run_tasks: RunMerges, now: datetime | None = None) -> int:
+    """Write the files of days that are over anew; return how many were replaced.
+
+    :raises ArchiveError: if a table cannot be read or written.
+    :raises StoreError: if a task failed.
+    """
+    today = ((now or datetime.now(UTC)) - _CLOSED_AFTER).date()
+    replaced = 0
+    for _ in range(_MAX_PASSES):
+        tables.refresh()
+        tasks = [
+            task for table in (MESSAGES, KEYS) for task in _merge_tasks(tables, table, str(today))
+        ]
+        if not tasks:
+            break
+        count = 0
+        for task, written in zip(tasks, run_tasks(tasks), strict=True):
+            count += len(task.paths) * _replace(tables, task.table, written, task.paths)
+        if not count:
+            # Another job does the same, and is faster.
+            break
+        replaced += count
+    return replaced
+
+
+def keep_fit(tables: ArchiveTables, run_tasks: RunMerges, keep_days: int | None) -> None:
+    """Delete days that are not kept, if it is said how many are; compact, and vacuum.
+
+    :raises ArchiveError: if a table cannot be read or written.
+    :raises StoreError: if a task failed.
+    """
+    if keep_days is not None:
+        expire(tables, keep_days)
+    compact(tables, run_tasks)
+    vacuum(tables)
+
+
+def expire(tables: ArchiveTables, keep_days: int, now: datetime | None = None) -> date:
+    """Delete the days before the last ``keep_days`` and today; return the first that is kept.
+
+    :raises ArchiveError: if a table cannot be read or written.
+    """
+    today = (now or datetime.now(UTC)).date()
+    first = date.fromordinal(max(today.toordinal() - keep_days, 1))
+    tables.refresh()
+    for table in (MESSAGES, KEYS):
+        old = [
+            _relative(tables, table, each["path"])
+            for each in tables.files(table)
+            if str(each["partition.day"]) < str(first)
+        ]
+        if old:
+            transaction = (RETENTION, day_number(first)) if table == MESSAGES else None
+            _replace(tables, table, [], old, transaction)
+    return first
+
+
+def vacuum(tables: ArchiveTables, now_ms: int | None = None) -> list[str]:
+    """Delete files that no commit has and that were removed, or written, a week ago; return them.
+
+    What the journal has is committed first.
+
+    :raises ArchiveError: if the tables cannot be read or written.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    tables.refresh()
+    tables.repair_all()
+    deleted: list[str] = []
+    for table in (MESSAGES, KEYS):
+        kept = {_relative(tables, table, each["path"]) for each in tables.files(table)}
+        unused = {each for each in tables.unused(table, GRACE_HOURS) if each.endswith(".parquet")}
+        expired = []
+        for note in tables.location.names(table, _REMOVED):
+            removed_ms, _, _ = note.rpartition("/")[2].partition("-")
+            listed = json.loads(tables.location.read(note))
+            if now - int(removed_ms) < GRACE_HOURS * 3_600_000:
+                kept.update(listed)
+            else:
+                expired.append(note)
+                unused.update(listed)
+        for name in sorted(unused - kept):
+            tables.location.remove(tables.path(table, name))
+            deleted.append(name)
+        # Last: what a killed job leaves is deleted by the next.
+        for note in expired:
+            tables.location.remove(note)
+    return deleted
+
+
+def _replace(
+    tables: ArchiveTables,
+    table: str,
+    written: Sequence[NewFile],
+    removed: Sequence[str],
+    transaction: tuple[str, int] | None = None,
+) -> bool:
+    """Exchange files in one commit; return False if another job has removed one of them."""
+    now_ms = time.time_ns() // 1_000_000
+    note = tables.path(table, f"{_REMOVED}/{now_ms}-{uuid.uuid4()}.json")
+    tables.location.write(note, json.dumps(list(removed)).encode())
+    added = {each.path for each in written}
+    while True:
+        tables.refresh()
+        there = {_relative(tables, table, each["path"]) for each in tables.files(table)}
+        if added and there.issuperset(added):
+            # The commit is there, and its confirmation was lost.
+            return True
+        if not there.issuperset(removed):
+            for path in added:
+                tables.location.remove(tables.path(table, path))
+            return False
+        count = tables.exchanges(table)
+        try:
+            tables.exchange(table, written, removed, transaction)
+        except ArchiveError:
+            tables.refresh()
+            if tables.exchanges(table) == count:
+                raise
+        else:
+            return True
+
+
+def _relative(tables: ArchiveTables, table: str, path: str) -> str:
+    return path.removeprefix(tables.path(table, "")).lstrip("/")
+
+
+def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[MergeTask]:
+    day_of = itemgetter("partition.day")
+    listed = sorted(tables.files(table), key=lambda each: (str(day_of(each)), each["path"]))
+    for day, of_day in groupby(listed, day_of):
+        files = list(of_day)
+        if str(day) >= today or len(files) < 2:
+            continue
+        groups = _groups_of_keys(files) if table == KEYS else _groups_of_messages(files)
+        for group in groups:
+            paths = tuple(_relative(tables, table, each["path"]) for each in group)
+            yield MergeTask(tables.location, table, str(day), paths)
+
+
+def _groups_of_messages(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield files that are small together, next to each other in a log."""
+    group: list[dict[str, Any]] = []
+    rows = size = 0
+    for each in sorted(files, key=itemgetter("min.broker", "min.physical_offset")):
+        rows += each["num_records"]
+        size += each["size_bytes"]
+        if group and (rows > _FILE_ROWS or size > _FILE_BYTES or len(group) == _MERGED_FILES):
+            if len(group) > 1:
+                yield group
+            group, rows, size = [], each["num_records"], each["size_bytes"]
+        group.append(each)
+    if len(group) > 1:
+        yield group
+
+
+def _groups_of_keys(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield files whose hashes overlap together."""
+    group: list[dict[str, Any]] = []
+    highest = _HASHES_FROM
+    for each in sorted(files, key=itemgetter("min.key_hash", "max.key_hash")):
+        if each["min.key_hash"] >= highest or len(group) == _MERGED_FILES:
+            if len(group) > 1:
+                yield group
+            group = []
+        group.append(each)
+        highest = max(highest, each["max.key_hash"])
+    if len(group) > 1:
+        yield group
+
+
+def write_merged(task: MergeTask) -> list[NewFile]:
+    """Write the files of a task; runs in an executor.
+
+    :raises OSError: if a file cannot be read or written.
+    """
+    location = task.location
+    opened = [location.parquet(location.path(task.table, path)) for path in task.paths]
+    written: list[TableFile] = []
+    try:
+        if task.table == MESSAGES:
+            written.append(TableFile(location, MESSAGES, task.day))
+            for file in opened:
+                for group in range(file.num_row_groups):
+                    written[0].write(_rows(file, group, MESSAGES))
+        else:
+            for rows in _sorted_keys(opened):
+                if not written or written[-1].rows + rows.num_rows > _FILE_ROWS:
+                    written.append(TableFile(location, KEYS, task.day))
+                written[-1].write(rows)
+        return [each.close() for each in written]
+    except BaseException:
+        for each in written:
+            each.abort()
+        raise
+    finally:
+        for file in opened:
+            file.close()
+
+
+def _rows(file: "pyarrow.parquet.ParquetFile", group: int, table: str) -> "pa.Table":
+    columns = columns_of(table)
+    rows = file.read_row_group(group, columns=columns.names, use_threads=False)
+    return widened(rows, columns, columns.names)
+
+
+def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa.Table]":
+    """Yield the keys of files in the order of their hashes.
+
+    One piece after another is read of all files, and sorted: of each file a row group more than
+    what the piece has.
+    """
+    groups = sorted(
+        (group.column(0).statistics.min, group.column(0).statistics.max, number, at)
+        for at, file in enumerate(files)
+        for number in range(file.num_row_groups)
+        for group in (file.metadata.row_group(number),)
+    )
+    cuts = [_HASHES_FROM]
+    rows = size = 0
+    for low, _, number, at in groups:
+        group = files[at].metadata.row_group(number)
+        if low > cuts[-1] and (rows >= _SORTED_ROWS or size >= _SORTED_BYTES):
+            cuts.append(low)
+            rows = size = 0
+        rows += group.num_rows
+        size += group.total_byte_size
+    for low, high in zip(cuts, [*cuts[1:], _HASHES_FROM + _HASHES], strict=True):
+        tables = [
+            _between(_rows(files[at], number, KEYS), low, high)
+            for first, last, number, at in groups
+            if first < high and low <= last
+        ]
+        if any(each.num_rows for each in tables):
+            yield _in_order(tables)
+
+
+def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
+    import numpy as np
+
+    hashes = rows.column("key_hash").to_numpy()
+    first = np.searchsorted(hashes, low, side="left")
+    last = np.searchsorted(hashes, high - 1, side="right")
+    return rows.slice(int(first), int(last - first))
+
+
+def _in_order(tables: "Iterable[pa.Table]") -> "pa.Table":
+    import numpy as np
+    import pyarrow as pa
+
+    rows = pa.concat_tables(tables).combine_chunks()
+    order = np.argsort(rows.column("key_hash").to_numpy(), kind="stable")
+    return rows.take(pa.array(order))

@@ -1,0 +1,226 @@
+"""Closed days become few files, old days leave, and what nothing needs is deleted: at any time."""
+
+import itertools
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import rocketlens
+from rocketlens.archive import maintenance
+from rocketlens.archive.files import TableFile
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import compact, expire, vacuum, write_merged
+from rocketlens.archive.tables import key_hash
+from rocketlens.errors import ArchiveError
+from tests.support.archives import archive_store
+from tests.support.synthetic import START_MS, record, write_log
+
+DAY_MS = 86_400_000
+DAYS, BATCHES, EACH = 3, 4, 10
+AFTERWARDS = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(days=DAYS)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An archive of several days, each batch of which has messages of all of them."""
+    numbers = itertools.count()
+    records = [
+        record(number, store_timestamp_ms=START_MS + DAY_MS * (number % DAYS))
+        for number in (next(numbers) for _ in range(BATCHES * DAYS * EACH))
+    ]
+    for batch in range(BATCHES):
+        write_log(tmp_path / "store", records[: (batch + 1) * DAYS * EACH], 1 << 16)
+        archive_store(tmp_path / "lake", tmp_path / "store")
+    return tmp_path / "lake"
+
+
+def run_here(tasks):
+    return list(map(write_merged, tasks))
+
+
+def files_of(root, name):
+    return ArchiveTables(str(root)).files(name)
+
+
+def check_all_are_found(root, days=range(DAYS)):
+    with rocketlens.open_archive(root) as archive:
+        messages = list(archive.scan())
+        numbers = sorted(int(each.keys[0][4:]) for each in messages)
+        assert numbers == [n for n in range(BATCHES * DAYS * EACH) if n % DAYS in days]
+        for number in numbers[:7]:
+            (message,) = archive.find(f"key-{number}").messages
+            assert archive.find(message.position).messages == (message,)
+            assert len(archive.find(message.unique_key)) == 1
+
+
+def test_days_that_are_over_have_one_file_of_each_table(root):
+    before = [len(files_of(root, name)) for name in ("messages", "message_keys")]
+    assert before == [BATCHES * DAYS] * 2
+    assert compact(ArchiveTables(str(root)), run_here, AFTERWARDS) == 2 * BATCHES * DAYS
+    assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
+    check_all_are_found(root)
+    assert compact(ArchiveTables(str(root)), run_here, AFTERWARDS) == 0
+
+
+def test_the_day_of_today_is_left_alone(root):
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS - timedelta(days=1))
+    assert len(files_of(root, "messages")) == DAYS - 1 + BATCHES
+
+
+def test_messages_that_come_to_a_closed_day_later_are_merged_into_it(root, tmp_path):
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    archive_store(root, tmp_path / "store", "broker-b")
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
+    with rocketlens.open_archive(root) as archive:
+        assert len(list(archive.scan())) == 2 * BATCHES * DAYS * EACH
+
+
+def test_many_keys_are_files_with_a_part_of_all_hashes_in_order(root, monkeypatch):
+    monkeypatch.setattr(maintenance, "_FILE_ROWS", 20)
+    monkeypatch.setattr(maintenance, "_SORTED_ROWS", 8)
+    monkeypatch.setattr(maintenance, "_MERGED_FILES", 3)
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    tables = ArchiveTables(str(root))
+    of_day = {}
+    for each in tables.files("message_keys"):
+        hashes = tables.location.parquet(each["path"]).read(["key_hash"]).to_pydict()["key_hash"]
+        assert hashes == sorted(hashes)
+        assert (hashes[0], hashes[-1]) == (each["min.key_hash"], each["max.key_hash"])
+        of_day.setdefault(each["partition.day"], []).append((hashes[0], hashes[-1]))
+    for bounds in of_day.values():
+        assert len(bounds) > 1
+        assert all(last < first for (_, last), (first, _) in itertools.pairwise(sorted(bounds)))
+    assert len(tables.files("messages")) > DAYS
+    check_all_are_found(root)
+    hashed = key_hash("key-7")
+    assert sum(low <= hashed <= high for bounds in of_day.values() for low, high in bounds) <= DAYS
+
+
+POINTS = ("while files are written", "before a commit", "after a commit")
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("table", ["messages", "message_keys"])
+def test_compaction_that_is_killed_at_any_point_is_resumed(root, monkeypatch, point, table):
+    exchange, close = ArchiveTables.exchange, TableFile.close
+
+    def close_or_die(self):
+        if point == POINTS[0] and self._table == table:
+            raise Killed
+        return close(self)
+
+    def exchange_or_die(self, name, *rest):
+        if name == table and point == POINTS[1]:
+            raise Killed
+        exchange(self, name, *rest)
+        if name == table and point == POINTS[2]:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTables, "exchange", exchange_or_die)
+        patched.setattr(TableFile, "close", close_or_die)
+        patched.setattr(TableFile, "abort", lambda _: None)
+        with pytest.raises(Killed):
+            compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    check_all_are_found(root)
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
+    check_all_are_found(root)
+    delete_all_unused(root)
+    check_all_are_found(root)
+    assert len(list(root.glob("*/*/*.parquet"))) == 2 * DAYS
+
+
+def delete_all_unused(root):
+    """Delete what a vacuum deletes when the grace is over."""
+    week_ago = time.time() - 8 * 86_400
+    for path in root.glob("*/*/*.parquet"):
+        os.utime(path, (week_ago, week_ago))
+    return vacuum(ArchiveTables(str(root)), time.time_ns() // 1_000_000 + 8 * DAY_MS)
+
+
+def test_of_two_jobs_that_compact_a_day_one_does_and_nothing_is_lost(root):
+    slow = ArchiveTables(str(root))
+
+    def overtaken(tasks):
+        written = run_here(tasks)
+        compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+        return written
+
+    assert compact(slow, overtaken, AFTERWARDS) == 0
+    check_all_are_found(root)
+    assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
+
+
+def test_a_batch_that_is_committed_while_a_day_is_compacted_stays(root, tmp_path):
+    def beside(tasks):
+        written = run_here(tasks)
+        archive_store(root, tmp_path / "store", "broker-b")
+        return written
+
+    compact(ArchiveTables(str(root)), beside, AFTERWARDS)
+    with rocketlens.open_archive(root) as archive:
+        assert len(list(archive.scan())) == 2 * BATCHES * DAYS * EACH
+
+
+def test_a_compaction_whose_confirmation_is_lost_counts(root, monkeypatch):
+    exchange = ArchiveTables.exchange
+
+    def lose_answer(self, *arguments):
+        exchange(self, *arguments)
+        raise ArchiveError("the connection ended")
+
+    monkeypatch.setattr(ArchiveTables, "exchange", lose_answer)
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    check_all_are_found(root)
+
+
+def test_days_before_those_that_are_kept_are_gone_and_answers_say_from_when(root):
+    first = expire(ArchiveTables(str(root)), DAYS - 1, AFTERWARDS)
+    check_all_are_found(root, days=range(1, DAYS))
+    with rocketlens.open_archive(root) as archive:
+        answer = archive.find("key-0")
+        assert (answer.messages, answer.complete) == ((), True)
+        assert f"{first}T00:00:00" in answer.coverage[0].source
+    assert expire(ArchiveTables(str(root)), 2**31 - 1, AFTERWARDS).year == 1
+    check_all_are_found(root, days=range(1, DAYS))
+
+
+@pytest.mark.parametrize("table", ["messages", "message_keys"])
+def test_retention_that_is_killed_before_a_commit_is_resumed(root, monkeypatch, table):
+    exchange = ArchiveTables.exchange
+
+    def exchange_or_die(self, name, *rest):
+        if name == table:
+            raise Killed
+        exchange(self, name, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTables, "exchange", exchange_or_die)
+        with pytest.raises(Killed):
+            expire(ArchiveTables(str(root)), 1, AFTERWARDS)
+    check_all_are_found(root, days=range(DAYS) if table == "messages" else range(2, DAYS))
+    expire(ArchiveTables(str(root)), 1, AFTERWARDS)
+    check_all_are_found(root, days=range(2, DAYS))
+    assert {len(files_of(root, name)) for name in ("messages", "message_keys")} == {BATCHES}
+
+
+def test_removed_files_are_deleted_after_a_week_and_not_before(root):
+    old = rocketlens.open_archive(root)
+    compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
+    week_ago = time.time() - 8 * 86_400
+    for path in root.glob("*/*/*.parquet"):
+        os.utime(path, (week_ago, week_ago))
+    assert vacuum(ArchiveTables(str(root))) == []
+    with old:
+        assert len(list(old.scan())) == BATCHES * DAYS * EACH
+    assert len(delete_all_unused(root)) == 2 * BATCHES * DAYS
+    assert list(root.glob("*/_removed/*")) == []
+    check_all_are_found(root)
