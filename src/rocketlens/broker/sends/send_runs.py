@@ -72,6 +72,7 @@ _NEVER_PLAIN: Final = (
     props.TRANSACTION_PREPARED,
     *sorted(props.TIMER_NAMES),
 )
+_FEW: Final = 4
 _LAST_OPAQUE: Final = limits.MAX_INT
 _ANY_SEND: Final = RemotingCommand(RequestCode.SEND_MESSAGE_V2)
 
@@ -154,6 +155,8 @@ class SendRuns:
         self._replies: Final = memoryview(replies)
         self._writers: Final[list[QueueWriter]] = []
         self._topics_end = _TOPICS_START
+        self._max_count: int = limits.MAX_RUN_MESSAGES
+        """Fewer after a run that access control ended: what is behind it was read in vain."""
         self._load()
 
     def _load(self) -> None:
@@ -175,7 +178,7 @@ class SendRuns:
         self._settings[header.MAX_BODY] = room.body_bytes
         count, _, touched_count, reason = parse(
             frames,
-            min(max_count, limits.MAX_RUN_MESSAGES),
+            min(max_count, self._max_count),
             limits.MAX_RUN_BYTES,
             self._words,
             self._queues,
@@ -183,9 +186,11 @@ class SendRuns:
         )
         done = _NOTHING
         if count and self._are_plain(touched_count):
-            count = self._count_admitted(channel, received, count)
-            if count:
-                done = self._store(channel, frames, room, count, touched_count)
+            admitted = self._count_admitted(channel, received, count)
+            is_whole = admitted == count
+            self._max_count = limits.MAX_RUN_MESSAGES if is_whole else max(2 * admitted, _FEW)
+            if admitted:
+                done = self._store(channel, frames, room, admitted, touched_count)
         if reason == parsing.UNKNOWN:
             self._learn(received)
         return done
