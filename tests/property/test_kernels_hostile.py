@@ -292,20 +292,34 @@ def test_mutated_sends_are_taken_as_far_as_they_are_plain(tmp_path, is_signed):
     assert take_mutated(tmp_path, 1, 1_000, is_signed=is_signed) > 100
 
 
+SENDS = (
+    "from tests.unit.broker.sends import mutated_sends, test_send_runs as sends\n"
+    f"streams = sends.streams_of(seed=9, count={sized(100, 5_000)}, odd=0.9)\n"
+    "print(sends.outcome(directory, streams, with_runs=True)[2])\n"
+    "for is_signed in (False, True):\n"
+    f"    count = {sized(5_000, 500_000)}\n"
+    "    each = directory / str(is_signed)\n"
+    "    assert mutated_sends.take_mutated(each, 9, count, is_signed=is_signed) > 100\n"
+)
+LOOK_UPS = (
+    "from tests.unit.broker.lookup import test_compiled as look_ups\n"
+    "kinds = 'nothing', 'index', 'commitlog'\n"
+    f"rounds = [(seed, kind) for seed in range(1, {sized(3, 60)}) for kind in kinds]\n"
+    "print(sum(look_ups.run(directory / f'{seed}{kind}', seed, kind, 400, 0.5)\n"
+    "    for seed, kind in rounds))\n"
+)
+
+
 @pytest.mark.slow
-def test_sends_of_any_bytes_are_handled_together_with_every_access_checked():
-    """As above, for the kernels of :mod:`rocketlens.broker.sends`; a million buffers in full."""
+@pytest.mark.parametrize("use", [SENDS, LOOK_UPS], ids=["sends", "look-ups"])
+def test_requests_of_any_bytes_are_handled_with_every_access_checked(use):
+    """As above, for the kernels of the rooms ``broker.sends`` and ``broker.lookup``; of sends a
+    million buffers in full."""
     program = (
         "import sys, pathlib\n"
         "from rocketlens.formats.compiled import kernels_device\n"
-        "from tests.unit.broker.sends import mutated_sends, test_send_runs as sends\n"
         "assert kernels_device.CHECKED\n"
-        f"streams = sends.streams_of(seed=9, count={sized(100, 5_000)}, odd=0.9)\n"
-        "print(sends.outcome(pathlib.Path(sys.argv[1]), streams, with_runs=True)[2])\n"
-        "for is_signed in (False, True):\n"
-        "    directory = pathlib.Path(sys.argv[1]) / str(is_signed)\n"
-        f"    count = {sized(5_000, 500_000)}\n"
-        "    assert mutated_sends.take_mutated(directory, 9, count, is_signed=is_signed) > 100\n"
+        f"directory = pathlib.Path(sys.argv[1])\n{use}"
     )
     with tempfile.TemporaryDirectory() as directory:
         environment = os.environ | {

@@ -43,7 +43,7 @@ from rocketlens.store.write.message_store import MessageStore
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
     from rocketlens.broker.sends.batches import Batches
-    from rocketlens.net.channel_group import ChannelGroup
+    from rocketlens.net.channel_group import ChannelGroup, Runs
 
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -125,14 +125,15 @@ class BrokerCore:
         self._born_hosts: Final[dict[Channel, bytes]] = {}
 
     def _load_kernels(self) -> None:
-        """Load what pulls and sends are handled by; takes a second, in any thread."""
+        """Load what pulls, sends and look-ups are handled by; takes a second, in any thread."""
         load_kernels()
         try:
-            self._handle_sends_together()
-        except Exception as error:  # noqa: BLE001 - whatever it is, look-ups need the rest
-            _log.warning("sends are handled one by one, which takes longer: %s", error)
+            self._handle_plain_requests()
+        except Exception as error:  # noqa: BLE001 - whatever it is, pulls need the rest
+            _log.warning("requests are handled one by one, which takes longer: %s", error)
 
-    def _handle_sends_together(self) -> None:
+    def _handle_plain_requests(self) -> None:
+        from rocketlens.broker.lookup.compiled import CompiledLookUps, PlainRequests
         from rocketlens.broker.sends.batches import Batches
         from rocketlens.broker.sends.send_runs import Parts, SendRuns
 
@@ -140,7 +141,11 @@ class BrokerCore:
         own = self.stats, self.born_host, self.store_host, self.id_prefix
         parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
         self.batches = Batches(parts)
-        self.network.handle_together(SendRuns(parts, self.config))
+        runs: Runs = SendRuns(parts, self.config)
+        # Look-ups are not compiled where access control compares requests and messages.
+        if self.access is None:
+            runs = PlainRequests(CompiledLookUps(self.store, self.search, self.config), runs)
+        self.network.handle_together(runs)
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

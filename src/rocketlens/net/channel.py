@@ -19,7 +19,6 @@ and beyond that the connection is closed.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
@@ -30,7 +29,7 @@ from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
 from rocketlens.net.channel_group import ChannelGroup, Waiting
 from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
-from rocketlens.net.response import BUSY, NO_FIELDS, Response, failure
+from rocketlens.net.response import BUSY, NO_FIELDS, Response, failure, leave, logger
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
@@ -43,8 +42,6 @@ from rocketlens.wire.connection import (
 )
 
 __all__ = ["BUSY", "NO_FIELDS", "Answer", "Channel", "Handler", "Response", "logger"]
-
-logger: Final = logging.getLogger("rocketlens.net")
 
 _JOINED_BYTES: Final = 16 * 1024
 """Responses larger than this together are written one by one, which saves a copy, before more
@@ -183,7 +180,7 @@ class Channel(asyncio.Protocol):
         self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
         for _, done in self._done_later:
-            _leave(done)
+            leave(done)
         self._done_later.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -372,6 +369,14 @@ class Channel(asyncio.Protocol):
         """Handle requests in order, until the turn is over or the peer is behind in reading."""
         # These steps neither open nor close it.
         backlog = self._backlog
+        reply = self.group.answer(self, chunk) if chunk and not backlog else None
+        if reply is not None:
+            self.events_received += 1
+            self.state = NEXT[NEXT[self.state][states.BEGIN]][EMPTY]
+            self._unsent.append(reply)
+            self._unsent_bytes += len(reply)
+            self._flush()
+            return
         is_run = not backlog and self.group.runs is not None and self._may_be_run(chunk)
         events = self.connection.receive(chunk, 0 if backlog or is_run else REQUESTS_AT_ONCE)
         if not events and not backlog and not is_run:
@@ -519,7 +524,7 @@ class Channel(asyncio.Protocol):
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
         if not self.is_open:
-            _leave(done)
+            leave(done)
             return
         had_to_wait = self._must_wait
         self._worked_on_bytes -= len(command.body)
@@ -592,9 +597,3 @@ class Channel(asyncio.Protocol):
             if behind > self.group.bounds.unsent_bytes:
                 logger.warning("%s does not read: %d bytes wait for it", self.address, behind)
                 self.abort(f"{behind} bytes waited for the other end to read them")
-
-
-def _leave(done: _Later) -> None:
-    """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
-    if not done.cancelled():
-        done.exception()

@@ -131,6 +131,9 @@ class Runs(Protocol):
         Returns how many, the position behind the last of them, and the replies.
         """
 
+    def answer(self, channel: Any, received: bytes) -> bytes | None:
+        """Return the reply to the only request in ``received``; None if it is not plain."""
+
 
 C = TypeVar("C", bound=GroupedChannel)
 
@@ -181,6 +184,19 @@ class ChannelGroup(Generic[C]):
     def handle_together(self, runs: Runs) -> None:
         """Let ``runs`` handle plain requests from now on; from any thread."""
         self.runs = runs
+
+    def answer(self, channel: C, received: bytes) -> bytes | None:
+        """Return the reply to the only request in ``received`` if it is plain, and may be handled.
+
+        Nothing else of the connection must wait.
+        """
+        if (
+            self.runs is None
+            or not channel.connection.is_between_requests
+            or self.in_flight >= self.bounds.requests_in_flight
+        ):
+            return None
+        return self.runs.answer(channel, received)
 
     def wait_turn(self, channel: C) -> None:
         """Queue ``channel`` for a turn, behind those that wait already."""

@@ -57,3 +57,9 @@ def failure(
     logger.error("request %d could not be handled", command.code, exc_info=error)
     remark = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Response(ResponseCode.SYSTEM_ERROR, remark=remark[: limits.MAX_REMARK_CHARACTERS])
+
+
+def leave(done: asyncio.Future[Response | None]) -> None:
+    """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
+    if not done.cancelled():
+        done.exception()

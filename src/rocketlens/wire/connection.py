@@ -114,6 +114,15 @@ class Connection(Generic[C]):
         """Whether there are bytes that the last `receive` did not parse."""
         return self._splitter.has_more and not (self.is_closed or self._has_failed)
 
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether a frame begins with what comes next, and a request in it may be answered."""
+        return (
+            not self._splitter.held_bytes
+            and not (self.is_closed or self._has_failed)
+            and self.unanswered < self.max_unanswered
+        )
+
     def receive(self, chunk: bytes, max_events: int = NO_LIMIT) -> list[Event]:
         """Feed bytes from the other end; return the events that they complete, in order.
 

@@ -9,6 +9,7 @@ import pytest
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
 from rocketlens.net.channel import Response
 from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
+from rocketlens.net.channel_state import LIGHT
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import encode_command
@@ -386,6 +387,38 @@ async def test_a_stopped_channel_handles_no_more_and_answers_what_is_under_way()
         await asyncio.sleep(0)
     assert len(waiting) == 1
     assert bench.transport.is_paused
+
+
+class OnlyRequests:
+    """Answers a request that comes whole with its own bytes."""
+
+    def take(self, *_):
+        return 0, 0, b""
+
+    def answer(self, _, received):
+        return received if len(received) > 8 else None
+
+
+@on_loop
+async def test_a_plain_request_that_comes_alone_is_answered_from_its_bytes():
+    bench = Bench()
+    bench.channel.group.handle_together(OnlyRequests())
+    frame = request_frame(ECHO)
+    bench.channel.data_received(frame)
+    assert bench.transport.writes == [frame]
+    assert bench.channel.state is LIGHT
+    # Behind a part of another it is read as usual, and so it is where too many are unanswered.
+    bench.channel.data_received(frame[:5])
+    bench.channel.data_received(frame[5:])
+    assert bench.transport.commands()[-1].flag & 1
+    bench.channel.connection.unanswered = bench.channel.connection.max_unanswered
+    bench.channel.data_received(frame)
+    assert bench.transport.commands()[-1].code == ResponseCode.SYSTEM_BUSY
+    bench.channel.connection.unanswered = 0
+    bench.channel.pause()
+    count = len(bench.transport.writes)
+    bench.channel.data_received(frame)
+    assert len(bench.transport.writes) == count, "a stopped channel answers no more"
 
 
 @on_loop

@@ -140,17 +140,15 @@ class LiveSearch:
         :raises Busy: as :meth:`by_key`.
         """
         position = record.queue_id, record.queue_offset
-        if self._has_entry(record.topic, position, record.physical_offset, record.total_size):
+        if self.has_entry(record.topic, position, record.physical_offset, record.total_size):
             return True
         return self.turns.put(owner, look_ups.is_record_start(self.index, record))
 
     def is_in_queue(self, record: RecordView) -> bool:
         """Return whether a queue leads to a record, which so starts at its physical offset."""
-        return self._has_entry(
-            record.topic, record.queue, record.physical_offset, record.total_size
-        )
+        return self.has_entry(record.topic, record.queue, record.physical_offset, record.total_size)
 
-    def _has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
+    def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
         """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""
         queue_id, queue_offset = position
         queue = self._store.queues.get(topic, queue_id)

@@ -14,6 +14,7 @@ from rocketlens.broker.lookup.look_up import FoundRecords, segment_at
 from rocketlens.formats.index_file import key_hash
 from rocketlens.query.lookup.message_filter import OTHER_TIME, FastPathMatcher
 from rocketlens.store.read.index.index_files import newest_first
+from rocketlens.store.read.index.tail import Tail
 
 
 class KeyLookUp(NamedTuple):
@@ -72,17 +73,26 @@ def usual(index: LiveIndex, look_up: KeyLookUp) -> FoundRecords | None:
     return FoundRecords(b"".join(records), len(records))
 
 
-def _offsets(index: LiveIndex, wanted: int) -> Iterable[int] | None:
-    """Return the physical offsets of all entries of a hash, newest first, each once."""
+def whole_tail(index: LiveIndex) -> Tail | None:
+    """Return the memory if it has, or can read, all that index files lack; None if it cannot."""
     tail = index.tail
-    if tail is None or index.unread or tail.damage:
-        return None
+    return None if tail is None or index.unread or tail.damage else tail
+
+
+def has_read_to_end(index: LiveIndex, tail: Tail) -> bool:
+    """Read the end of the log into memory if that takes little; return whether it is sound."""
     if index.store.end_offset > index.read_to:
         if not index.is_at_hand:
-            return None
+            return False
         index.catch_up(to_end=True)
-        if tail.damage:
-            return None
+    return not tail.damage
+
+
+def _offsets(index: LiveIndex, wanted: int) -> Iterable[int] | None:
+    """Return the physical offsets of all entries of a hash, newest first, each once."""
+    tail = whole_tail(index)
+    if tail is None or not has_read_to_end(index, tail):
+        return None
     in_memory = tail.find_few(wanted)
     if in_memory is None:
         return None

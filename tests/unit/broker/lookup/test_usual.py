@@ -102,9 +102,9 @@ def damage(rng, directory, name, count):
         flip(path, position, rng.choice([0xFF, 1 << rng.randrange(8)]))
 
 
-def written(rng, directory, *, is_indexed):
+def written(rng, directory, *, is_indexed, config=LARGE):
     """A store of messages, most of them in index files, with a clock that goes on."""
-    store = open_small(directory, config=LARGE)
+    store = open_small(directory, config=config)
     store.begin_ms, store.sent = store._clock.now_ms, []
     for number in range(COUNT):
         store._clock.now_ms += 1

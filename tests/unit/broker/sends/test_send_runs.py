@@ -347,7 +347,7 @@ def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
     async def test(world):
         assert world.core.network.runs is None
         world.core._load_kernels()
-        assert isinstance(world.core.network.runs, SendRuns)
+        assert isinstance(world.core.network.runs._others, SendRuns)
 
     in_broker(tmp_path, test)
 
@@ -366,4 +366,4 @@ def test_where_the_kernels_cannot_be_loaded_sends_are_stored_and_the_log_says_so
 
     fed_with_runs(tmp_path, act)
     said = [each.message for each in caplog.records if "one by one" in each.message]
-    assert said == ["sends are handled one by one, which takes longer: no machine code here"]
+    assert said == ["requests are handled one by one, which takes longer: no machine code here"]

@@ -41,7 +41,7 @@ _MAX_UNPACKED: Final = 8192
 """Entries of a hash that are unpacked at once: few at first, then more and more."""
 
 
-class _Run(NamedTuple):
+class EntryRun(NamedTuple):
     """Packed entries of one window of the log."""
 
     window: int
@@ -107,12 +107,17 @@ class EntryRuns:
 
     def __init__(self) -> None:
         """Create an empty collection."""
-        self._runs: list[_Run] = []
+        self._runs: list[EntryRun] = []
         self._is_compact = True
         """Whether all runs are sorted."""
         self._look_ups = 0
         self.count = 0
         """Number of entries."""
+
+    @property
+    def runs(self) -> Sequence[EntryRun]:
+        """All runs; those that are not sorted have their entries in the log's order."""
+        return self._runs
 
     def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
         """Add entries, whose offsets ascend."""
@@ -125,7 +130,7 @@ class EntryRuns:
             if stop > start:
                 packed = hashes[start:stop].astype(np.uint64) << np.uint64(WINDOW_BITS)
                 packed |= (offsets[start:stop] - (window << WINDOW_BITS)).astype(np.uint64)
-                self._runs.append(_Run(window, packed))
+                self._runs.append(EntryRun(window, packed))
                 self._is_compact = False
             start = stop
         self.count += len(offsets)
@@ -172,12 +177,12 @@ class EntryRuns:
         for window, runs in groupby(unsorted, key=lambda run: run.window):
             packed = np.concatenate([run.packed for run in runs])
             packed.sort()
-            self._runs.append(_Run(window, packed, is_sorted=True))
+            self._runs.append(EntryRun(window, packed, is_sorted=True))
             while len(self._runs) > 1 and _are_to_merge(*self._runs[-2:]):
                 packed = np.concatenate([run.packed for run in self._runs[-2:]])
                 # A stable sort merges two sorted halves at a tenth of the default sort's cost.
                 packed.sort(kind="stable")
-                self._runs[-2:] = [_Run(window, packed, is_sorted=True)]
+                self._runs[-2:] = [EntryRun(window, packed, is_sorted=True)]
 
     def drop_below(self, physical_offset: int) -> None:
         """Drop the entries of records before an offset. O(entries of that offset's window)."""
@@ -199,7 +204,7 @@ def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
     return parts[0] if len(parts) == 1 else merge(*parts, reverse=True)
 
 
-def _are_to_merge(older: _Run, newer: _Run) -> bool:
+def _are_to_merge(older: EntryRun, newer: EntryRun) -> bool:
     lengths = len(older.packed), len(newer.packed)
     return (
         older.window == newer.window

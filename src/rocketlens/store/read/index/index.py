@@ -99,6 +99,7 @@ class IndexFile:
         self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
         self.are_slots_counted = False
         self._time_bounds: TimeBounds | None = None
+        self._walk_numbers: npt.NDArray[np.int64] | None = None
 
     def check_empty(self) -> None:
         """Check that a file with no entries in its header has none.
@@ -125,6 +126,19 @@ class IndexFile:
         start = self.geometry.entry_position(0)
         stop = self.geometry.entry_position(self.last_entry + 1)
         return self.array()[start:stop].view(ENTRY_LAYOUT.dtype)
+
+    def walk_numbers(self) -> "npt.NDArray[np.int64]":
+        """Return what a compiled walk knows of the file: counts of slots and entries, the last
+        entry and the next one, and the first and last physical offset.
+        """
+        import numpy as np
+
+        if self._walk_numbers is None:
+            header, geometry = self.header, self.geometry or (0, 0)
+            of_log = header.begin_offset, header.end_offset
+            numbers = (*geometry, self.last_entry, header.next_entry, *of_log)
+            self._walk_numbers = np.array(numbers, np.int64)
+        return self._walk_numbers
 
     def head_of(self, slot: int) -> int:
         """Return the newest entry of a slot's chain; 0 for none."""

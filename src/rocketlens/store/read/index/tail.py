@@ -16,7 +16,7 @@ of all records up to an offset decides, and not the time of one of them.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -24,7 +24,7 @@ from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
 from rocketlens.formats.index_file import index_hashes
 from rocketlens.store import fs
-from rocketlens.store.read.index.entry_runs import EntryRuns, merge_descending
+from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
 from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
@@ -278,6 +278,15 @@ class Tail:
         if self._read_again or self._unread:
             return None
         return self._runs.find_few(key_hash, self._few.get(key_hash, ()))
+
+    def parts(self, key_hash: int) -> tuple[Sequence[int], Sequence[EntryRun]] | None:
+        """Return offsets of entries of a hash, ascending, and the runs that may have further ones.
+
+        Return None if :meth:`find` reads log for it.
+        """
+        if self._read_again or self._unread:
+            return None
+        return self._few.get(key_hash, ()), self._runs.runs
 
     def first_offset(self, begin_ms: int) -> int | None:
         """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.

@@ -1,0 +1,346 @@
+"""Look-ups by compiled code: a request's bytes to those of its reply.
+
+What is usual is answered: codes 12 and 33 in either header, a topic and a key in ASCII, and a few
+messages, or the newest of many, that are recognized as they stand. All else is left to
+``broker.requests.query``, which defines what is answered: this gives the same bytes, or nothing.
+Access control compares requests and messages, so there are no compiled look-ups with it.
+
+Log that no index has yet is not read into memory if it is short: its records are compared with the
+request. Importing this module loads numba.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rocketlens import limits
+from rocketlens.broker.config import BrokerConfig
+from rocketlens.broker.lookup.live_index import LiveIndex
+from rocketlens.broker.lookup.look_up import segment_at
+from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.broker.lookup.usual import has_read_to_end, whole_tail
+from rocketlens.errors import RocketLensError
+from rocketlens.formats.compiled import kernels_look_up as kernels
+from rocketlens.formats.compiled import kernels_send_header as headers
+from rocketlens.net.channel import Channel
+from rocketlens.net.channel_group import Runs
+from rocketlens.store.read.index.entry_runs import WINDOW_BITS
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.wire import frame, header_json
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
+from rocketlens.wire.commands import query as commands
+
+if TYPE_CHECKING:
+    from rocketlens.store.read.index.tail import Tail
+    from rocketlens.store.write.append import Appended
+
+_CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
+_HEADS: Final = frozenset(b'{"code":%d,' % code for code in _CODES)
+_BINARY_HEADS: Final = frozenset(code.to_bytes(2) for code in _CODES)
+_HEAD_START: Final = frame.PREFIX_BYTES
+_HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
+_CODEC_AT: Final = 4
+_SPARE: Final = 8
+"""Candidates beyond what is wanted: an offset may come from memory and from a file."""
+_MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - _SPARE
+_MAX_FILES: Final = 32
+_MAX_NEW_BYTES: Final = 64 * 1024
+"""Log that is compared record by record: 10 us."""
+_MAX_UNSORTED: Final = 32 * 1024
+_MARK: Final = limits.MAX_INT
+
+
+def may_be_look_up(received: bytes | memoryview) -> bool:
+    """Return whether received bytes begin with a request of these codes, by its first bytes."""
+    head = bytes(received[_HEAD_START:_HEAD_STOP])
+    return head in _HEADS or (
+        head[:2] in _BINARY_HEADS and received[_CODEC_AT] == frame.BINARY_CODEC
+    )
+
+
+class CompiledLookUps:
+    """Answers usual look-ups; made once for each broker, in any thread."""
+
+    def __init__(self, store: MessageStore, search: LiveSearch, config: BrokerConfig) -> None:
+        """Load the kernels."""
+        self._store: Final = store
+        self._search: Final = search
+        self._config: Final = config
+        self._names: Final = _names()
+        self._settings: Final = np.zeros(headers.SETTING_COUNT, np.int64)
+        bounds = limits.MAX_REQUEST_HEADER_BYTES, limits.MAX_FRAME_BYTES, 0
+        self._settings[: headers.LONG_CODE + 1] = *bounds, *_CODES
+        self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
+        self._request: Final = np.frombuffer(self._numbers, np.int64)
+        self._offsets: Final = array("q", bytes(16 * kernels.CANDIDATE_ROOM))
+        self._candidates: Final = np.frombuffer(self._offsets, np.int64)
+        self._floor = 0
+        self._last: Appended | None = None
+        self._query_head: tuple[bytes, bytes] = b"", b""
+        self._view_head: Final = _split_header({})
+        self._load()
+
+    def _load(self) -> None:
+        nothing, entries = np.zeros(0, np.uint8), np.zeros(0, np.uint64)
+        request, candidates = self._request, self._candidates
+        kernels.read_request(nothing, 0, self._names, self._settings, request)
+        kernels.match(nothing, request, nothing, 0, candidates, 0, 0, 0)
+        kernels.scan(nothing, request, nothing, 0, 0, 0, candidates)
+        kernels.view(nothing, 1, 0, request)
+        kernels.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
+        file_numbers = np.zeros(kernels.FILE_NUMBERS, np.int64)
+        kernels.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
+
+    def take(
+        self, channel: Channel, received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
+        """Answer look-ups from the beginning of ``received`` on; see `net.Runs`."""
+        frames = np.frombuffer(received, np.uint8)
+        end, size = 0, 0
+        replies: list[bytes] = []
+        while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
+            reply_end = kernels.read_request(
+                frames, end, self._names, self._settings, self._request
+            )
+            reply = self._reply(channel, frames) if reply_end else None
+            if reply is None:
+                break
+            end = reply_end
+            size += len(reply)
+            replies.append(reply)
+        return len(replies), end, b"".join(replies)
+
+    def answer(self, channel: Channel, received: bytes) -> bytes | None:
+        """Return the reply to the only request in ``received``; None if it is left to others."""
+        frames = np.frombuffer(received, np.uint8)
+        end = kernels.read_request(frames, 0, self._names, self._settings, self._request)
+        return self._reply(channel, frames) if end == len(received) else None
+
+    def _reply(self, channel: Channel, frames: Any) -> bytes | None:
+        if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
+            return self._view()
+        config, numbers = self._config, self._numbers
+        is_unique_query, max_num = (
+            numbers[kernels.IS_UNIQUE_QUERY],
+            numbers[kernels.MAX_NUM],
+        )
+        max_num = config.defaultQueryMaxNum if is_unique_query else max_num
+        max_num = min(max_num, config.maxMsgsNumBatch)
+        turns = self._search.turns
+        if not 0 < max_num <= _MAX_NUM or not turns.try_begin(channel):
+            return None
+        try:
+            records = self._query(self._search.index, frames, max_num)
+        except RocketLensError:
+            return None
+        finally:
+            turns.end()
+        last = self._store.last_appended
+        if not records or last is None:
+            return None
+        if last is not self._last:
+            fields = (last.store_timestamp_ms, last.physical_offset)
+            names = commands.QUERY_MESSAGE.response.wire_names.values()
+            self._query_head = _split_header(dict(zip(names, map(str, fields), strict=True)))
+            self._last = last
+        return self._framed(self._query_head, records)
+
+    def _framed(self, head: tuple[bytes, bytes], records: Sequence[bytes | memoryview]) -> bytes:
+        before, after = head
+        header = b"%b%d%b" % (before, self._numbers[kernels.OPAQUE], after)
+        body_bytes = sum(map(len, records))
+        prefix = frame.PREFIX.pack(frame.MIN_LENGTH + len(header) + body_bytes, len(header))
+        return b"".join((prefix, header, *records))
+
+    def _query(self, index: LiveIndex, frames: Any, max_num: int) -> list[memoryview] | None:
+        """Return the records of a query in the log's order; None if it is left to others."""
+        count = self._newest(index, frames, max_num + _SPARE)
+        offsets, least = self._offsets, index.store.min_offset
+        while count and offsets[count - 1] < least:
+            count -= 1
+        log, room = index.reader.log, limits.MAX_LOOP_LOOK_UP_BYTES
+        records: list[memoryview] = []
+        first = 0
+        while first < count and len(records) < max_num:
+            view, base = segment_at(log, offsets[first])
+            content = np.frombuffer(view, np.uint8)
+            end = kernels.match(
+                *(frames, self._request, content, base, self._candidates, first, count),
+                max_num - len(records),
+            )
+            if end <= first:
+                return None
+            for number in range(first, end):
+                size = offsets[kernels.CANDIDATE_ROOM + number]
+                if size > 0:
+                    start = offsets[number] - base
+                    records.append(view[start : start + size])
+                    room -= size
+            first = end
+        if room < 0 or (len(records) < max_num and self._floor):
+            return None
+        records.reverse()
+        return records
+
+    def _newest(self, index: LiveIndex, frames: Any, limit: int) -> int:
+        """Write down the newest candidates, newest first; return how many, 0 also if this is left
+        to others.
+
+        Where a source has more than were taken, older candidates of others are left out, too:
+        `_floor` is the oldest offset then, otherwise 0.
+        """
+        tail, files = whole_tail(index), index.reader.index.sound
+        if tail is None or len(files) > _MAX_FILES:
+            return 0
+        self._floor = 0
+        count = self._scan_new(index, frames)
+        if count < 0:
+            if not has_read_to_end(index, tail):
+                return 0
+            count = 0
+        count = self._add_from_memory(tail, count, limit)
+        room = kernels.CANDIDATE_ROOM - limit
+        of_files, wanted = count, self._numbers[kernels.HASH]
+        for file in reversed(files):
+            if count - of_files >= limit:
+                self._floor = max(self._floor, self._offsets[count - 1])
+                break
+            if not 0 <= count <= room:
+                return 0
+            are_counted = int(file.are_slots_counted)
+            count, is_whole = kernels.newest_of_file(
+                *(file.array(), file.walk_numbers(), are_counted, wanted),
+                *(self._candidates, count, limit),
+            )
+            if not is_whole and count > 0:
+                self._floor = max(self._floor, self._offsets[count - 1])
+        return self._in_order(count)
+
+    def _add_from_memory(self, tail: "Tail", count: int, limit: int) -> int:
+        """Add the newest candidates in memory; return how many there are then, or -1."""
+        wanted = self._numbers[kernels.HASH]
+        parts = tail.parts(wanted)
+        if parts is None:
+            return -1
+        few, runs = parts
+        if len(few) > limit:
+            few, self._floor = few[-limit:], few[-limit]
+        room = kernels.CANDIDATE_ROOM - limit
+        if count > room:
+            return -1
+        for offset in few:
+            self._offsets[count] = offset
+            count += 1
+        for run in runs:
+            if count > room or (not run.is_sorted and len(run.packed) > _MAX_UNSORTED):
+                return -1
+            count, is_whole = kernels.newest_of_run(
+                *(run.packed, int(run.is_sorted), wanted, run.window << WINDOW_BITS),
+                *(self._candidates, count, limit),
+            )
+            if not is_whole:
+                self._floor = max(self._floor, self._offsets[count - 1])
+        return count
+
+    def _in_order(self, count: int) -> int:
+        """Sort candidates, the newest first and each once; return how many are left."""
+        if count > 1:
+            offsets = self._offsets
+            found = sorted({each for each in offsets[:count] if each >= self._floor}, reverse=True)
+            count = len(found)
+            offsets[:count] = array("q", found)
+        return max(count, 0)
+
+    def _scan_new(self, index: LiveIndex, frames: Any) -> int:
+        """Compare the end of the log that memory does not have; return how many match, or -1."""
+        start, end = index.read_to, index.store.end_offset
+        if end <= start:
+            return 0
+        found = index.store.log_from(start) if end - start <= _MAX_NEW_BYTES else None
+        if found is None:
+            return -1
+        view, base = found
+        content = np.frombuffer(view, np.uint8)
+        found_count: int = kernels.scan(
+            *(frames, self._request, content, base, start, end, self._candidates)
+        )
+        return found_count
+
+    def _view(self) -> bytes | None:
+        """Return the reply with the record at an offset, if its queue leads to it."""
+        numbers, store = self._numbers, self._store
+        offset = numbers[kernels.OFFSET]
+        try:
+            found = store.log_from(offset)
+        except RocketLensError:
+            return None
+        if found is None:
+            return None
+        view, base = found
+        size = kernels.view(np.frombuffer(view, np.uint8), base, offset, self._request)
+        if not 0 < size <= limits.MAX_LOOP_LOOK_UP_BYTES:
+            return None
+        start = numbers[kernels.TOPIC_START]
+        topic = bytes(view[start : start + numbers[kernels.TOPIC_BYTES]])
+        if not topic.isascii():
+            return None
+        position = numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET]
+        if not self._search.has_entry(topic.decode(), position, offset, size):
+            return None
+        start = offset - base
+        return self._framed(self._view_head, [view[start : start + size]])
+
+
+class PlainRequests:
+    """Look-ups, and what other runs handle; see `net.Runs`."""
+
+    def __init__(self, look_ups: CompiledLookUps, others: Runs) -> None:
+        self._look_ups: Final = look_ups
+        self._others: Final = others
+
+    def take(
+        self, channel: Channel, received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
+        """Handle requests together, sends or look-ups, up to one of another kind."""
+        if may_be_look_up(received):
+            return self._look_ups.take(channel, received, max_count)
+        return self._others.take(channel, received, max_count)
+
+    def answer(self, channel: Channel, received: bytes) -> bytes | None:
+        """Return the reply to the only request in ``received``; None if it is not plain."""
+        if may_be_look_up(received):
+            return self._look_ups.answer(channel, received)
+        return self._others.answer(channel, received)
+
+
+def _split_header(ext_fields: dict[str, str]) -> tuple[bytes, bytes]:
+    """Return a reply's header before and after its opaque."""
+    command = RemotingCommand(0, _MARK, RESPONSE_FLAG, None, ext_fields)
+    before, _, after = header_json.encode(command).rpartition(str(_MARK).encode())
+    return before, after
+
+
+def _names() -> Any:
+    """Return the cells with the names that kernels compare; a cell without a name has no text."""
+    query = commands.QUERY_MESSAGE.request.wire_names
+    view = commands.VIEW_MESSAGE_BY_ID.request.wire_names
+    of_query = (
+        *("topic", "key", "max_num", "begin_timestamp_ms", "end_timestamp_ms"),
+        *("is_unique_key", "index_type", "last_key"),
+    )
+    members = (
+        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
+        "version",
+    )
+    cells = [name.encode() for name in members]
+    for names in (
+        [query[field] for field in of_query],
+        [view["physical_offset"], view["topic"]],
+    ):
+        none = [b"\xff" * (headers.NAME_BYTES - 1)] * (headers.FIELD_COUNT - len(names))
+        cells += [*(name.encode() for name in names), *none]
+    padded = (bytes([len(cell)]) + cell.ljust(headers.NAME_BYTES - 1) for cell in cells)
+    return np.frombuffer(bytearray(b"".join(padded)), np.uint8)

@@ -1,0 +1,278 @@
+"""Compiled look-ups are answered byte for byte as the others, or are left to them."""
+
+import asyncio
+import random
+
+import pytest
+
+from rocketlens.broker.lookup import live_index
+from rocketlens.broker.lookup.compiled import CompiledLookUps, may_be_look_up
+from rocketlens.store.read.index import entry_runs, tail
+from rocketlens.store.read.index.tail import Tail
+from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
+from rocketlens.wire.connection import Connection, RequestReceived, encode_command
+from tests.support.broker_world import create_topic, in_broker, records_of
+from tests.support.fed_channel import feed
+from tests.support.written_stores import SMALL, send_many
+from tests.unit.broker.lookup.test_usual import COUNT, Side, damage, request, written
+from tests.unit.broker.searches import LARGE, read_all, searching
+from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
+
+END_MS = 2**63 - 1
+
+
+def frame_of(command, opaque, codec=0, flag=0):
+    return encode_command(
+        RemotingCommand(command.code, opaque, flag, None, command.ext_fields), codec
+    )
+
+
+def query(key, opaque=1, codec=0, topic="Orders", **changes):
+    """A query as RocketMQ's client writes it."""
+    fields = {
+        "maxNum": 32,
+        "beginTimestamp": 0,
+        "key": key,
+        "_UNIQUE_KEY_QUERY": "false",
+        "topic": topic,
+        "endTimestamp": END_MS,
+        "indexType": "K",
+    } | changes
+    texts = {name: str(value) for name, value in fields.items() if value is not None}
+    return encode_command(RemotingCommand(12, opaque, 0, None, texts), codec)
+
+
+def view(offset, opaque=1, codec=0):
+    fields = {"offset": str(offset), "topic": "Orders"}
+    return encode_command(RemotingCommand(33, opaque, 0, None, fields), codec)
+
+
+def body_of(answer):
+    """The body of a reply."""
+    (event,) = Connection().receive(answer)
+    return event.command.body
+
+
+def mutated(rng, frame):
+    """A frame with some changed bytes behind its length."""
+    changed = bytearray(frame)
+    for _ in range(rng.choice([1, 1, 3])):
+        at = rng.randrange(4 if rng.random() < 0.1 else 8, len(frame))
+        changed[at] = rng.choice([rng.randrange(256), *b'"\\{}:,0-', 1, 2])
+    return bytes(changed)
+
+
+class Compiled(Side):
+    """A search whose look-ups are compiled where they can be, and a reference that is not."""
+
+    def __init__(self, store):
+        super().__init__(store, is_reference=True)
+        config = self.core.config
+        self.look_ups = CompiledLookUps(store, self.search, config)
+        self.answered = 0
+
+    async def assert_same(self, frame):
+        """Ask both ways, first compiled: the other one reads the log into memory."""
+        answer = self.look_ups.answer(self.peer, frame) if may_be_look_up(frame) else None
+        if answer is None:
+            return
+        self.answered += 1
+        (event,) = Connection().receive(frame)
+        assert type(event) is RequestReceived
+        assert answer == await self.reply(event.command), event.command
+        with memoryview(frame + b"\0\0") as received:
+            assert self.look_ups.take(self.peer, received, 9) == (1, len(frame), answer)
+
+
+async def change(rng, store, side, number):
+    """Do something to a store, and to what a search has read of it."""
+    kind = rng.randrange(6)
+    if kind <= 1:
+        store._clock.now_ms += 1
+        send_many(store, rng.choice([1, 3, 90]), first=COUNT + number)
+    elif kind == 2:
+        await side.search.between_look_ups(side.search.index.step)
+    elif kind == 3:
+        store.flush()
+        while not store.build_index():
+            pass
+        await read_all(side.search)
+    elif kind == 4 and len(segments := store._log.listed()) > 3:
+        segments[0].path.unlink()
+        store._log.listed()
+        side.search.segments_changed()
+
+
+async def compare(rng, store, count, damaged=(), odd=0.2):
+    """Ask many times, with changes in between; return how many look-ups were compiled."""
+    side = Compiled(store)
+    await side.search.between_look_ups(side.search.index.open)
+    await read_all(side.search)
+    for number in range(count):
+        if rng.random() < 0.1:
+            await change(rng, store, side, number)
+        if damaged and number == count // 2:
+            damage(rng, *damaged)
+        command = request(rng, store)
+        flag = ONE_WAY_FLAG if rng.random() < odd / 4 else 0
+        frame = frame_of(command, rng.randrange(2**31), rng.choice([0, 0, 1]), flag)
+        await side.assert_same(mutated(rng, frame) if rng.random() < odd else frame)
+    side.search.close()
+    return side.answered
+
+
+def run(directory, seed, damaged="nothing", count=200, odd=0.2):
+    """Compare over a store that is made of a seed."""
+    rng = random.Random(f"{seed} {damaged}")
+
+    async def test():
+        is_indexed = seed % 3 > 0
+        store = written(rng, directory, is_indexed=is_indexed, config=SMALL if seed % 2 else LARGE)
+        after = ()
+        if damaged == "commitlog" or (damaged == "index" and is_indexed):
+            damage(rng, directory, damaged, 1 + 2 * seed)
+            after = directory, damaged, 2
+        answered = await compare(rng, store, count, after, odd)
+        store.close_abruptly()
+        return answered
+
+    return asyncio.run(test())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("damaged", ["nothing", "index", "commitlog"])
+def test_compiled_look_ups_are_those_of_the_steps_that_define_them(
+    tmp_path, monkeypatch, seed, damaged
+):
+    monkeypatch.setattr(Tail, "is_compiled", seed % 2 > 0)
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    if seed % 2:
+        # What the memory has is packed soon.
+        monkeypatch.setattr(tail, "_MAX_DICTIONARY_ENTRIES", 50)
+    answered = run(tmp_path, seed, damaged)
+    if damaged == "nothing":
+        assert answered > 8
+
+
+def with_many(directory, act, count=3000):
+    """Run ``await act(store, side, sent)`` in a store of messages that all have the key ``all``."""
+
+    async def test():
+        async with searching(directory, config=LARGE) as (store, _):
+            sent = [one.physical_offset for one in send_many(store, count)]
+            side = Compiled(store)
+            await side.search.between_look_ups(side.search.index.open)
+            await act(store, side, sent)
+            side.search.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("where", ["dictionary", "unsorted", "sorted", "files", "between"])
+def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
+    tmp_path, monkeypatch, where
+):
+    monkeypatch.setattr(Tail, "is_compiled", where != "dictionary")
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
+    if where == "unsorted":
+        monkeypatch.setattr(entry_runs.EntryRuns, "compact", lambda _: None)
+
+    async def act(store, side, sent):
+        if where in {"files", "between"}:
+            store.flush()
+            while not store.build_index():
+                pass
+        await read_all(side.search)
+        if where == "between":
+            sent = sent + [one.physical_offset for one in send_many(store, 40, first=5000)]
+        for wanted in (1, 32, 64):
+            frame = query("all", maxNum=wanted)
+            answer = side.look_ups.answer(side.peer, frame)
+            (event,) = Connection().receive(frame)
+            assert answer == await side.reply(event.command)
+            found = [each.physical_offset for each in records_of(body_of(answer))]
+            assert found == sent[-wanted:]
+
+    with_many(tmp_path, act, 1000)
+
+
+def test_a_broker_answers_the_same_however_requests_come(tmp_path):
+    """Alone, together, among sends, in pieces: with compiled look-ups and without."""
+
+    async def test(world):
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+        sends = b"".join(plain_frame(number) for number in range(40))
+        await feed(world, [sends])
+        world.core._load_kernels()
+        await read_all(world.core.search)
+        network, store = world.core.network, world.core.store
+        runs, counts = network.runs, [0, 0]
+        answer, take = runs.answer, runs.take
+
+        def counted_answer(*given):
+            reply = answer(*given)
+            counts[0] += reply is not None
+            return reply
+
+        def counted_take(*given):
+            taken = take(*given)
+            counts[1] += taken[0]
+            return taken
+
+        runs.answer, runs.take = counted_answer, counted_take
+        offset = world.core.store.min_offset
+        rng = random.Random(5)
+        for number in range(60):
+            frames = []
+            for opaque in range(rng.choice([1, 1, 6, 30])):
+                codec, wanted = rng.choice([0, 1]), rng.randrange(44)
+                frames.append(
+                    rng.choice(
+                        [
+                            query(f"k{wanted}", opaque, codec),
+                            query(f"{KEY}{wanted:04d}", opaque, codec, _UNIQUE_KEY_QUERY="true"),
+                            view(offset, opaque, codec),
+                            mutated(rng, query(f"k{wanted}", opaque, codec)),
+                        ]
+                    )
+                )
+            content = b"".join(frames)
+            cut = rng.randrange(len(content))
+            chunks = [content] if rng.random() < 0.7 else [content[:cut], content[cut:]]
+            network.runs = runs
+            with_runs = await feed(world, chunks)
+            network.runs = None
+            assert with_runs == await feed(world, chunks), number
+        assert min(counts) > 15, counts
+        network.runs = runs
+        before = store.end_offset
+        await feed(world, [query("k1") + b"".join(map(plain_frame, range(100, 104))) + query("k2")])
+        assert store.end_offset > before
+
+    in_broker(tmp_path, test)
+
+
+def test_what_was_sent_is_found_at_once_while_no_index_has_it(tmp_path, monkeypatch):
+    async def act(store, side, sent):
+        await read_all(side.search)
+        read_to = side.search.index.read_to
+        for number in range(20):
+            (one,) = send_many(store, 1, first=5000 + number)
+            answer = side.look_ups.answer(side.peer, query(f"k{5000 + number}"))
+            assert [each.physical_offset for each in records_of(body_of(answer))] == [
+                one.physical_offset
+            ]
+        assert side.search.index.read_to == read_to
+
+    with_many(tmp_path, act, 10)
+
+
+def test_a_look_up_is_left_to_others_while_the_thread_of_look_ups_works(tmp_path):
+    async def act(store, side, sent):
+        await read_all(side.search)
+        assert side.search.turns.try_begin(None)
+        assert side.look_ups.answer(side.peer, query("k1")) is None
+        side.search.turns.end()
+        assert side.look_ups.answer(side.peer, query("k1")) is not None
+
+    with_many(tmp_path, act, 10)
