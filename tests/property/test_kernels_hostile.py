@@ -313,8 +313,10 @@ LOOK_UPS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("use", [SENDS, LOOK_UPS], ids=["sends", "look-ups"])
 def test_requests_of_any_bytes_are_handled_with_every_access_checked(use):
-    """As above, for the kernels of the rooms ``broker.sends`` and ``broker.lookup``; of sends a
-    million buffers in full."""
+    """As above, for the kernels of the rooms ``broker.sends`` and ``broker.lookup``.
+
+    In full a million mutated sends.
+    """
     program = (
         "import sys, pathlib\n"
         "from rocketlens.formats.compiled import kernels_device\n"

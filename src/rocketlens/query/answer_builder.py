@@ -77,6 +77,15 @@ class AnswerMessages:
         past: bool = store_timestamp_ms < self._left_out[0]
         return past
 
+    def is_past_rank(self, rank: _Rank) -> bool:
+        """Return whether no message below a rank (`order_in_time`) would be kept any more."""
+        with self._lock:
+            if self._left_out is None or self.oldest or not self._ranks:
+                return False
+            self._make_heap()
+            past: bool = rank <= self._ranks[0]
+            return past
+
     def take(self, record: Record) -> MessageExt | None:
         """Add the message in a record, and return it; None if it does not fit, or is there."""
         rank = self._order(record, self._sign)

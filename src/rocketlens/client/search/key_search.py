@@ -9,6 +9,9 @@
 3. More messages of one key within a second than a broker returns at once cannot be told apart by
    time: that second is read from the topic's queues.
 
+   What was returned at first are the newest of all, so steps 2 and 3 end as soon as those are all
+   that is wanted, and one more was seen.
+
 4. The index of a broker has no key of a message that is in a batch which is one record, and a
    broker may be told to keep no index. Then the topic's queues are read instead, as an exhaustive
    search reads them.
@@ -82,6 +85,8 @@ class KeySearch:
     _indexed_to_ms: int = 0
     _relies_on: str | None = None
     _set_back_ms: int = 0
+    _newest: Page | None = None
+    """What was returned at first, if its store times rise."""
 
     async def run(self) -> SearchedIndex:
         """Search.
@@ -96,6 +101,7 @@ class KeySearch:
                 self._relies_on = RISING_TIMES
         elif self._may_be_cut(page):
             self._relies_on = RISING_KEY_TIMES
+            self._newest = None if page.set_back_ms or self.exhaustive else page
             await self._search_within(begin, end, page)
             later = await self._page(page.most_ms + 1, limits.MAX_TIMESTAMP_MS)
             is_before = later.oldest_offset < page.oldest_offset
@@ -115,9 +121,12 @@ class KeySearch:
         add_damage(self._damage, doubt)
 
     async def _search_within(self, begin: int, end: int, earlier: Page) -> None:
-        """Search by time; ``earlier`` is a page that the broker returned before."""
+        """Search by time; ``earlier`` is the page that the broker returned without times."""
         oldest_offset = None
-        while end >= begin and not self.findings.is_past(end):
+        if begin <= 0 and end >= limits.MAX_TIMESTAMP_MS:
+            # That was this question.
+            end, oldest_offset = earlier.oldest_ms, earlier.oldest_offset
+        while end >= begin and not self._is_past(end):
             if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
                 problem = (
                     f"{self.address} gives the same messages again and again: it is not read on"
@@ -144,6 +153,13 @@ class KeySearch:
             else:
                 end = min(end, page.oldest_ms)
                 oldest_offset = page.oldest_offset
+
+    def _is_past(self, end: int | None = None) -> bool:
+        """Return whether nothing that was not seen yet, until ``end``, would be kept."""
+        messages = self.findings.messages
+        return (end is not None and messages.is_past(end)) or (
+            self._newest is not None and messages.is_past_rank(self._newest.oldest_rank)
+        )
 
     async def _page(self, begin: int, end: int) -> Page:
         """Ask once, and add matching messages; return what came."""
@@ -200,6 +216,8 @@ class KeySearch:
         """Read queues; return whether what was found relies on `RISING_TIMES`."""
         relies_on_order = False
         for queue in self.queues:
+            if self._is_past():
+                break
             relies_on_order |= await read_queue(
                 self.cluster,
                 self.address,

@@ -5,13 +5,13 @@ checksum is right, it is of the topic, and it really has the key.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rocketlens import limits
 from rocketlens.client.connect.queue_puller import records_in
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.pace import in_thread
-from rocketlens.query.answer_builder import Findings
+from rocketlens.query.answer_builder import Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
 
 
@@ -29,6 +29,8 @@ class Page(NamedTuple):
     """The maximum store time."""
     set_back_ms: int = 0
     """The maximum by which a store time is below one that is before it in the log."""
+    oldest_rank: tuple[Any, ...] = ()
+    """The rank of the record that is first in the log, as `order_in_time` has it."""
 
     @property
     def held_bytes(self) -> int:
@@ -88,6 +90,7 @@ def _read_page(
         records[-1].store_timestamp_ms,
         records[0].store_timestamp_ms,
         set_back_ms,
+        order_in_time(oldest),
     )
     return page, matching
 

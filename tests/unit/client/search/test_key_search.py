@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import ask, bodies
 from tests.support.patience import PATIENCE_S
 
@@ -152,3 +153,27 @@ def test_only_a_key_of_many_messages_relies_on_their_order(count, relies):
         assert (len(answer), answer.complete, bool(answer.relies_on)) == (count, True, relies)
 
     ask(scenario, timeout_s=5)
+
+
+@pytest.mark.parametrize(("max_num", "most"), [(1, 2), (63, 2), (64, 3)])
+def test_the_newest_of_many_messages_of_one_second_are_found_without_reading_all_of_it(
+    max_num, most
+):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.step_ms = 0
+        for number in range(1000):
+            broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
+        # The first question of all compares the index with queues.
+        await admin.query_message("T", "k", 1)
+        before = len(broker.asked)
+        answer = await admin.query_message("T", "k", max_num)
+        assert bodies(answer) == [b"%d" % number for number in range(1000 - max_num, 1000)]
+        assert answer.truncated
+        assert answer.complete
+        codes = [code for code, _ in broker.asked[before:]]
+        assert codes.count(RequestCode.QUERY_MESSAGE) <= most
+        # One queue shows that there are more than the 64 that the index led to.
+        assert codes.count(RequestCode.GET_MAX_OFFSET) == (1 if max_num == 64 else 0)
+
+    ask(scenario)
