@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rocketlens.cli.options import store_directory
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
+from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
     ask_cluster,
@@ -15,7 +16,7 @@ from rocketlens.terminal.cluster_access import (
     open_cluster,
     seen_brokers_path,
 )
-from rocketlens.terminal.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
+from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ Source: ``BatchConsumeQueue``.
 from typing import Final, NamedTuple
 
 from rocketlens.formats.layout import Layout
-from rocketlens.model.integers import I16, I32, I64
+from rocketlens.model.message import I16, I32, I64
 
 
 class BatchEntry(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.errors import CheckpointError
 from rocketlens.formats.layout import Layout
-from rocketlens.model.integers import I64
+from rocketlens.model.message import I64
 
 CHECKPOINT_BYTES: Final = 4096
 

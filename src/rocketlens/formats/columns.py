@@ -17,8 +17,7 @@ from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.model.arrow import TIME_COLUMNS, time_column
-from rocketlens.model.integers import I32, I64
-from rocketlens.model.message import MESSAGE_FIELDS, Host
+from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:

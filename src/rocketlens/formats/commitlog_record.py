@@ -52,8 +52,7 @@ from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.dledger import BLANK_MAGIC
 from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
-from rocketlens.model.integers import I32, I64
-from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.message import I32, I64, Host, MessageExt
 from rocketlens.model.message_id import address_text, offset_msg_id_of, pack_address
 from rocketlens.model.rocketmq import (
     CRC_MASK,

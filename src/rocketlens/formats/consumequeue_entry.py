@@ -21,7 +21,7 @@ Source: ``ConsumeQueue``.
 from typing import Final, NamedTuple
 
 from rocketlens.formats.layout import Layout
-from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import I32, I64
 
 FILLER_SIZE: Final = 0x7FFFFFFF
 DEFAULT_FILE_BYTES: Final = 6_000_000

@@ -30,7 +30,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from rocketlens.formats.layout import Layout
-from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import I32, I64
 
 
 class EntryHeader(NamedTuple):

@@ -52,7 +52,7 @@ from rocketlens.errors import IndexFileError
 from rocketlens.formats.commitlog_record import Record, is_indexed
 from rocketlens.formats.layout import Layout
 from rocketlens.model import properties as props
-from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import I32, I64
 from rocketlens.model.text.java import decode_utf8, index_hash
 
 if TYPE_CHECKING:

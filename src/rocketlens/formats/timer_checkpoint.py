@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from rocketlens.errors import CheckpointError
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.formats.layout import Layout
-from rocketlens.model.integers import I64
+from rocketlens.model.message import I64
 
 OWN_MARK: Final = int.from_bytes(b"RLTIMER1", "big")
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
 from rocketlens.model.installation import install_command
-from rocketlens.model.integers import I32, I64
-from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
 
 if TYPE_CHECKING:
     import pandas as pd

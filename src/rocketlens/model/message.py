@@ -1,13 +1,19 @@
-"""A stored message."""
+"""A stored message, and Java's signed integers by their width, to annotate the fields of records.
+
+They are ``int`` in every other respect; what declares a layout or a column finds the name of the
+type, which is the one in the layout tables, as the annotation's metadata.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from rocketlens.model.integers import I32, I64
-
 if TYPE_CHECKING:
     from datetime import datetime
+
+I16 = Annotated[int, "i16"]
+I32 = Annotated[int, "i32"]
+I64 = Annotated[int, "i64"]
 
 
 class Host(NamedTuple):

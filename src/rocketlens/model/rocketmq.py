@@ -121,6 +121,9 @@ SYS_FLAG_NEED_UNWRAP: Final = 0x40
 SYS_FLAG_INNER_BATCH: Final = 0x80
 """A record that is a batch of messages, which clients take apart: so is the flag before."""
 
+NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
+"""Variables of the environment with the addresses of name servers; the first that is set counts."""
+
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
 """An attribute of a topic, and its value for one whose batches are such records."""

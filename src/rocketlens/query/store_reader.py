@@ -22,8 +22,7 @@ from rocketlens.store.read.log.log_evidence import (
     first_time,
     lost_begin,
 )
-from rocketlens.store.read.log.scan import Damage
-from rocketlens.store.read.log.starts import RecordStarts
+from rocketlens.store.read.log.scan import Damage, RecordStarts
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.tap_note import TapNote, read_tap_note
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.connection_options import (
     ACCESS_KEY_VARIABLE,
-    NAME_SERVER_VARIABLES,
     OPTIONS,
     SECRET_KEY_VARIABLE,
     STORE_VARIABLE,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rocketlens.formats.layout import Layout, declared_types
-from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import I32, I64
 
 
 class Declared(NamedTuple):

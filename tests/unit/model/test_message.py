@@ -1,7 +1,11 @@
-"""Hosts, messages and answers as values."""
+"""Hosts, messages and answers as values.
+
+Java's signed integers, as annotations.
+"""
 
 import dataclasses
 from datetime import UTC, datetime
+from typing import get_type_hints
 
 import pytest
 
@@ -9,7 +13,7 @@ import rocketlens
 from rocketlens import WrongUse, errors, open_store
 from rocketlens.formats.columns import COLUMNS
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.message import I32, I64, MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.terminal.as_json import message_fields
 
 
@@ -123,3 +127,15 @@ def test_every_error_can_be_imported_from_the_package():
     named = {name for name, each in vars(errors).items() if isinstance(each, type)}
     assert named <= set(rocketlens.__all__)
     assert all(getattr(rocketlens, name) is getattr(errors, name) for name in named)
+
+
+class Counter:
+    number: I32
+    offset: I64
+
+
+def test_a_declared_width_is_found_in_the_annotation_and_is_an_int_otherwise():
+    assert get_type_hints(Counter) == {"number": int, "offset": int}
+    declared = get_type_hints(Counter, include_extras=True)
+    assert declared["number"].__metadata__ == ("i32",)
+    assert declared["offset"].__metadata__ == ("i64",)

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.net.pool import parse_address
 
-ENVIRONMENT: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
 SCHEME: Final = "http://"
 """A prefix of RocketMQ's clients without a meaning."""
 
@@ -18,7 +18,7 @@ def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
     :raises BadInput: if there is none, or one is not an address.
     """
     if given is None:
-        given = next(filter(None, map(os.environ.get, ENVIRONMENT)), "")
+        given = next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), "")
     if not isinstance(given, str):
         given = ";".join(given)
     # Other clients separate addresses by commas, and an address has none.
@@ -27,7 +27,7 @@ def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
     if not addresses:
         raise BadInput(
             "no name server is given: name one, such as 127.0.0.1:9876 (several with semicolons "
-            f"between), or set {ENVIRONMENT[0]}"
+            f"between), or set {NAME_SERVER_VARIABLES[0]}"
         )
     for address in addresses:
         parse_address(address)

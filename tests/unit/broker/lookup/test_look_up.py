@@ -13,7 +13,7 @@ from rocketlens.formats import commitlog_record
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.store.read.index import index
 from rocketlens.store.read.index import tail as tail_module
-from rocketlens.store.read.log import starts
+from rocketlens.store.read.log import scan
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import (
     NOW_MS,
@@ -139,7 +139,7 @@ def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
 
 
 def test_a_walk_to_a_record_without_an_entry_is_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(starts, "_STEP_BYTES", 5000)
+    monkeypatch.setattr(scan, "_STEP_BYTES", 5000)
 
     async def test():
         async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):

@@ -1,10 +1,15 @@
-"""A walk over a log meets every sound record and names what is damaged."""
+"""A walk over a log meets every sound record and names what is damaged.
+
+Offsets at which a record begins are told from all others.
+"""
 
 import numpy as np
 import pytest
 
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import Reason
 from rocketlens.store import fs
-from rocketlens.store.read.log.scan import Chunk, LogWalk, exhaust
+from rocketlens.store.read.log.scan import Chunk, LogWalk, RecordStarts, exhaust
 from tests.support.made_stores import flip, overwrite
 
 
@@ -98,3 +103,34 @@ def test_only_the_last_record_of_a_log_may_still_be_being_written(made, log, by_
     walk, offsets = walked()
     assert walk.unfinished_at == last.physical_offset
     assert offsets == stored[:10] + stored[11:-1]
+
+
+def knows_nothing(_record):
+    """No queue and no index file can tell."""
+
+
+def knows_nothing_before(_offset):
+    return 0
+
+
+def is_blank(log, offset):
+    """Whether the filler of a segment begins here."""
+    with pytest.raises(RecordError) as caught:
+        log.record_at(offset)
+    return caught.value.reason == Reason.BLANK
+
+
+def test_record_starts_are_told_from_all_other_offsets(made, log):
+    starts = RecordStarts(log, knows_nothing, knows_nothing_before)
+    true_starts = {record.physical_offset for record in made.records}
+    last = max(true_starts)
+    for offset in [*range(0, last, 7), *true_starts]:
+        is_walked_to = starts.begins_at(offset)
+        assert is_walked_to == (offset in true_starts) or is_blank(log, offset)
+        assert not starts.is_damaged_at(offset)
+    flip(made.segment_path(0), made.records[12].physical_offset + 4)
+    starts = RecordStarts(log, knows_nothing, knows_nothing_before)
+    for record in made.records:
+        is_hit = record is made.records[12]
+        assert starts.is_damaged_at(record.physical_offset) == is_hit
+        assert starts.begins_at(record.physical_offset) != is_hit
