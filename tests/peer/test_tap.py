@@ -194,6 +194,20 @@ def test_what_a_sync_master_acknowledged_is_in_the_copy_though_the_tap_was_kille
     all_are_found(home / "broker-a", [*keys, "unacknowledged"])
 
 
+def new_copies_begin_where_they_are_told(start_tap, broker, tmp_path):
+    log = log_bytes(broker.store / "commitlog")
+    size = SETTINGS["mappedFileSizeCommitLog"]
+    least = min(int(file.name) for file in (broker.store / "commitlog").iterdir())
+    last = (least + len(log) - 1) // size * size
+    middle = (least + last) // 2 // size * size
+    for begin, offset in (("latest", last), (str(middle + 100), middle)):
+        copy = tmp_path / f"from-{begin}" / "broker-a" / "commitlog"
+        tap = start_tap(broker.namesrv_address, copy.parents[1], "--from", begin)
+        wait_for(lambda copy=copy, begun=log[offset - least :]: log_bytes(copy) == begun)
+        assert min(int(file.name) for file in copy.iterdir()) == offset
+        assert tap.end(signal.SIGTERM) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_gap_and_a_replaced_log_of_a_real_broker_are_named(peer, start_tap, version, tmp_path):
@@ -213,6 +227,7 @@ def test_a_gap_and_a_replaced_log_of_a_real_broker_are_named(peer, start_tap, ve
         wait_for(lambda: read_tap_note(StoreLayout(copy)).gaps)
         wait_for(lambda: log_bytes(copy / "commitlog").endswith(log_bytes(store / "commitlog")))
         assert tap.end(signal.SIGTERM) == 0
+        new_copies_begin_where_they_are_told(start_tap, broker, tmp_path)
         broker.kill()
     with rocketlens.open_store(copy) as reader:
         found = reader.find(first[-1], topic="TapTopic")
