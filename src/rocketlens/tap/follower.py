@@ -108,9 +108,9 @@ class Follower:
                     self._note(str(error))
                     self.copy.put_aside()
                     continue
-                except (StoreFailed, StoreLocked):
+                except StoreFailed:
                     raise
-                except (CopyFailed, BadInput) as error:
+                except (CopyFailed, StoreLocked, BadInput) as error:
                     if not self.has_started.is_set():
                         raise
                     self._note(str(error))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.topology import Topology
-from rocketlens.errors import BadInput, CopyFailed, RemotingError
+from rocketlens.errors import BadInput, CopyFailed, RocketLensError
 from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.store.disk import Disk
@@ -172,7 +172,7 @@ class Tap:
             await asyncio.sleep(WATCH_S)
             try:
                 names = set((await self._topology.brokers()).value) - known
-            except RemotingError as error:
+            except RocketLensError as error:
                 _log.warning("brokers that are new cannot be looked for: %s", error)
                 continue
             known |= names

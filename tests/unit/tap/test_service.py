@@ -485,6 +485,30 @@ def test_a_later_broker_that_cannot_be_followed_is_told_and_ends_nothing(tmp_pat
     assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-a", "broker-b"]
 
 
+@pytest.mark.usefixtures("often")
+def test_a_later_broker_that_another_tap_follows_is_followed_when_that_one_stops(
+    tmp_path, original
+):
+    _, log = original
+
+    async def scenario():
+        server, first = FakeNameServer(), master_of(log)
+        later = master_of(log[:20_000], name="broker-b")
+        async with followed(first, later, server=server) as address:
+            async with tapping(address, tmp_path, "broker-b"):
+                del server.brokers["broker-b"]
+                tap = Tap(address, TapOptions(tmp_path))
+                await tap.start()
+                server.brokers["broker-b"] = {MASTER_ID: later}
+                await until(lambda: any("belongs to a running" in one for one in tap.problems()))
+            later.append(log[20_000:])
+            await later.acknowledged(len(log))
+            assert tap.failure is None
+            await tap.stop()
+
+    run(scenario)
+
+
 def test_a_copy_that_is_larger_than_it_may_be_loses_its_oldest_files(tmp_path, original):
     _, log = original
 
