@@ -31,7 +31,7 @@ def outcome(directory, full_at, *, is_compiled):
         await first_sends(world)
         if not is_compiled:
             world.core.batches = None
-        answers = [await world.send_batch(MEMBERS) for _ in range(7)]
+        answers = [await world.send_batch(MEMBERS) for _ in range(4)]
         records = [(each.body, each.queue_offset) for each in world.stored("Orders")]
         said = [
             (each.code, (each.remark or "").replace(str(directory), ""), each.ext_fields)
