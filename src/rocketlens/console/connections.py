@@ -214,7 +214,7 @@ class ConsoleConnection(H11Protocol):
         is_begun = False
         if cycle is not None and not cycle.response_complete:
             is_begun = cycle.response_started
-            # What answers is told at once, and writes nothing behind the status.
+            # The handler is stopped at once, and writes nothing behind the status.
             cycle.disconnected = True
             cycle.message_event.set()
         if not is_begun and self._awaited is not _Awaited.REQUEST:

@@ -135,7 +135,7 @@ async def find_in_all(
 ) -> Answer:
     """Ask several sources at once.
 
-    ``watch`` is told what is found before all is. ``max_bytes`` bounds the memory that the messages
+    ``watch`` gets each message when it is found. ``max_bytes`` bounds the memory that the messages
     take (None: `rocketlens.limits.MAX_ANSWER_BYTES`); what does not fit makes the answer truncated.
     A source that takes longer than ``max_s`` seconds is ended: the answer has what it found until
     then, and is incomplete.

@@ -387,7 +387,7 @@ class StoreReader:
         """Return whether the record's consume queue leads to it.
 
         False only if the entry of its offset leads to another record of that offset, or to one
-        that this record would lie inside of: an entry that leads nowhere tells nothing.
+        that this record would lie inside of: an entry that leads nowhere proves nothing.
         """
         if record.queue_id < 0 or record.queue_offset < 0:
             return None

@@ -206,7 +206,7 @@ class RecordSubject:
         rules: BodyRules = _NO_RULES,
         tally: FilterTally | None = None,
     ) -> None:
-        """Decode nothing yet; `tally` is told which properties there are."""
+        """Decode nothing yet; `tally` counts the names of properties."""
         self._record: Final = record
         self._rules: Final = rules
         self._tally: Final = tally

@@ -51,13 +51,12 @@ Check = Callable[[CommitLog, Hit | None], None]
 class MessageFilter:
     """Conditions for messages. None is not a condition.
 
-    ``topic`` is the one it must have, ``topics`` are those of which it must have one. A light topic
-    (``%LMQ%...``) has the messages of other topics that were dispatched to it as well: ``light``
-    are those of them that are asked for.
-    ``expression`` must be true of its properties, and ``content`` let it pass. What ``left_out``
-    counts matches not, whatever its content is. ``batches`` counts those that are unreadable.
-    ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
-    one of the two is enough. Times are store times in epoch milliseconds, both ends included.
+    A message must have the ``topic``, and one of the ``topics``. ``light`` are the light topics
+    (``%LMQ%...``) among these, which have messages of other topics that were dispatched to them.
+    ``expression`` must be true of its properties, and ``content`` must accept it. A message that
+    ``left_out`` counts does not match. ``batches`` counts the batches that cannot be read.
+    ``key`` must be one of its keys, ``unique_key`` its unique key; with both given one of the two
+    is enough. Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
     """
 
@@ -127,7 +126,7 @@ class MessageFilter:
             whole = record if isinstance(record, Record) else decode(record.buffer, record.start)
             members = self._members(whole)
             if members:
-                # What the producer was told is the id of the batch.
+                # The producer got the id of the batch.
                 is_itself = self.content is None and self.may_match(record)
                 return is_itself or any(map(self._matches_itself, members))
         return self._matches_itself(record)
@@ -141,7 +140,7 @@ class MessageFilter:
         return matches or [record]
 
     def _members(self, record: Record) -> tuple[Record, ...]:
-        """Return the messages of a batch; none of one that cannot be taken apart, it is counted."""
+        """Return the messages of a batch; none of one that cannot be taken apart: it is counted."""
         members = records_in(record)
         if members or self.batches is None or not record.sys_flag & SYS_FLAG_INNER_BATCH:
             return members
@@ -150,23 +149,23 @@ class MessageFilter:
         return ()
 
     def may_match(self, record: Record | RecordView) -> bool:
-        """Return whether a record matches as far as that does not depend on ``content``."""
+        """Return whether a record matches all conditions but ``content``."""
         if not self.takes_topic(record.topic):
             return False
         if not self.is_in_time(record.store_timestamp_ms):
             return False
-        if not self._is_as_asked(record):
+        if not self._has_properties(record):
             return False
         return self.left_out is None or not self.left_out.leaves_out(record)
 
-    def _is_as_asked(self, record: Record | RecordView) -> bool:
+    def _has_properties(self, record: Record | RecordView) -> bool:
         """Return whether the properties of a record match."""
         conditions = (self.key, self.unique_key, self.tags, self.expression)
         if not self.light and all(each is None for each in conditions):
             return True
         properties = props.parse(decode_utf8(record.properties))
-        is_asked = not self.light or self._names_topic(record.topic)
-        if not is_asked and self.light.isdisjoint(light_queues(properties)):
+        is_named = not self.light or self._names_topic(record.topic)
+        if not is_named and self.light.isdisjoint(light_queues(properties)):
             return False
         if self.tags is not None and properties.get(props.TAGS) not in self.tags:
             return False

@@ -109,7 +109,7 @@ class StoryEvidence:
     """Names of brokers by store host; without it, as in a store, retries are by queue id only."""
     unlearnt: Sequence[Unlearnt] = ()
     now_ms: int = 0
-    """The time at which the story is told, in epoch milliseconds."""
+    """The time at which the story was written, in epoch milliseconds."""
 
 
 def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:

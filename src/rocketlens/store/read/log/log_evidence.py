@@ -258,7 +258,7 @@ class LogEvidence:
         return True
 
     def _is_lost(self, physical_offset: int) -> bool:
-        """Return whether the log has nothing at an offset: damage there is told by who reads it."""
+        """Return whether the log has nothing at an offset: its readers report damage there."""
         if physical_offset < self._log.min_offset:
             return False
         try:
