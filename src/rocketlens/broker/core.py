@@ -99,7 +99,7 @@ class BrokerCore:
         self.clients: Final = ClientTable(self.groups.notifies)
         self.queue_locks: Final = QueueLocks(loop.time)
         self.stats: Final = BrokerStats(clock)
-        self.search: Final = LiveSearch(store, self._load_kernels)
+        self.search: Final = LiveSearch(store, self._load_kernels, self._is_used)
         self.copies: Final = CopyWriter(store, self.stats)
         progress = TimerProgress(layout, disk, clock, durable, checksums)
         self.timers: Final = Timers(
@@ -123,6 +123,9 @@ class BrokerCore:
         self.id_prefix: Final = self.store_host.hex().upper()
         """The first part of the offset message id of each message."""
         self._born_hosts: Final[dict[Channel, bytes]] = {}
+
+    def _is_used(self) -> bool:
+        return bool(self.stats.put_total or self.stats.get_total)
 
     def _load_kernels(self) -> None:
         """Load what pulls, sends and look-ups are handled by; takes a second, in any thread."""

@@ -81,7 +81,7 @@ less.
 """
 WATCH_INTERVAL_S: Final = 5.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
-"""A broker process loads them early, but not while its clients connect."""
+"""A broker that is used loads them early, but not while its clients connect."""
 PORT_TRIES: Final = 20
 OTHER_FILES: Final = 256
 """Descriptors for mapped files of log and index, connections to name servers, and others."""
@@ -110,9 +110,10 @@ class BrokerService:
 
         ``build_index`` False leaves index files to others; ``index_command`` is a program that
         builds them instead, see :mod:`rocketlens.broker.life.index_process`. The compiled kernels
-        are loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the
-        start. ``max_connections``: None for as many as the open files allow that a process may
-        have. ``disk``: where the store and the tables are written.
+        are loaded when there is much log to read, or when the first messages are sent or pulled,
+        ``load_kernels_after_s`` seconds after the start at the earliest. ``max_connections``: None
+        for as many as the open files allow that a process may have. ``disk``: where the store and
+        the tables are written.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command

@@ -62,16 +62,27 @@ class LiveSearch:
     working.
     """
 
-    def __init__(self, store: MessageStore, load_also: Callable[[], None] = lambda: None) -> None:
-        """Look up in ``store``; ``load_also`` loads kernels of others, when it is time to."""
+    def __init__(
+        self,
+        store: MessageStore,
+        load_also: Callable[[], None] = lambda: None,
+        is_used: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Look up in ``store``; ``load_also`` loads kernels of others, when it is time to.
+
+        ``is_used``: whether clients send or pull anything yet; look-ups are counted here.
+        """
         self._store: Final = store
         self._load_also: Final = load_also
+        self._is_used: Final = is_used
+        self._is_asked = False
         self.index: Final = LiveIndex(store)
         self._tag_log: CommitLog | None = None
         """The reader of look-ups by tag, for their thread only."""
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
         self.tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
         self._reader: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._loads_at: float | None = None
 
     @property
@@ -82,8 +93,8 @@ class LiveSearch:
     async def open(self, *, load_after_s: float | None = None) -> None:
         """Open the index files, and start to read the part of the log that they do not cover.
 
-        The kernels are loaded ``load_after_s`` seconds from now, or earlier if there is much to
-        read; look-ups may wait for that.
+        The kernels, which take 140 MiB, are loaded ``load_after_s`` seconds from now, when the
+        broker is used, or earlier if there is much to read; look-ups may wait for that.
         """
         await self.between_look_ups(self.index.open)
         if load_after_s is not None:
@@ -100,6 +111,7 @@ class LiveSearch:
         :raises Busy: if too many look-ups wait. The future raises it if this one waited too long.
         """
         corrupt = None
+        self._is_asked = True
         if self.turns.try_begin(owner):
             try:
                 if self.index.is_at_hand:
@@ -114,6 +126,7 @@ class LiveSearch:
 
     def usual_by_key(self, look_up: KeyLookUp, owner: Owner | None = None) -> FoundRecords | None:
         """Do :meth:`by_key` where that takes little; None if it takes more, or finds nothing."""
+        self._is_asked = True
         if not self.turns.try_begin(owner):
             return None
         try:
@@ -150,6 +163,7 @@ class LiveSearch:
 
     def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
         """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""
+        self._is_asked = True
         queue_id, queue_offset = position
         queue = self._store.queues.get(topic, queue_id)
         entry = queue.entry(queue_offset) if queue and queue_offset >= 0 else None
@@ -175,8 +189,9 @@ class LiveSearch:
 
     def close(self) -> None:
         """Wait for the current piece of a look-up, and unmap everything."""
-        if self._reader is not None:
-            self._reader.cancel()
+        for task in (self._reader, self._loading):
+            if task is not None:
+                task.cancel()
         self.turns.close()
         self.tag_turns.close()
         self.index.close()
@@ -188,23 +203,36 @@ class LiveSearch:
         while True:
             try:
                 if self._is_time_to_load():
-                    await asyncio.to_thread(self._load)
-                    keep_objects()
-                    self._loads_at = None
+                    self._loading = asyncio.create_task(self._load())
                 while await self.between_look_ups(self.index.step):
                     pass
             except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
 
-    def _load(self) -> None:
-        if KERNELS.try_load(load_kernels):
-            KERNELS.try_load(self._load_also)
+    async def _load(self) -> None:
+        """Load the kernels; nothing waits for it, since they may have to be compiled first."""
+
+        def load() -> None:
+            if KERNELS.try_load(load_kernels):
+                KERNELS.try_load(self._load_also)
+
+        try:
+            await asyncio.to_thread(load)
+        except Exception as error:  # noqa: BLE001 - the next time may pass
+            _log.warning("kernels could not be loaded for look-ups: %s", error)
+        else:
+            keep_objects()
+            self._loads_at = None
 
     def _is_time_to_load(self) -> bool:
-        if self._loads_at is not None and asyncio.get_running_loop().time() >= self._loads_at:
+        if self._loading is not None and not self._loading.done():
+            return False
+        if self.index.should_load_kernels:
             return True
-        return self.index.should_load_kernels
+        if self._loads_at is None or asyncio.get_running_loop().time() < self._loads_at:
+            return False
+        return self._is_asked or self._is_used()
 
     def _by_tag(self, look_up: LookUp) -> Work[FoundRecords]:
         if self._tag_log is None:

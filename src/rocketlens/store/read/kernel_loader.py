@@ -10,6 +10,7 @@ once, and everything is read record by record from then on, which takes 75 times
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 LOADER_THREAD: Final = "rocketlens-kernels"
+LOAD_WAIT_S: Final = 1.0
+"""Seconds in which kernels are loaded that were compiled before. Those that are compiled first take
+tens of seconds, and look-ups are answered without them meanwhile.
+"""
 
 
 class KernelLoader:
@@ -29,6 +34,7 @@ class KernelLoader:
         """Create a loader that calls them in the thread of the caller."""
         self._lock: Final = threading.Lock()
         self._loads: Final[dict[Callable[[], None], Future[None]]] = {}
+        self._began: Final[dict[Callable[[], None], float]] = {}
         self._abandoned: Future[None] | None = None
         """None if the caller's thread loads; else it ends when nothing is loaded any more."""
         self.is_refused = False
@@ -64,8 +70,11 @@ class KernelLoader:
             self.abandon()
             self._abandoned = None
 
-    def load(self, load: Callable[[], None]) -> None:
+    def load(self, load: Callable[[], None], timeout_s: float | None = None) -> bool:
         """Call a function that loads kernels, or wait until another thread has called it.
+
+        In the background no longer than ``timeout_s``, counted from when it was called first.
+        Return whether it has ended.
 
         :raises StoreBusy: if nothing is loaded any more.
         :raises OSError: as ``load`` does; it is called again the next time.
@@ -73,7 +82,7 @@ class KernelLoader:
         abandoned = self._abandoned
         if abandoned is None:
             load()
-            return
+            return True
         from concurrent.futures import FIRST_COMPLETED, Future, wait
 
         with self._lock:
@@ -81,32 +90,38 @@ class KernelLoader:
             failed = future is not None and future.done() and future.exception() is not None
             if (future is None or failed) and not abandoned.done():
                 future = self._loads[load] = Future()
+                self._began[load] = time.monotonic()
                 threading.Thread(
                     target=_run, args=(load, future), name=LOADER_THREAD, daemon=True
                 ).start()
         if future is not None:
-            wait((future, abandoned), return_when=FIRST_COMPLETED)
+            if timeout_s is not None:
+                timeout_s = max(0.0, self._began[load] + timeout_s - time.monotonic())
+            wait((future, abandoned), timeout_s, return_when=FIRST_COMPLETED)
+            if not future.done() and not abandoned.done():
+                return False
         if future is None or not future.done():
             raise StoreBusy("the broker stops: kernels are not loaded any more")
         future.result()
+        return True
 
-    def try_load(self, load: Callable[[], None]) -> bool:
+    def try_load(self, load: Callable[[], None], timeout_s: float | None = None) -> bool:
         """Do :meth:`load`; return False if this machine refuses, which is logged the first time.
 
         :raises StoreBusy: if nothing is loaded any more.
         :raises OSError: if there are too few files or too little memory now.
         """
-        return self._unless_refused(lambda: self.load(load))
+        return self._unless_refused(lambda: self.load(load, timeout_s))
 
     def try_here(self, load: Callable[[], None]) -> bool:
         """Do :meth:`try_load` in the thread of the caller, which nothing can interrupt."""
         return self._unless_refused(load)
 
-    def _unless_refused(self, load: Callable[[], None]) -> bool:
+    def _unless_refused(self, load: Callable[[], bool | None]) -> bool:
         if self.is_refused:
             return False
         try:
-            load()
+            return load() is not False
         except (StoreBusy, MemoryError):
             raise
         except Exception as error:
@@ -125,7 +140,6 @@ class KernelLoader:
                     error,
                 )
             return False
-        return True
 
     def abandon(self) -> None:
         """Load nothing any more, and let those who wait go on without; only in the background."""

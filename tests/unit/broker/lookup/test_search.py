@@ -46,15 +46,43 @@ def test_the_log_answers_for_an_index_file_that_is_damaged_while_it_is_used(
     asyncio.run(test())
 
 
-def test_kernels_are_loaded_after_a_time_however_little_there_is_to_read(tmp_path, monkeypatch):
+def test_kernels_are_loaded_when_a_broker_is_used_however_little_there_is_to_read(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
+
+    async def test():
+        loop, loaded, looked = asyncio.get_running_loop(), asyncio.Event(), asyncio.Semaphore(0)
+        uses = [False] * 5
+
+        def is_used():
+            looked.release()
+            return not uses or uses.pop()
+
+        store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
+        search = LiveSearch(store, is_used=is_used)
+        monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
+        await search.open(load_after_s=0.0)
+        for _ in range(5):
+            await asyncio.wait_for(looked.acquire(), 60)
+            assert not loaded.is_set()
+        await asyncio.wait_for(loaded.wait(), 60)
+        search.close()
+        store.close_abruptly()
+
+    asyncio.run(test())
+
+
+def test_kernels_are_loaded_for_a_broker_that_is_only_asked_for_messages(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
 
     async def test():
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
-        search = LiveSearch(store)
+        search = LiveSearch(store, is_used=lambda: False)
         monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
-        await search.open(load_after_s=0.01)
+        await search.open(load_after_s=0.0)
+        search.by_key(LookUp(MessageFilter("Orders", key="k"), 1))
         await asyncio.wait_for(loaded.wait(), 60)
         search.close()
         store.close_abruptly()

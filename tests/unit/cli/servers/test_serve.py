@@ -307,6 +307,7 @@ def test_signals_stop_serve_cleanly_under_floods_and_nothing_acknowledged_is_los
 
 NEVER_LOADED = """
 import sys, threading
+from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.life import service
 from rocketlens.broker.lookup import search
 from rocketlens.main import main
@@ -316,6 +317,7 @@ def hang():
     threading.Event().wait()
 
 search.load_kernels, service.LOAD_KERNELS_AFTER_S = hang, 0.0
+BrokerCore._is_used = lambda _: True
 sys.exit(main())
 """
 

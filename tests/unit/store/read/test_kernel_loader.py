@@ -38,6 +38,19 @@ def test_a_server_loads_kernels_once_for_all_threads_that_wait():
     assert calls == [True]
 
 
+def test_who_has_no_time_goes_on_while_kernels_are_compiled():
+    loader, may_go_on = KernelLoader(), threading.Event()
+
+    def load():
+        may_go_on.wait(GUARD_S)
+
+    with loader.in_background():
+        assert not loader.try_load(load, 0.0)
+        may_go_on.set()
+        assert loader.try_load(load)
+        assert loader.try_load(load, 0.0)
+
+
 def test_what_cannot_be_loaded_is_tried_again():
     loader = KernelLoader()
     failures = [OSError("too many open files")]

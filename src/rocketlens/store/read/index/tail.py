@@ -25,7 +25,7 @@ from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
 from rocketlens.formats.index_file import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
-from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.kernel_loader import KERNELS, LOAD_WAIT_S
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
 from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
@@ -351,18 +351,15 @@ class Tail:
         return [(span, self._log.bytes_at(*span)) for span in spans]
 
     def _read(self, walk: LogWalk) -> None:
-        if (
-            KERNELS.is_in_background
-            and not Tail.is_compiled
-            and walk.stop - walk.position > self._interpreted_left
-        ):
+        limit, length = self._interpreted_left, walk.stop - walk.position
+        if KERNELS.is_in_background and not Tail.is_compiled and length > limit:
             # Before anything of it is read: it may be abandoned.
-            KERNELS.try_load(load_kernels)
+            is_loaded = KERNELS.try_load(load_kernels, LOAD_WAIT_S)
+            limit = limit if is_loaded else length
         self.version += 1
-        limit = self._interpreted_left
         if Tail.is_compiled:
             limit = interpreted_bytes()
-            limit = limit if walk.stop - walk.position <= limit else 0
+            limit = limit if length <= limit else 0
         start = interpreted_to = walk.position
         for piece in walk.pieces(limit, at_once=limit > 0):
             if isinstance(piece, Chunk):
