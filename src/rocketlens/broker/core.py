@@ -25,8 +25,7 @@ from rocketlens.broker.replication.replicas import Replicas
 from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.log_identity import LogIdentity
 from rocketlens.broker.tables.name_servers import NameServers
-from rocketlens.broker.tables.offset_corrections import fit_to_store
-from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets, fit_to_store
 from rocketlens.broker.tables.queue_locks import QueueLocks
 from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.tables.stats import BrokerStats

@@ -8,8 +8,22 @@ between are delivered again.
 Both files stay when the log is replaced, and their offsets are then of other queues. So each has a
 member that identifies the log (:mod:`rocketlens.broker.tables.log_identity`). RocketMQ does not
 know this member, and drops it when it writes the file.
+
+The log may have lost its end, too. An offset behind the end of its queue would then hide every new
+message until the queue has grown past it, so `fit_to_store` corrects offsets:
+
+=====================  =====================================================================
+log                    corrected offset
+=====================  =====================================================================
+the same               at most the queue's end; a delay offset at least the queue's begin
+another one            the queue's begin: messages are read or delivered twice, not lost
+=====================  =====================================================================
+
+For the same log, RocketMQ corrects delay offsets so. Source:
+``ScheduleMessageService.correctDelayOffset``.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -19,11 +33,14 @@ from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, tabl
 from rocketlens.broker.tables.log_identity import (
     SegmentChecksums,
     format_checksums,
+    is_another_log,
     parse_checksums,
 )
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.write.message_store import MessageStore
 
 GROUP_SEPARATOR: Final = "@"
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -32,6 +49,7 @@ _OFFSET_BYTES: Final = 48
 _NAME_BYTES: Final = 16
 """Bytes around a name in the file."""
 LOG_MEMBER: Final = "logSegmentChecksums"
+_log: Final = logging.getLogger("rocketlens.broker")
 
 
 def _numbers(value: Any) -> dict[int, int] | None:
@@ -260,3 +278,47 @@ class DelayOffsets:
 def _log_member(checksums: SegmentChecksums) -> dict[str, Any]:
     """Return the member of a file that identifies its log."""
     return {LOG_MEMBER: format_checksums(checksums)} if checksums else {}
+
+
+def fit_to_store(store: MessageStore, consumers: ConsumerOffsets, delays: DelayOffsets) -> None:
+    """Correct the offsets of groups and of delay levels, and log the corrections."""
+    checksums = delays.log_checksums()
+    is_another = is_another_log(consumers.log, checksums)
+    consumers.is_changed |= is_another
+    groups = _fit_consumers(store, consumers, is_another=is_another)
+    is_another = is_another_log(delays.log, checksums)
+    delays.is_changed |= is_another
+    levels = _fit_delays(store, delays, is_another=is_another)
+    for count, of_what in ((groups, "consumer groups"), (levels, "delay levels")):
+        if count:
+            line = "%d offsets of %s did not fit the queues of this log and were corrected"
+            _log.warning(line, count, of_what)
+
+
+def _fit_delays(store: MessageStore, delays: DelayOffsets, *, is_another: bool) -> int:
+    corrected = 0
+    for level, offset in list(delays.table.items()):
+        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
+        high = store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
+        fitting = low if is_another else min(max(offset, low), high)
+        if fitting != offset:
+            delays.put(level, fitting)
+            corrected += 1
+    return corrected
+
+
+def _fit_consumers(store: MessageStore, consumers: ConsumerOffsets, *, is_another: bool) -> int:
+    corrected = 0
+    for name, offsets in consumers.table.items():
+        topic = name.rpartition(GROUP_SEPARATOR)[0]
+        for queue_id, offset in offsets.items():
+            if offset < 0:
+                continue
+            fitting = min(offset, store.queues.max_offset(topic, queue_id))
+            if is_another:
+                fitting = store.queues.min_offset(topic, queue_id)
+            if fitting != offset:
+                offsets[queue_id] = fitting
+                consumers.is_changed = True
+                corrected += 1
+    return corrected

@@ -1,4 +1,10 @@
-"""Offsets as the broker keeps them: config/consumerOffset.json and delayOffset.json."""
+"""Offsets as the broker keeps them: config/consumerOffset.json and delayOffset.json.
+
+What a broker remembers of queues fits the log that is there, whatever became of that.
+"""
+
+import asyncio
+import shutil
 
 import pytest
 
@@ -7,6 +13,9 @@ from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.wire.codes import RequestCode
+from tests.support.broker_world import Clock as BrokerClock
+from tests.support.broker_world import properties_of, running
 from tests.support.written_stores import Clock
 
 
@@ -41,3 +50,179 @@ def test_offsets_that_would_not_be_read_back_are_refused(tmp_path, monkeypatch):
     assert (tmp_path / "config" / "consumerOffset.json").stat().st_size < 4000
     offsets.remove("g")
     offsets.put("g", "T", 0, 1)
+
+
+async def send_delayed(world, *bodies):
+    for body in bodies:
+        await world.send(body=body, e=1, properties=properties_of(DELAY=1))
+
+
+def deliver(world):
+    """Deliver what is due in a second, without waiting for the broker's own timer."""
+    world.clock.now_ms += 1000
+    return world.service._schedule.deliver_due()
+
+
+async def commit(world, queue_offset):
+    asked = {"consumerGroup": "readers", "topic": "Orders", "queueId": 0}
+    world.core.groups.find("readers")
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    assert (await world.call(code, commitOffset=queue_offset, **asked)).code == 0
+
+
+async def committed(world):
+    asked = {"consumerGroup": "readers", "topic": "Orders", "queueId": 0}
+    answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **asked)
+    return int(answer.ext_fields["offset"])
+
+
+def run_in(directory, *tests):
+    """Run a broker for each test after another, on one store and with one clock."""
+
+    async def main():
+        clock = BrokerClock()
+        for test in tests:
+            if asyncio.iscoroutinefunction(test):
+                async with running(directory, clock=clock) as world:
+                    await test(world)
+            else:
+                test(directory / "store")
+
+    asyncio.run(main())
+
+
+def remove_log(store):
+    shutil.rmtree(store / "commitlog")
+
+
+def test_delayed_messages_are_delivered_after_the_log_was_removed(tmp_path):
+    async def before(world):
+        await send_delayed(world, *(b"old %d" % number for number in range(5)))
+        assert deliver(world) == 5
+
+    async def after(world):
+        assert world.core.delay_offsets.table == {1: 0}
+        sent = [b"new %d" % number for number in range(5)]
+        await send_delayed(world, *sent)
+        assert deliver(world) == 5
+        assert [record.body for record in world.stored("Orders", 1)] == sent
+
+    run_in(tmp_path, before, remove_log, after)
+
+
+def test_a_delay_offset_behind_the_end_of_its_queue_is_corrected_while_the_broker_runs(tmp_path):
+    async def test(world):
+        await send_delayed(world, b"first")
+        world.core.delay_offsets.put(1, 7)
+        assert deliver(world) == 0
+        await send_delayed(world, b"second")
+        assert deliver(world) == 1
+        assert [record.body for record in world.stored("Orders", 1)] == [b"second"]
+
+    run_in(tmp_path, test)
+
+
+def test_a_log_that_lost_its_end_has_nothing_delivered_again(tmp_path):
+    async def before(world):
+        await send_delayed(world, b"0", b"1", b"2")
+        assert deliver(world) == 3
+
+    def keep(store):
+        shutil.copytree(store, tmp_path / "kept")
+
+    async def later(world):
+        await send_delayed(world, b"3", b"4")
+        assert deliver(world) == 2
+
+    def restore(store):
+        for name in ("commitlog", "consumequeue", "rocketlens"):
+            shutil.rmtree(store / name)
+            shutil.copytree(tmp_path / "kept" / name, store / name)
+
+    async def after(world):
+        assert deliver(world) == 0
+        await send_delayed(world, b"5")
+        assert deliver(world) == 1
+        assert [record.body for record in world.stored("Orders", 1)] == [b"0", b"1", b"2", b"5"]
+
+    run_in(tmp_path, before, keep, later, restore, after)
+
+
+def test_waiting_messages_of_another_log_are_delivered(tmp_path):
+    waiting = [b"other %d" % number for number in range(8)]
+
+    async def other(world):
+        await world.send(body=b"another log begins with this")
+        await send_delayed(world, *waiting)
+
+    async def before(world):
+        await send_delayed(world, *(b"old %d" % number for number in range(5)))
+        assert deliver(world) == 5
+
+    def replace(store):
+        for name in ("commitlog", "consumequeue"):
+            shutil.rmtree(store / name)
+        shutil.copytree(tmp_path / "other/store/commitlog", store / "commitlog")
+
+    async def after(world):
+        assert deliver(world) == 8
+        assert [record.body for record in world.stored("Orders", 1)] == waiting
+        assert deliver(world) == 0
+
+    async def later(world):
+        assert deliver(world) == 0
+
+    run_in(tmp_path / "other", other)
+    run_in(tmp_path / "this", before, replace, after, later)
+
+
+def test_a_group_reads_what_is_sent_after_the_log_was_removed(tmp_path):
+    async def before(world):
+        for number in range(5):
+            await world.send(body=b"%d" % number)
+        await commit(world, 5)
+
+    async def after(world):
+        await world.send(body=b"new")
+        assert await committed(world) == 0
+
+    run_in(tmp_path, before, remove_log, after)
+
+
+def test_a_group_reads_all_of_another_log(tmp_path):
+    async def send_ten(world):
+        for number in range(10):
+            await world.send(body=b"%d" % number)
+
+    async def before(world):
+        await world.send(body=b"this log begins with this", topic="Others")
+        await send_ten(world)
+        await commit(world, 5)
+
+    def replace(store):
+        for name in ("commitlog", "consumequeue"):
+            shutil.rmtree(store / name)
+        shutil.copytree(tmp_path / "other/store/commitlog", store / "commitlog")
+
+    async def after(world):
+        assert await committed(world) == 0
+        await commit(world, 3)
+
+    async def later(world):
+        assert await committed(world) == 3
+
+    run_in(tmp_path / "other", send_ten)
+    run_in(tmp_path / "this", before, replace, after, later)
+
+
+def test_offsets_within_the_queues_of_the_same_log_stay_as_they_are(tmp_path):
+    async def before(world):
+        for number in range(5):
+            await world.send(body=b"%d" % number)
+        await commit(world, 2)
+
+    async def after(world):
+        assert await committed(world) == 2
+        assert not world.core.offsets.is_changed
+
+    run_in(tmp_path, before, after, after)
