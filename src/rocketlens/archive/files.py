@@ -10,6 +10,7 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from rocketlens.archive.bloom import CHECKSUMS, FILTER_OPTIONS, checksums
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
     DAY,
@@ -44,6 +45,7 @@ _DICTIONARIES: Final = [
     "store_host",
     "properties.key_value.key",
 ]
+_FILTERED: Final = "key_hash"
 _COUNTERS: Final = ["queue_id", "store_size", "store_timestamp_ms", "born_timestamp_ms"]
 
 
@@ -183,6 +185,7 @@ class TableFile:
         self._path: Final = location.path(table, self._relative)
         self._bounded: Final = KEY_BOUNDS if table == KEYS else MESSAGE_BOUNDS
         self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
+        self._checksums: Final[list[dict[str, int]]] = []
         self.rows = 0
         self._sink: Final = location.create(self._path)
         names = set(columns.names)
@@ -194,6 +197,7 @@ class TableFile:
             write_statistics=[*self._bounded],
             column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTERS if name in names},
             write_page_checksum=True,
+            bloom_filter_options={_FILTERED: FILTER_OPTIONS} if table == KEYS else None,
         )
 
     def write(self, rows: "pa.Table") -> None:
@@ -208,13 +212,20 @@ class TableFile:
         self.rows += rows.num_rows
         fitting = max(_GROUP_BYTES * rows.num_rows // max(rows.nbytes, 1), 1)
         most = _KEY_ROWS if self._table == KEYS else _MESSAGE_ROWS
-        self._writer.write_table(rows, row_group_size=min(fitting, most))
+        group_rows = min(fitting, most)
+        if self._table == KEYS:
+            hashes = rows.column(_FILTERED).to_numpy()
+            for start in range(0, len(hashes), group_rows):
+                self._checksums.append(checksums(hashes[start : start + group_rows]))
+        self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> NewFile:
         """Finish and sync it.
 
         :raises OSError: if it cannot be written.
         """
+        if self._table == KEYS:
+            self._writer.add_key_value_metadata({CHECKSUMS: json.dumps(self._checksums)})
         self._writer.close()
         size = self._location.finish(self._path, self._sink)
         return NewFile(self._table, self._relative, size, self._day, self.rows, self._bounds)

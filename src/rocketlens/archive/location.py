@@ -29,6 +29,7 @@ from rocketlens.model.arrow import package
 from rocketlens.store.disk import Disk
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs
     import pyarrow.parquet
 
@@ -122,19 +123,32 @@ class ArchiveLocation:
         """Return False if a file is not there; True without looking where that takes a request."""
         return self.is_remote or Path(path).exists()
 
-    def parquet(self, path: str) -> "pyarrow.parquet.ParquetFile":
-        """Open a Parquet file.
+    def parquet(
+        self, path: str, file: "pa.NativeFile | None" = None
+    ) -> "pyarrow.parquet.ParquetFile":
+        """Open a Parquet file, of which ``file`` may be open already.
 
         :raises OSError: if it cannot be read.
         :raises ValueError: if it is not one.
         """
         import pyarrow.parquet as pq
 
-        if not self.is_remote:
-            return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
         with self._without_secrets():
-            file = self._files().open_input_file(path.removeprefix(_S3))
-            return pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
+            return pq.ParquetFile(
+                file or self.open(path), pre_buffer=self.is_remote, page_checksum_verification=True
+            )
+
+    def open(self, path: str) -> "pa.NativeFile":
+        """Open a file for reading at any place.
+
+        :raises OSError: if it cannot be read.
+        """
+        import pyarrow as pa
+
+        if not self.is_remote:
+            return pa.memory_map(path)
+        with self._without_secrets():
+            return self._files().open_input_file(path.removeprefix(_S3))
 
     def create(self, path: str) -> Any:
         """Create a file, and the directories above it; return what ``ParquetWriter`` writes to.

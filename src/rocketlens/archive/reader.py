@@ -3,14 +3,25 @@
 Nothing here decides whether a message matches; `rocketlens.archive.archive` does.
 """
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
 
+from rocketlens.archive.bloom import (
+    BLOCK_BYTES,
+    CHECKSUMS,
+    block_of,
+    can_have,
+    filter_bytes,
+    xxh64,
+)
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
+from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
     DAY_MS,
     KEYS,
@@ -89,8 +100,10 @@ class ArchiveRows(NamedTuple):
 class _OpenFile:
     """A Parquet file that is open, with the bounds of its row groups."""
 
-    def __init__(self, parquet: "pyarrow.parquet.ParquetFile") -> None:
-        self.parquet: Final = parquet
+    def __init__(self, location: ArchiveLocation, path: str) -> None:
+        self._file: Final = location.open(path)
+        self.parquet: Final = location.parquet(path, self._file)
+        self._filters: Final[dict[int, tuple[int, int]]] = {}
         schema = self.parquet.schema
         self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
         self._table: Final = key_schema() if "key_hash" in self._columns else message_schema()
@@ -128,13 +141,37 @@ class _OpenFile:
         rows = self.parquet.read_row_group(group, columns=names, use_threads=False)
         return widened(rows, self._table, names)
 
-    def read_hash(self, group: int, hashed: int) -> "pa.Table":
+    def read_hash(self, group: int, hashed: int) -> "pa.Table | None":
         """Return the rows of a row group of keys that have a hash."""
         import pyarrow.compute as pc
 
+        if not self._can_have(group, xxh64(hashed)):
+            return None
         deciding = self.read(group, ["key_hash"])
         is_in = pc.equal(deciding.column("key_hash"), _numbers([hashed])[0])
         return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
+
+    def _can_have(self, group: int, of_hash: int) -> bool:
+        """Return False if the filter of a row group of keys, which is undamaged, has no hash."""
+        if group not in self._filters:
+            self._filters[group] = self._filter(group)
+        start, size = self._filters[group]
+        return not size or can_have(
+            self._file.read_at(BLOCK_BYTES, start + block_of(of_hash, size)), of_hash
+        )
+
+    def _filter(self, group: int) -> tuple[int, int]:
+        """Return where the filter of a row group is, and its size, 0 without one."""
+        column = self.parquet.metadata.row_group(group).column(self._columns["key_hash"])
+        offset, length = column.bloom_filter_offset, column.bloom_filter_length
+        checksums = (self.parquet.metadata.metadata or {}).get(CHECKSUMS.encode())
+        if not checksums or offset is None or length is None:
+            return 0, 0
+        size = filter_bytes(length)
+        start = offset + length - size
+        checksum = json.loads(checksums)[group].get(str(size))
+        is_whole = crc32(self._file.read_at(size, start)) == checksum
+        return start, size if is_whole else 0
 
     def read_at(self, group: int, physical_offsets: list[int]) -> "pa.Table | None":
         """Return the rows of a row group of messages that have one of some physical offsets."""
@@ -257,7 +294,7 @@ class ArchiveReader:
     def _opened(self, file: DataFile) -> _OpenFile:
         opened = self._open.get(file.path)
         if opened is None:
-            opened = self._open[file.path] = _OpenFile(self.tables.location.parquet(file.path))
+            opened = self._open[file.path] = _OpenFile(self.tables.location, file.path)
             if len(self._open) > _MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].parquet.close()
         self._open.move_to_end(file.path)

@@ -1,0 +1,100 @@
+"""Bloom filters of Parquet files, which pyarrow writes and does not read.
+
+A filter of a row group is a header, and then blocks of 32 bytes: eight words of 32 bits, each with
+one bit of a value that is there. XXH64 of the value, with seed 0, chooses the block with its upper
+half and the bits with its lower half. Source: parquet-format, BloomFilter.md.
+
+Parquet has no checksum of them, and a filter that lost a bit would hide a key. So a file has those
+of its filters in its own metadata, `CHECKSUMS`.
+"""
+
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CHECKSUMS: Final = "rocketlens.filters"
+"""A list with an object for each row group: CRC-32 of its filter, without the header, by the size
+that it may have. pyarrow makes filters smaller as long as few values are found in vain."""
+FILTER_OPTIONS: Final = {"ndv": 1 << 14, "fpp": 0.002}
+"""Two bytes a value: of row groups without a key, one of 500 is read in vain."""
+_MAX_FILTER_BYTES: Final = 1 << 15
+BLOCK_BYTES: Final = 32
+_SALTS: Final = (
+    0x47B6137B,
+    0x44974D91,
+    0x8824AD5B,
+    0xA2B7289D,
+    0x705495C7,
+    0x2DF1424B,
+    0x9EFC4947,
+    0x5C6BFB31,
+)
+_PRIME_1: Final = 0x9E3779B185EBCA87
+_PRIME_2: Final = 0xC2B2AE3D27D4EB4F
+_PRIME_3: Final = 0x165667B19E3779F9
+_PRIME_4: Final = 0x85EBCA77C2B2AE63
+_START: Final = 0x27D4EB2F165667C5 + 8
+_64: Final = 0xFFFF_FFFF_FFFF_FFFF
+_32: Final = 0xFFFF_FFFF
+
+
+def xxh64(number: int) -> int:
+    """Return XXH64 of a signed number of 64 bits, as the 8 bytes that Parquet has of it."""
+    word = (number & _64) * _PRIME_2 & _64
+    word = (word << 31 | word >> 33) * _PRIME_1 & _64 ^ _START
+    hashed = ((word << 27 | word >> 37) & _64) * _PRIME_1 + _PRIME_4 & _64
+    hashed = (hashed ^ hashed >> 33) * _PRIME_2 & _64
+    hashed = (hashed ^ hashed >> 29) * _PRIME_3 & _64
+    return hashed ^ hashed >> 32
+
+
+def block_of(hashed: int, size: int) -> int:
+    """Return where in a filter of ``size`` bytes the block of a value is, by its `xxh64`."""
+    return ((hashed >> 32) * (size // BLOCK_BYTES) >> 32) * BLOCK_BYTES
+
+
+def can_have(block: bytes, hashed: int) -> bool:
+    """Return False if the value is not in the row group."""
+    low = hashed & _32
+    for at, salt in enumerate(_SALTS):
+        bit = (low * salt & _32) >> 27
+        if not block[at * 4 + bit // 8] >> bit % 8 & 1:
+            return False
+    return True
+
+
+def filter_bytes(length: int) -> int:
+    """Return the size of a filter whose length, with its header, is known."""
+    return 1 << length.bit_length() - 1
+
+
+def checksums(values: "npt.NDArray[np.int64]") -> dict[str, int]:
+    """Return the checksum of the filter that a row group of sorted values gets, by its size."""
+    import numpy as np
+
+    primes = [np.uint64(each) for each in (_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4)]
+    by = [np.uint64(each) for each in (31, 33, 27, 37, 29, 32)]
+    word = values.view(np.uint64) * primes[1]
+    word = (word << by[0] | word >> by[1]) * primes[0] ^ np.uint64(_START)
+    hashed = (word << by[2] | word >> by[3]) * primes[0] + primes[3]
+    hashed = (hashed ^ hashed >> by[1]) * primes[1]
+    hashed = (hashed ^ hashed >> by[4]) * primes[2]
+    hashed ^= hashed >> by[5]
+    count = _MAX_FILTER_BYTES // BLOCK_BYTES
+    blocks = ((hashed >> by[5]) * np.uint64(count) >> by[5]).astype(np.int64)
+    bits = np.zeros((count, len(_SALTS)), "<u4")
+    low = hashed.astype(np.uint32)
+    for at, salt in enumerate(_SALTS):
+        chosen = np.uint32(1) << (low * np.uint32(salt) >> np.uint32(27))
+        np.bitwise_or.at(bits[:, at], blocks, chosen)
+    expected = 2 * (1 + int(np.count_nonzero(np.diff(values))))
+    of_sizes = {}
+    while len(bits):
+        if expected // 2 < bits.nbytes <= expected * 4 or bits.nbytes == BLOCK_BYTES:
+            of_sizes[str(bits.nbytes)] = crc32(bits.tobytes())
+        # In one of half the size two neighbours are one.
+        bits = bits[::2] | bits[1::2] if len(bits) > 1 else bits[:0]
+    return of_sizes
