@@ -1,7 +1,9 @@
 """An archive: written from a store by Spark, and looked up in by key.
 
-The archive that is looked up in has ten days, and two keys a message. A look-up names neither topic
-nor day. Rates and times are wall clock; files are in the page cache.
+The archive that is looked up in has ten days, and then fifty with as many messages; a message has
+two keys. A look-up names neither topic nor day. The same rows are looked up in with DuckDB, in
+files of Parquet as they are dumped: one a day, in the order of arrival. Rates and times are wall
+clock; files are in the page cache.
 """
 
 import random
@@ -14,6 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.report import goal, table
 from bench.synthetic import SyntheticStore
@@ -23,12 +26,13 @@ from rocketlens.archive.journal import ArchiveTables, next_batch
 from rocketlens.model.arrow import schema
 
 RATE, PROCESS_SECONDS, OPEN_SECONDS = 250_000, 0.6, 0.02
+DAYS_RATIO, DUMP_RATIO = 1.5, 10.0
 MESSAGES, QUICK_MESSAGES = 10_000_000, 500_000
-DAYS = 10
+DAYS, MANY_DAYS = 10, 50
 DAY_MS = 86_400_000
 START_MS = 1_790_000_000_000 // DAY_MS * DAY_MS
 ROWS = 16_384
-LOOK_UPS = 50
+LOOK_UPS, DUMP_LOOK_UPS = 50, 7
 ARCHIVE = """
 import json, sys, time
 from rocketlens.archive.journal import ArchiveTables
@@ -56,16 +60,21 @@ class LookUps(NamedTuple):
     keys: int
     process_seconds: float
     open_seconds: float
+    dump_seconds: float
 
 
 def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterator[str]:
     """Measure, and return the lines of the report."""
     rate = archive_rate(store, directory / "written")
-    found = look_ups(directory / "looked-up", QUICK_MESSAGES if is_quick else MESSAGES)
+    messages = QUICK_MESSAGES if is_quick else MESSAGES
+    found = look_ups(directory / "looked-up", messages, DAYS)
+    of_many = look_ups(directory / "many-days", messages, MANY_DAYS)
     rows = [
         (f"archived with local[2], messages of {store.record_bytes} bytes/s", f"{rate:,.0f}"),
         (f"one of {found.keys:,} keys, whole process", f"{found.process_seconds:.2f} s"),
         ("the same in an open archive, median", f"{found.open_seconds * 1000:.1f} ms"),
+        (f"with {MANY_DAYS} days, not {DAYS}", f"{of_many.open_seconds * 1000:.1f} ms"),
+        ("with DuckDB, in Parquet as it is dumped", f"{found.dump_seconds * 1000:.1f} ms"),
     ]
     yield from table(("archive", "wall clock"), rows)
     yield goal(is_met=rate >= RATE, text=f"{rate:,.0f} messages/s archived, wanted {RATE:,}")
@@ -75,6 +84,14 @@ def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterato
         f"an open archive in {found.open_seconds * 1000:.1f} ms, wanted {OPEN_SECONDS * 1000:.0f}"
     )
     yield goal(is_met=found.open_seconds <= OPEN_SECONDS, text=text)
+    ratio = of_many.open_seconds / found.open_seconds
+    text = f"{MANY_DAYS} days take {ratio:.2f} times as long as {DAYS}, wanted {DAYS_RATIO}"
+    yield goal(is_met=ratio <= DAYS_RATIO, text=text)
+    ratio = found.dump_seconds / found.open_seconds
+    if not is_quick:
+        # A dump is read whole: with few messages it is quick.
+        text = f"a key is found {ratio:.0f} times as fast as by DuckDB, wanted {DUMP_RATIO:.0f}"
+        yield goal(is_met=ratio >= DUMP_RATIO, text=text)
 
 
 def archive_rate(store: SyntheticStore, target: Path) -> float:
@@ -91,9 +108,9 @@ def archive_rate(store: SyntheticStore, target: Path) -> float:
     return int(count) / float(seconds)
 
 
-def look_ups(root: Path, messages: int) -> LookUps:
+def look_ups(root: Path, messages: int, days: int) -> LookUps:
     """Write an archive of so many messages, and look some of their keys up."""
-    write_archive(root, messages)
+    write_archive(root, messages, days)
     chosen = random.Random(1).sample(range(messages), LOOK_UPS)
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", FIND, str(root), key(chosen[0])], check=True)
@@ -107,7 +124,26 @@ def look_ups(root: Path, messages: int) -> LookUps:
             if len(answer) != 1:
                 raise AssertionError(f"{key(number)} finds {len(answer)} messages")
     # The first ones open the files.
-    return LookUps(2 * messages, process_seconds, median(seconds[LOOK_UPS // 2 :]))
+    dump_seconds = median(_dump_look_ups(root, chosen[:DUMP_LOOK_UPS])) if days == DAYS else 0.0
+    return LookUps(2 * messages, process_seconds, median(seconds[LOOK_UPS // 2 :]), dump_seconds)
+
+
+def _dump_look_ups(root: Path, chosen: list[int]) -> Iterator[float]:
+    """Write the messages of an archive as plain files; yield how long DuckDB looks for keys."""
+    import duckdb
+
+    dump = root / "dump"
+    dump.mkdir()
+    for number, path in enumerate(sorted(root.glob("messages/*/*.parquet"))):
+        pq.write_table(pq.read_table(path, partitioning=None), dump / f"{number}.parquet")
+    connection = duckdb.connect()
+    question = f"select * from read_parquet('{dump}/*.parquet') where list_contains(keys, ?)"  # noqa: S608
+    for number in chosen:
+        began = time.perf_counter()
+        rows = connection.execute(question, [key(number)]).fetchall()
+        yield time.perf_counter() - began
+        if len(rows) != 1:
+            raise AssertionError(f"{key(number)} finds {len(rows)} rows")
 
 
 def key(number: int) -> str:
@@ -115,12 +151,12 @@ def key(number: int) -> str:
     return f"order-{number:010d}"
 
 
-def write_archive(root: Path, messages: int) -> None:
+def write_archive(root: Path, messages: int, days: int) -> None:
     """Write an archive whose messages are spread over the days, one share a day."""
     tables = ArchiveTables(str(root), create=True)
     files: list[NewFile] = []
-    of_day = messages // DAYS
-    for day in range(DAYS):
+    of_day = messages // days
+    for day in range(days):
         share = ShareFiles(tables.location, "DefaultCluster", "broker-a")
         share.add(_batches(day * of_day, of_day, START_MS + day * DAY_MS))
         files += share.close()
@@ -133,6 +169,7 @@ def write_archive(root: Path, messages: int) -> None:
         brokers=["DefaultCluster/broker-a"],
         gaps=[],
         run=tables.run,
+        chosen=[],
     )
     tables.commit(batch)
 

@@ -217,7 +217,8 @@ class TableFile:
             hashes = rows.column(_FILTERED).to_numpy()
             for start in range(0, len(hashes), group_rows):
                 self._checksums.append(checksums(hashes[start : start + group_rows]))
-        self._writer.write_table(rows, row_group_size=group_rows)
+        with self._location.naming(self._path):
+            self._writer.write_table(rows, row_group_size=group_rows)
 
     def close(self) -> NewFile:
         """Finish and sync it.
@@ -226,8 +227,9 @@ class TableFile:
         """
         if self._table == KEYS:
             self._writer.add_key_value_metadata({CHECKSUMS: json.dumps(self._checksums)})
-        self._writer.close()
-        size = self._location.finish(self._path, self._sink)
+        with self._location.naming(self._path):
+            self._writer.close()
+            size = self._location.finish(self._path, self._sink)
         return NewFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
 
     def abort(self) -> None:

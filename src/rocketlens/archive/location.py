@@ -252,6 +252,15 @@ class ArchiveLocation:
             raise ArchiveError(text) from None if self.is_remote else error
 
     @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Add the path of a file to errors of reading or writing it, in one line."""
+        try:
+            yield
+        except OSError as error:
+            text = f"{path}: {self.reason(error)}"
+            raise type(error)(text) from None if self.is_remote else error
+
+    @contextmanager
     def _without_secrets(self) -> Iterator[None]:
         try:
             yield

@@ -1,0 +1,105 @@
+"""What is odd or damaged costs no other message, is named, and a run goes on where it was."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+import rocketlens
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.errors import ArchiveError
+from rocketlens.formats.body_compression import COMPRESSED
+from rocketlens.model import properties as props
+from tests.support.archives import archive_store
+from tests.support.synthetic import record, write_log
+
+SURROGATE = b"\xed\xa0\xbd"
+"""Half of an emoji, as Java writes a text that was cut in it."""
+
+
+def archived(tmp_path, *records):
+    """Write a store with some usual records around others, archive it; return both answers."""
+    usual = [record(number) for number in range(20)]
+    log = [*usual[:10], *records, *usual[10:]]
+    log = [replace(each, queue_offset=number) for number, each in enumerate(log)]
+    write_log(tmp_path / "store", log, 1 << 20)
+    (batch,) = archive_store(tmp_path / "lake", tmp_path / "store")
+    assert batch.messages == len(log)
+    return rocketlens.open_store(tmp_path / "store"), rocketlens.open_archive(tmp_path / "lake")
+
+
+def check_alike(tmp_path, odd, *texts):
+    store, archive = archived(tmp_path, odd)
+    with store, archive:
+        assert sorted(map(repr, archive.scan())) == sorted(map(repr, store.scan()))
+        for text in ("key-3", "key-15", *texts):
+            answer = archive.find(text)
+            assert answer.complete
+            assert list(answer.messages) == list(store.find(text).messages)
+            assert len(answer) == 1
+        return archive.find("Topic/0/10").messages[0]
+
+
+def test_a_body_that_cannot_be_decompressed_is_kept_as_it_was_stored(tmp_path):
+    odd = replace(record(100), body=b"no zlib", sys_flag=COMPRESSED)
+    message = check_alike(tmp_path, odd, "key-100")
+    assert message.body == b"no zlib"
+    assert message.body_error is not None
+
+
+@pytest.mark.parametrize("size", [1, 32_000])
+def test_keys_of_any_length_are_found(tmp_path, size):
+    key = "k" * size
+    check_alike(tmp_path, record(100, KEYS=key), key)
+
+
+def test_as_many_keys_as_a_message_can_have_are_found(tmp_path):
+    keys = [f"many-{number}" for number in range(3000)]
+    check_alike(tmp_path, record(100, KEYS=" ".join(keys)), keys[0], keys[-1])
+
+
+def test_half_of_a_pair_in_a_key_and_a_property_is_archived_as_it_is_read(tmp_path):
+    text = props.format_properties({"KEYS": "odd-?", "UNIQ_KEY": "F" * 32, "P": "?"}).encode()
+    odd = replace(record(100), properties=text.replace(b"?", SURROGATE))
+    with rocketlens.open_store(written(tmp_path / "alone", odd)) as store:
+        (message,) = store.scan()
+    message = check_alike(tmp_path, odd, message.keys[0], "F" * 32)
+    assert message.properties["P"]
+
+
+def written(path, *records):
+    write_log(path, records, 1 << 20)
+    return path
+
+
+def test_a_delta_log_without_its_checkpoint_is_read_from_its_commits(tmp_path):
+    store = written(tmp_path / "store", *map(record, range(30)))
+    archive_store(tmp_path / "lake", store)
+    for name in ("messages", "message_keys", "journal"):
+        getattr(ArchiveTables(str(tmp_path / "lake")), name.rpartition("_")[2]).create_checkpoint()
+        for path in (tmp_path / "lake" / name / "_delta_log").glob("*checkpoint*"):
+            path.unlink()
+    assert archive_store(tmp_path / "lake", store) == []
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        assert len(list(archive.scan())) == 30
+
+
+@pytest.mark.parametrize("name", ["messages", "message_keys", "journal"])
+def test_a_delta_log_that_is_lost_is_a_line_and_no_empty_answer(tmp_path, name):
+    archive_store(tmp_path / "lake", written(tmp_path / "store", *map(record, range(30))))
+    shutil.rmtree(tmp_path / "lake" / name / "_delta_log")
+    with pytest.raises(ArchiveError, match=rf"{name}/_delta_log") as raised:
+        rocketlens.open_archive(tmp_path / "lake")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_directory_that_is_gone_makes_the_answer_incomplete(tmp_path):
+    archive_store(tmp_path / "lake", written(tmp_path / "store", *map(record, range(30))))
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        (tmp_path / "lake").rename(tmp_path / "elsewhere")
+        answer = archive.find("key-7")
+        assert not answer.complete
+        assert "is gone" in answer.failures[0].error
+        (tmp_path / "elsewhere").rename(tmp_path / "lake")
+        assert len(archive.find("key-7")) == 1
+        assert archive.find("key-7").complete
