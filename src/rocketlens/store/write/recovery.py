@@ -183,8 +183,8 @@ class Recovery:
                 self._disk.sync_file(segment.path)
         for queue in self._appender.queues.values():
             self._cut_queue(queue, result.end_offset)
-        holder = self._log.segment_of(result.end_offset)
-        result.base_offset = holder.base_offset if holder else self._log.max_offset
+        # Its segment may be missing, and later ones be there: a power cut can leave those alone.
+        result.base_offset = result.end_offset - result.end_offset % self._appender.segment_bytes
         self._keep_damage()
         result.notes += [
             f"topic {topic} has no consume queue: another broker deleted it"

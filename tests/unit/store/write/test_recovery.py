@@ -359,3 +359,21 @@ def test_what_is_kept_aside_is_not_written_over(tmp_path):
         open_small(tmp_path).close_abruptly()
     kept = sorted((tmp_path / "rocketlens/aside").iterdir())
     assert [path.read_bytes() for path in kept] == [b"other", b"first"]
+
+
+def test_a_log_goes_on_at_a_segment_that_a_power_cut_took_though_it_left_later_ones(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, 30)
+    store.flush()
+    send_many(store, 300, first=30)
+    kill(store)
+    log = sorted((tmp_path / "commitlog").iterdir())
+    assert len(log) > 3
+    log[1].unlink()
+    for file in log[2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+    with open_small(tmp_path) as store:
+        count = len(records_of(tmp_path))
+        (appended, *_) = send_many(store, 300, first=400)
+        assert appended.physical_offset == SMALL.mappedFileSizeCommitLog
+    assert len(records_of(tmp_path)) == count + 300
