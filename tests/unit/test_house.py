@@ -78,6 +78,7 @@ TESTED_ELSEWHERE = {
     "tap/masters.py": "tests/unit/tap/test_service.py",
     "tap/stream.py": "tests/unit/tap/test_service.py",
     "tap/tables.py": "tests/unit/tap/test_service.py",
+    "formats/compiled/kernels_candidates.py": "tests/unit/broker/lookup/test_compiled.py",
     "formats/compiled/kernels_look_up.py": "tests/unit/broker/lookup/test_compiled.py",
     "formats/compiled/kernels_send.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_header.py": "tests/unit/broker/sends/test_send_runs.py",

@@ -11,7 +11,7 @@ request. Importing this module loads numba.
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from rocketlens.broker.lookup.look_up import segment_at
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.broker.lookup.usual import has_read_to_end, whole_tail
 from rocketlens.errors import RocketLensError
+from rocketlens.formats.compiled import kernels_candidates as candidates_of
 from rocketlens.formats.compiled import kernels_look_up as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import Runs
-from rocketlens.store.read.index.entry_runs import WINDOW_BITS
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.store.read.index.entry_runs import WINDOW_BITS, EntryRun
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import frame, header_json
 from rocketlens.wire.codes import RequestCode
@@ -43,14 +45,30 @@ _BINARY_HEADS: Final = frozenset(code.to_bytes(2) for code in _CODES)
 _HEAD_START: Final = frame.PREFIX_BYTES
 _HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
 _CODEC_AT: Final = 4
-_SPARE: Final = 8
-"""Candidates beyond what is wanted: an offset may come from memory and from a file."""
-_MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - _SPARE
+_MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
 _MAX_FILES: Final = 32
 _MAX_NEW_BYTES: Final = 64 * 1024
 """Log that is compared record by record: 10 us."""
 _MAX_UNSORTED: Final = 32 * 1024
 _MARK: Final = limits.MAX_INT
+_REQUEST_BYTES: Final = 4096
+_REPLY_BYTES: Final = 128 * 1024
+_HEADER_BYTES: Final = 1024
+
+
+class _Still(NamedTuple):
+    """What look-ups need as long as nothing is appended, and no entry moves.
+
+    The segment is the last one, which no cleaner deletes.
+    """
+
+    end_offset: int
+    version: int
+    """Of the memory."""
+    reader: StoreReader
+    runs: Sequence[EntryRun]
+    arrays: tuple[Any, ...]
+    content: Any
 
 
 def may_be_look_up(received: bytes | memoryview) -> bool:
@@ -75,8 +93,19 @@ class CompiledLookUps:
         self._settings[: headers.LONG_CODE + 1] = *bounds, *_CODES
         self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
-        self._offsets: Final = array("q", bytes(16 * kernels.CANDIDATE_ROOM))
+        self._offsets: Final = array("q", bytes(16 * candidates_of.CANDIDATE_ROOM))
         self._candidates: Final = np.frombuffer(self._offsets, np.int64)
+        inbox, outbox = bytearray(_REQUEST_BYTES), bytearray(_REPLY_BYTES)
+        self._inbox_view: Final = memoryview(inbox)
+        self._outbox_view: Final = memoryview(outbox)
+        self._inbox: Final = np.frombuffer(inbox, np.uint8)
+        self._head: Final = np.zeros(_HEADER_BYTES, np.uint8)
+        self._work: Final = (
+            *(self._names, self._settings, self._request, self._candidates),
+            *(self._head, np.frombuffer(outbox, np.uint8)),
+        )
+        self._begins: Final = np.zeros(kernels.FLOOR + 1, np.int64)
+        self._still: _Still | None = None
         self._floor = 0
         self._last: Appended | None = None
         self._query_head: tuple[bytes, bytes] = b"", b""
@@ -86,13 +115,14 @@ class CompiledLookUps:
     def _load(self) -> None:
         nothing, entries = np.zeros(0, np.uint8), np.zeros(0, np.uint64)
         request, candidates = self._request, self._candidates
-        kernels.read_request(nothing, 0, self._names, self._settings, request)
+        kernels.read_request(nothing, 0, 0, self._names, self._settings, request)
         kernels.match(nothing, request, nothing, 0, candidates, 0, 0, 0)
         kernels.scan(nothing, request, nothing, 0, 0, 0, candidates)
         kernels.view(nothing, 1, 0, request)
-        kernels.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
-        file_numbers = np.zeros(kernels.FILE_NUMBERS, np.int64)
-        kernels.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
+        kernels.answer(self._inbox, 0, self._work, (entries,) * 4, nothing, self._begins, 0)
+        candidates_of.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
+        file_numbers = np.zeros(candidates_of.FILE_NUMBERS, np.int64)
+        candidates_of.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
@@ -103,7 +133,7 @@ class CompiledLookUps:
         replies: list[bytes] = []
         while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
             reply_end = kernels.read_request(
-                frames, end, self._names, self._settings, self._request
+                frames, end, len(frames), self._names, self._settings, self._request
             )
             reply = self._reply(channel, frames) if reply_end else None
             if reply is None:
@@ -115,9 +145,67 @@ class CompiledLookUps:
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is left to others."""
-        frames = np.frombuffer(received, np.uint8)
-        end = kernels.read_request(frames, 0, self._names, self._settings, self._request)
-        return self._reply(channel, frames) if end == len(received) else None
+        length, still = len(received), self._still
+        if length > _REQUEST_BYTES:
+            return None
+        self._inbox_view[:length] = received
+        if still is not None and self._is_still(still):
+            end = kernels.answer(
+                self._inbox,
+                length,
+                self._work,
+                still.arrays,
+                still.content,
+                self._begins,
+                self._store.min_offset,
+            )
+            if end > 0:
+                return bytes(self._outbox_view[:end])
+            return self._reply(channel, self._inbox) if end < 0 else None
+        end = kernels.read_request(
+            self._inbox, 0, length, self._names, self._settings, self._request
+        )
+        return self._reply(channel, self._inbox) if end == length else None
+
+    def _is_still(self, still: "_Still") -> bool:
+        """Return whether nothing was appended or read since."""
+        index = self._search.index
+        tail = index.tail
+        return (
+            still.end_offset == self._store.end_offset
+            and still.reader is index.reader
+            and tail is not None
+            and still.version == tail.version
+            and still.runs is tail.sorted_runs
+        )
+
+    def _keep_still(self, index: LiveIndex, last: "Appended") -> None:
+        """Note what look-ups need as long as nothing changes, if all entries are in a few runs."""
+        tail, end_offset = index.tail, self._store.end_offset
+        runs = None if tail is None else tail.sorted_runs
+        if (
+            tail is None
+            or runs is None
+            or len(runs) > kernels.RUN_COUNT
+            or index.read_to != end_offset
+            or index.unread
+            or tail.damage
+            or index.reader.index.sound
+        ):
+            return
+        newest_first = [*reversed(runs)]
+        view, base = segment_at(index.reader.log, last.physical_offset)
+        for number, run in enumerate(newest_first):
+            self._begins[number] = run.window << WINDOW_BITS
+        self._begins[kernels.SEGMENT] = base
+        none = [np.zeros(0, np.uint64)] * (kernels.RUN_COUNT - len(runs))
+        arrays = (*(run.packed for run in newest_first), *none)
+        content = np.frombuffer(view, np.uint8)
+        self._still = _Still(end_offset, tail.version, index.reader, runs, arrays, content)
+        config, (before, after) = self._config, self._query_head
+        self._head[: len(before) + len(after)] = np.frombuffer(before + after, np.uint8)
+        counts = config.defaultQueryMaxNum, config.maxMsgsNumBatch, len(before), len(after)
+        self._settings[kernels.UNIQUE_NUM : kernels.TAIL_BYTES + 1] = counts
 
     def _reply(self, channel: Channel, frames: Any) -> bytes | None:
         if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
@@ -146,6 +234,9 @@ class CompiledLookUps:
             names = commands.QUERY_MESSAGE.response.wire_names.values()
             self._query_head = _split_header(dict(zip(names, map(str, fields), strict=True)))
             self._last = last
+        elif self._still is None or not self._is_still(self._still):
+            # Nothing was appended between two look-ups.
+            self._keep_still(self._search.index, last)
         return self._framed(self._query_head, records)
 
     def _framed(self, head: tuple[bytes, bytes], records: Sequence[bytes | memoryview]) -> bytes:
@@ -157,7 +248,7 @@ class CompiledLookUps:
 
     def _query(self, index: LiveIndex, frames: Any, max_num: int) -> list[memoryview] | None:
         """Return the records of a query in the log's order; None if it is left to others."""
-        count = self._newest(index, frames, max_num + _SPARE)
+        count = self._newest(index, frames, max_num + kernels.SPARE)
         offsets, least = self._offsets, index.store.min_offset
         while count and offsets[count - 1] < least:
             count -= 1
@@ -174,7 +265,7 @@ class CompiledLookUps:
             if end <= first:
                 return None
             for number in range(first, end):
-                size = offsets[kernels.CANDIDATE_ROOM + number]
+                size = offsets[candidates_of.CANDIDATE_ROOM + number]
                 if size > 0:
                     start = offsets[number] - base
                     records.append(view[start : start + size])
@@ -202,7 +293,7 @@ class CompiledLookUps:
                 return 0
             count = 0
         count = self._add_from_memory(tail, count, limit)
-        room = kernels.CANDIDATE_ROOM - limit
+        room = candidates_of.CANDIDATE_ROOM - limit
         of_files, wanted = count, self._numbers[kernels.HASH]
         for file in reversed(files):
             if count - of_files >= limit:
@@ -211,7 +302,7 @@ class CompiledLookUps:
             if not 0 <= count <= room:
                 return 0
             are_counted = int(file.are_slots_counted)
-            count, is_whole = kernels.newest_of_file(
+            count, is_whole = candidates_of.newest_of_file(
                 *(file.array(), file.walk_numbers(), are_counted, wanted),
                 *(self._candidates, count, limit),
             )
@@ -228,7 +319,7 @@ class CompiledLookUps:
         few, runs = parts
         if len(few) > limit:
             few, self._floor = few[-limit:], few[-limit]
-        room = kernels.CANDIDATE_ROOM - limit
+        room = candidates_of.CANDIDATE_ROOM - limit
         if count > room:
             return -1
         for offset in few:
@@ -237,7 +328,7 @@ class CompiledLookUps:
         for run in runs:
             if count > room or (not run.is_sorted and len(run.packed) > _MAX_UNSORTED):
                 return -1
-            count, is_whole = kernels.newest_of_run(
+            count, is_whole = candidates_of.newest_of_run(
                 *(run.packed, int(run.is_sorted), wanted, run.window << WINDOW_BITS),
                 *(self._candidates, count, limit),
             )

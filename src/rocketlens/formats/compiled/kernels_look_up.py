@@ -1,8 +1,8 @@
-"""The compiled parts of a look-up: its request, candidates of a hash, and their comparison.
+"""The compiled parts of a look-up: its request, the records of a key, and the reply.
 
 Each kernel leaves what is out of the ordinary to ``broker.lookup`` and ``store.read.index``, which
 are the definition: it returns a number that says so, and nothing else happens. The layouts are in
-:mod:`rocketlens.formats.commitlog_record` and ``index_file``.
+:mod:`rocketlens.formats.commitlog_record`.
 """
 
 # ruff: noqa: PLR0917 - numba takes positional arguments only
@@ -11,15 +11,23 @@ from typing import Final
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from rocketlens.formats.commitlog_record import HEADS
+from rocketlens.formats.compiled.kernels_candidates import (
+    CANDIDATE_ROOM,
+    READ_ONLY_UINT64S,
+    UNUSUAL,
+    Packed,
+    add_of_run,
+    in_order,
+)
 from rocketlens.formats.compiled.kernels_device import (
     BYTES,
     INT64S,
     NUMBER,
     READ_ONLY_BYTES,
     ByteArray,
+    copy_bytes,
     device,
     hash_text,
     index_hash,
@@ -27,6 +35,7 @@ from rocketlens.formats.compiled.kernels_device import (
     load_i32,
     load_i64,
     raw,
+    store_i32,
 )
 from rocketlens.formats.compiled.kernels_scan import measure_record
 from rocketlens.formats.compiled.kernels_send_header import (
@@ -35,12 +44,15 @@ from rocketlens.formats.compiled.kernels_send_header import (
     FLAGS,
     HEADER_SCRATCH,
     LAST_PRINTABLE,
+    LENGTH_BYTES,
+    LONG_CODE,
     NO_NUMBER,
     NONE,
     NUMBERS,
     OPAQUES,
     SHORT_CODE,
     SPACE,
+    ZERO_DIGIT,
     Numbers,
     are_same,
     number_in,
@@ -49,20 +61,16 @@ from rocketlens.formats.compiled.kernels_send_header import (
 )
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.formats.compiled.kernels_text import checksums_agree
-from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, HEADER_LAYOUT, SLOT_BYTES
-from rocketlens.limits import MAX_INT, MAX_KEY_BYTES, MAX_LOOP_CANDIDATES, MAX_TOPIC_CHARACTERS
+from rocketlens.limits import MAX_INT, MAX_KEY_BYTES, MAX_TOPIC_CHARACTERS
 from rocketlens.model.rocketmq import (
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "63837fe39d73ed2a"
+INLINED: Final = "bff4214002a61ed3"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
-
-Packed = NDArray[np.uint64]
-READ_ONLY_UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
 
 # Fields of a query, and of a view, in the order of their names.
 Q_TOPIC, Q_KEY, Q_MAX_NUM, Q_BEGIN, Q_END, Q_IS_UNIQUE, Q_TYPE, Q_LAST_KEY = range(8)
@@ -78,14 +86,16 @@ QUEUE_ID, QUEUE_OFFSET, TOPIC_START, TOPIC_BYTES = range(OFFSET + 1, OFFSET + 5)
 """Of the record that was viewed."""
 REQUEST_NUMBERS: Final = TOPIC_BYTES + 1
 
-# Numbers of an index file.
-SLOT_COUNT, ENTRY_COUNT, LAST_ENTRY, NEXT_ENTRY, BEGIN_OFFSET, END_OFFSET = range(6)
-FILE_NUMBERS: Final = 6
-
-CANDIDATE_ROOM: Final = 4 * MAX_LOOP_CANDIDATES
-"""Offsets that there is room for; behind them is room for as many sizes."""
-UNUSUAL: Final = -1
 OTHER_TIME: Final = -1
+SPARE: Final = 8
+"""Candidates beyond what is wanted: an offset may come from memory and from a file."""
+# Settings behind those of a header: messages of a query by unique key, and of any, and the bytes of
+# a reply's header before and after its opaque.
+UNIQUE_NUM, QUERY_NUM, HEAD_BYTES, TAIL_BYTES = range(LONG_CODE + 1, LONG_CODE + 5)
+RUN_COUNT: Final = 4
+Runs = tuple[Packed, Packed, Packed, Packed]
+# Numbers behind where the windows of runs begin.
+SEGMENT, FLOOR = RUN_COUNT, RUN_COUNT + 1
 
 _PREFIX_BYTES: Final = 8
 _I32_DIGITS: Final = 10
@@ -108,13 +118,6 @@ _QUEUE_ID_AT, _QUEUE_OFFSET_AT = _AT["queue_id"], _AT["queue_offset"]
 _BORN_HOST_V6, _MORE_BYTES_V6 = SYS_FLAG_BORN_HOST_V6, 12
 _TRANSACTION, _ROLLBACK = SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_ROLLBACK
 _LENGTH_BYTES: Final = 2
-_ENTRY_BYTES: Final = ENTRY_LAYOUT.size
-_ENTRY_OFFSET: Final = ENTRY_LAYOUT.offsets["physical_offset"]
-_PREVIOUS_ENTRY: Final = ENTRY_LAYOUT.offsets["previous_entry"]
-_NEXT_ENTRY_AT: Final = HEADER_LAYOUT.offsets["next_entry"]
-_PAGE_BYTES: Final = 4096
-_WINDOW_BITS: Final = np.uint64(32)
-_OFFSET_MASK: Final = np.uint64(0xFFFFFFFF)
 
 
 @device
@@ -182,16 +185,17 @@ def read_query(buffer: ByteArray, numbers: Numbers) -> bool:
     return True
 
 
-@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, BYTES, INT64S, INT64S)
-def read_request(
-    frames: ByteArray, position: int, names: ByteArray, settings: Numbers, numbers: Numbers
+@device
+def request_end(
+    buffer: ByteArray,
+    position: int,
+    length: int,
+    cells: ByteArray,
+    bounds: Numbers,
+    out: Numbers,
 ) -> int:
-    """Read the request at ``position``; return where its frame ends, 0 if it is not plain.
-
-    ``settings`` are those of a header's, with the codes of a query and of a view.
-    """
-    buffer, cells, bounds, out = raw(frames), raw(names), raw(settings), raw(numbers)
-    codec, header_end, end = frame_at(buffer, position, len(frames), bounds)
+    """Read the request at ``position``; return where its frame ends, 0 if it is not plain."""
+    codec, header_end, end = frame_at(buffer, position, length, bounds)
     if codec < 0:
         return 0
     for field in range(FIELD_COUNT):
@@ -208,6 +212,24 @@ def read_request(
         return end if read_query(buffer, out) else 0
     out[OFFSET] = long_in(buffer, out[2 * V_OFFSET], out[2 * V_OFFSET + 1])
     return end if out[OFFSET] >= 0 else 0
+
+
+@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, BYTES, INT64S, INT64S)
+def read_request(
+    frames: ByteArray,
+    position: int,
+    length: int,
+    names: ByteArray,
+    settings: Numbers,
+    numbers: Numbers,
+) -> int:
+    """Do :func:`request_end` in the first ``length`` bytes of ``frames``.
+
+    ``settings`` are those of a header's, with the codes of a query and of a view.
+    """
+    if length > len(frames):
+        return 0
+    return request_end(raw(frames), position, length, raw(names), raw(settings), raw(numbers))
 
 
 @device
@@ -278,6 +300,45 @@ def is_sound(
     return checksums_agree(content, position, size, body, body_bytes, crc, size - properties)
 
 
+@device
+def compared(
+    buffer: ByteArray,
+    request: Numbers,
+    content: ByteArray,
+    content_bytes: int,
+    base_offset: int,
+    out: Numbers,
+    first: int,
+    count: int,
+    max_num: int,
+) -> int:
+    """Do :func:`match`."""
+    number = first
+    while number < count and max_num > 0:
+        position = out[number] - base_offset
+        if position < 0 or position >= content_bytes:
+            break
+        size, body, body_bytes, topic, topic_bytes = measure_record(
+            content, out[number], position, content_bytes
+        )
+        if size == 0 or not has_topic(buffer, request, content, position + topic, topic_bytes):
+            return UNUSUAL
+        timestamp_ms = store_timestamp_at(content, position)
+        if timestamp_ms < request[BEGIN] or timestamp_ms > request[END]:
+            out[CANDIDATE_ROOM + number] = OTHER_TIME
+            number += 1
+            continue
+        start = topic + topic_bytes + _LENGTH_BYTES
+        if has_wanted_key(
+            buffer, request, content, position + start, position + size
+        ) != 1 or not is_sound(content, position, size, body, body_bytes, start):
+            return UNUSUAL
+        out[CANDIDATE_ROOM + number] = size
+        max_num -= 1
+        number += 1
+    return number
+
+
 @kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, INT64S, NUMBER, NUMBER, NUMBER)
 def match(
     frames: ByteArray,
@@ -296,30 +357,9 @@ def match(
     number of the first that was not compared, `UNUSUAL` if one is not recognized.
     """
     buffer, request, content, out = raw(frames), raw(numbers), raw(content_array), raw(offsets)
-    number = first
-    while number < count and max_num > 0:
-        position = out[number] - base_offset
-        if position < 0 or position >= len(content_array):
-            break
-        size, body, body_bytes, topic, topic_bytes = measure_record(
-            content, out[number], position, len(content_array)
-        )
-        if size == 0 or not has_topic(buffer, request, content, position + topic, topic_bytes):
-            return UNUSUAL
-        timestamp_ms = store_timestamp_at(content, position)
-        if timestamp_ms < request[BEGIN] or timestamp_ms > request[END]:
-            out[CANDIDATE_ROOM + number] = OTHER_TIME
-            number += 1
-            continue
-        start = topic + topic_bytes + _LENGTH_BYTES
-        if has_wanted_key(
-            buffer, request, content, position + start, position + size
-        ) != 1 or not is_sound(content, position, size, body, body_bytes, start):
-            return UNUSUAL
-        out[CANDIDATE_ROOM + number] = size
-        max_num -= 1
-        number += 1
-    return number
+    return compared(
+        buffer, request, content, len(content_array), base_offset, out, first, count, max_num
+    )
 
 
 @kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, NUMBER, NUMBER, INT64S)
@@ -383,142 +423,129 @@ def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbe
     return size
 
 
-@kernel(
-    types.UniTuple(NUMBER, 2), READ_ONLY_UINT64S, NUMBER, NUMBER, NUMBER, INT64S, NUMBER, NUMBER
-)
-def newest_of_run(
-    packed: Packed,
-    is_sorted: int,
-    key_hash: int,
+@device
+def write_digits(out: ByteArray, at: int, number: int) -> int:
+    """Write a number of 0 or above; return the position behind it."""
+    digits = 1
+    rest = number // 10
+    while rest > 0:
+        digits += 1
+        rest //= 10
+    for position in range(at + digits - 1, at - 1, -1):
+        out[position] = ZERO_DIGIT + number % 10
+        number //= 10
+    return at + digits
+
+
+@device
+def write_answer(
+    request: Numbers,
+    bounds: Numbers,
+    head: ByteArray,
+    content: ByteArray,
     base_offset: int,
     offsets: Numbers,
     count: int,
-    limit: int,
-) -> tuple[int, int]:
-    """Add the newest ``limit`` entries of a hash in a run; return the count, and 1 if all fitted.
-
-    A run that is not sorted has its entries in the log's order.
+    reply: ByteArray,
+    room: int,
+) -> int:
+    """Write the reply with the records that match, in the log's order; return its length, or
+    `UNUSUAL` if there is no room for it.
     """
-    entries, out = raw(packed), raw(offsets)
-    wanted = np.uint64(key_hash)
-    low = 0
-    high = len(packed)
-    if is_sorted == 0:
-        low = high
-    while low < high:
-        middle = (low + high) >> 1
-        if entries[middle] >> _WINDOW_BITS <= wanted:
-            low = middle + 1
-        else:
-            high = middle
-    index = low - 1
-    stop = min(count + limit, CANDIDATE_ROOM)
-    while index >= 0:
-        if entries[index] >> _WINDOW_BITS == wanted:
-            if count >= stop:
-                return count, 0
-            out[count] = base_offset + np.int64(entries[index] & _OFFSET_MASK)
-            count += 1
-        elif is_sorted != 0:
-            break
-        index -= 1
-    return count, 1
+    before, after = bounds[HEAD_BYTES], bounds[TAIL_BYTES]
+    if room < _PREFIX_BYTES + before + _I64_DIGITS + after:
+        return UNUSUAL
+    copy_bytes(reply, _PREFIX_BYTES, head, 0, before)
+    at = write_digits(reply, _PREFIX_BYTES + before, request[OPAQUE])
+    copy_bytes(reply, at, head, before, after)
+    at += after
+    header_bytes = at - _PREFIX_BYTES
+    for number in range(count - 1, -1, -1):
+        size = offsets[CANDIDATE_ROOM + number]
+        if size <= 0:
+            continue
+        if size > room - at:
+            return UNUSUAL
+        copy_bytes(reply, at, content, offsets[number] - base_offset, size)
+        at += size
+    store_i32(reply, 0, at - LENGTH_BYTES)
+    store_i32(reply, LENGTH_BYTES, header_bytes)
+    end: int = at
+    return end
 
 
 @device
-def entry_at(file: Numbers, number: int) -> int:
-    """Return the position of an entry of an index file."""
-    slots: int = file[SLOT_COUNT]
-    return HEADER_BYTES + slots * SLOT_BYTES + number * _ENTRY_BYTES
+def add_of_runs(runs: Runs, begins: Numbers, wanted: int, limit: int, out: Numbers) -> int:
+    """Write down the newest candidates of sorted runs; return how many, and put the oldest offset
+    from which they are whole behind where the runs begin.
+    """
+    one, two, three, four = runs
+    first, a = add_of_run(raw(one), len(one), 1, wanted, begins[0], out, 0, limit)
+    second, b = add_of_run(raw(two), len(two), 1, wanted, begins[1], out, first, limit)
+    third, c = add_of_run(raw(three), len(three), 1, wanted, begins[2], out, second, limit)
+    fourth, d = add_of_run(raw(four), len(four), 1, wanted, begins[3], out, third, limit)
+    floor = 0
+    if a == 0:
+        floor = max(floor, out[first - 1])
+    if b == 0:
+        floor = max(floor, out[second - 1])
+    if c == 0:
+        floor = max(floor, out[third - 1])
+    if d == 0:
+        floor = max(floor, out[fourth - 1])
+    begins[FLOOR] = floor
+    return fourth
 
 
-@device
-def is_near(key_hash: int, wanted: int) -> bool:
-    """Do :func:`rocketlens.store.read.index.index.is_near`."""
-    changed = key_hash ^ wanted
-    return (
-        changed & 0xFFFFFF00 == 0
-        or changed & 0xFFFF00FF == 0
-        or changed & 0xFF00FFFF == 0
-        or changed & 0x00FFFFFF == 0
-    )
-
-
-@device
-def is_in_order(content: ByteArray, file: Numbers, number: int, offset: int) -> bool:
-    """Return whether an entry's offset is between those of its neighbours."""
-    if number > file[LAST_ENTRY]:
-        return True
-    limit: int = file[END_OFFSET]
-    if number < file[LAST_ENTRY]:
-        limit = min(limit, load_i64(content, entry_at(file, number + 1) + _ENTRY_OFFSET))
-    below: int = file[BEGIN_OFFSET]
-    if number > 1:
-        below = load_i64(content, entry_at(file, number - 1) + _ENTRY_OFFSET)
-    return below <= offset <= limit
-
-
-@device
-def is_page_used(content: ByteArray, file: Numbers, slot: int) -> bool:
-    """Return whether a slot is used on the page of an empty one."""
-    start = (HEADER_BYTES + slot * SLOT_BYTES) // _PAGE_BYTES * _PAGE_BYTES
-    for position in range(max(start, HEADER_BYTES), min(start + _PAGE_BYTES, entry_at(file, 0))):
-        if content[position] != 0:
-            return True
-    return False
-
-
-@kernel(types.UniTuple(NUMBER, 2), READ_ONLY_BYTES, INT64S, NUMBER, NUMBER, INT64S, NUMBER, NUMBER)
-def newest_of_file(
+@kernel(
+    NUMBER,
+    BYTES,
+    NUMBER,
+    types.Tuple((BYTES, INT64S, INT64S, INT64S, BYTES, BYTES)),
+    types.UniTuple(READ_ONLY_UINT64S, RUN_COUNT),
+    READ_ONLY_BYTES,
+    INT64S,
+    NUMBER,
+)
+def answer(
+    frames: ByteArray,
+    length: int,
+    work: tuple[ByteArray, Numbers, Numbers, Numbers, ByteArray, ByteArray],
+    runs: Runs,
     content_array: ByteArray,
-    file_numbers: Numbers,
-    are_slots_counted: int,
-    key_hash: int,
-    offsets: Numbers,
-    count: int,
-    limit: int,
-) -> tuple[int, int]:
-    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
-    fitted.
+    begin_offsets: Numbers,
+    min_offset: int,
+) -> int:
+    """Write the reply to the query that the first ``length`` bytes are; return its length.
 
-    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
-    that this one cannot be done here.
+    Returns 0 if it is not plain, and `UNUSUAL` if it was read, and is left to others. ``work``:
+    names, settings, numbers of the request, candidates, header of the reply, reply. ``runs`` are
+    sorted, and have all entries that there are. ``begin_offsets``: of the windows of the runs, and
+    of the segment with the bytes ``content_array``.
     """
-    content, file, out = raw(content_array), raw(file_numbers), raw(offsets)
-    slot_count = file[SLOT_COUNT]
-    if slot_count < 1 or entry_at(file, file[ENTRY_COUNT]) > len(content_array):
-        return UNUSUAL, 0
-    slot = key_hash % slot_count
-    number = load_i32(content, HEADER_BYTES + slot * SLOT_BYTES)
-    if number == 0:
-        is_empty = are_slots_counted != 0 or is_page_used(content, file, slot)
-        return (count if is_empty else UNUSUAL), 1
-    counted = max(file[NEXT_ENTRY], load_i32(content, _NEXT_ENTRY_AT))
-    above = max(counted, number + 1)
-    offset_above = -1
-    stop = min(count + limit, CANDIDATE_ROOM)
-    for _ in range(MAX_LOOP_CANDIDATES):
-        if number == 0:
-            return count, 1
-        if number < 1 or number >= above or number >= file[ENTRY_COUNT]:
-            return UNUSUAL, 0
-        position = entry_at(file, number)
-        own_hash = load_i32(content, position)
-        offset = load_i64(content, position + _ENTRY_OFFSET)
-        least = file[END_OFFSET] if number >= counted else file[BEGIN_OFFSET]
-        if own_hash < 0 or own_hash % slot_count != slot or offset < least:
-            return UNUSUAL, 0
-        if 0 <= offset_above < offset:
-            return UNUSUAL, 0
-        if own_hash == key_hash:
-            if not is_in_order(content, file, number, offset):
-                return UNUSUAL, 0
-            if count >= stop:
-                return count, 0
-            out[count] = offset
-            count += 1
-        elif is_near(own_hash, key_hash):
-            return UNUSUAL, 0
-        above, offset_above = number, offset
-        number = load_i32(content, position + _PREVIOUS_ENTRY)
-    return UNUSUAL, 0
+    buffer, bounds, request, offsets = raw(frames), raw(work[1]), raw(work[2]), raw(work[3])
+    content, begins = raw(content_array), raw(begin_offsets)
+    if length > len(frames):
+        return 0
+    end = request_end(buffer, 0, length, raw(work[0]), bounds, request)
+    if end != length:
+        return 0
+    max_num = bounds[UNIQUE_NUM] if request[IS_UNIQUE_QUERY] == 1 else request[MAX_NUM]
+    max_num = min(max_num, bounds[QUERY_NUM])
+    limit = max_num + SPARE
+    is_query = request[REQUEST_CODE] == bounds[SHORT_CODE]
+    if not is_query or max_num < 1 or RUN_COUNT * limit > CANDIDATE_ROOM:
+        return UNUSUAL
+    count = add_of_runs(runs, begins, request[HASH], limit, offsets)
+    floor = begins[FLOOR]
+    count = in_order(offsets, count, max(floor, min_offset))
+    base = begins[SEGMENT]
+    done = compared(buffer, request, content, len(content_array), base, offsets, 0, count, max_num)
+    matching = 0
+    for number in range(done):
+        if offsets[CANDIDATE_ROOM + number] > 0:
+            matching += 1
+    if matching == 0 or (matching < max_num and (done < count or floor > 0)):
+        return UNUSUAL
+    out, room = raw(work[5]), len(work[5])
+    return write_answer(request, bounds, raw(work[4]), content, base, offsets, done, out, room)

@@ -80,6 +80,9 @@ class Compiled(Side):
         (event,) = Connection().receive(frame)
         assert type(event) is RequestReceived
         assert answer == await self.reply(event.command), event.command
+        # Asked again, where nothing was appended in between one call may answer.
+        assert self.look_ups.answer(self.peer, frame) in {answer, None}
+        assert self.look_ups.answer(self.peer, frame) in {answer, None}
         with memoryview(frame + b"\0\0") as received:
             assert self.look_ups.take(self.peer, received, 9) == (1, len(frame), answer)
 
@@ -276,3 +279,35 @@ def test_a_look_up_is_left_to_others_while_the_thread_of_look_ups_works(tmp_path
         assert side.look_ups.answer(side.peer, query("k1")) is not None
 
     with_many(tmp_path, act, 10)
+
+
+def test_while_nothing_is_appended_one_call_answers_and_what_is_appended_is_found(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Tail, "is_compiled", True)
+
+    async def act(store, side, sent):
+        await read_all(side.search)
+        look_ups = side.look_ups
+        # The first questions find out that nothing changes between them.
+        first = [look_ups.answer(side.peer, query("all", maxNum=64)) for _ in range(3)]
+        assert len(set(first)) == 1
+        with monkeypatch.context() as patched:
+            patched.setattr(look_ups, "_reply", None)
+            for wanted in (1, 5, 64):
+                found = records_of(body_of(look_ups.answer(side.peer, query("all", maxNum=wanted))))
+                assert [each.physical_offset for each in found] == sent[-wanted:]
+            for codec in (0, 1):
+                frame = query("U000007", 9, codec, _UNIQUE_KEY_QUERY="true", maxNum=0)
+                assert look_ups.answer(side.peer, frame) is None
+                frame = query("U000007", 9, codec, _UNIQUE_KEY_QUERY="true")
+                (event,) = Connection().receive(frame)
+                assert look_ups.answer(side.peer, frame) == await side.reply(event.command)
+        for number in range(3):
+            (one,) = send_many(store, 1, first=5000 + number)
+            (found,) = records_of(body_of(look_ups.answer(side.peer, query("all", maxNum=1))))
+            assert found.physical_offset == one.physical_offset
+            if number == 1:
+                await read_all(side.search)
+
+    with_many(tmp_path, act, 1000)

@@ -45,7 +45,11 @@ TAKES_IN = {
         "formats/compiled/kernels_scan.py",
         "formats/compiled/kernels_text.py",
     ],
+    "formats/compiled/kernels_candidates.py": [
+        "formats/compiled/kernels_device.py",
+    ],
     "formats/compiled/kernels_look_up.py": [
+        "formats/compiled/kernels_candidates.py",
         "formats/compiled/kernels_device.py",
         "formats/compiled/kernels_scan.py",
         "formats/compiled/kernels_send_header.py",

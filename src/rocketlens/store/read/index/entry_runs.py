@@ -108,7 +108,7 @@ class EntryRuns:
     def __init__(self) -> None:
         """Create an empty collection."""
         self._runs: list[EntryRun] = []
-        self._is_compact = True
+        self.is_compact = True
         """Whether all runs are sorted."""
         self._look_ups = 0
         self.count = 0
@@ -131,7 +131,7 @@ class EntryRuns:
                 packed = hashes[start:stop].astype(np.uint64) << np.uint64(WINDOW_BITS)
                 packed |= (offsets[start:stop] - (window << WINDOW_BITS)).astype(np.uint64)
                 self._runs.append(EntryRun(window, packed))
-                self._is_compact = False
+                self.is_compact = False
             start = stop
         self.count += len(offsets)
 
@@ -160,7 +160,7 @@ class EntryRuns:
         Return None if it has many, or there are unsorted entries.
         """
         few = list(others)
-        if not self._is_compact or not all(run.add_few(key_hash, few) for run in self._runs):
+        if not self.is_compact or not all(run.add_few(key_hash, few) for run in self._runs):
             return None
         few.sort(reverse=True)
         return few
@@ -169,9 +169,9 @@ class EntryRuns:
         """Sort unsorted entries, and merge short runs."""
         import numpy as np
 
-        if self._is_compact:
+        if self.is_compact:
             return
-        self._is_compact = True
+        self.is_compact = True
         unsorted = [run for run in self._runs if not run.is_sorted]
         self._runs = [run for run in self._runs if run.is_sorted]
         for window, runs in groupby(unsorted, key=lambda run: run.window):
