@@ -68,6 +68,7 @@ class _Still(NamedTuple):
     reader: StoreReader
     runs: Sequence[EntryRun]
     arrays: tuple[Any, ...]
+    view: memoryview
     content: Any
 
 
@@ -119,7 +120,9 @@ class CompiledLookUps:
         kernels.match(nothing, request, nothing, 0, candidates, 0, 0, 0)
         kernels.scan(nothing, request, nothing, 0, 0, 0, candidates)
         kernels.view(nothing, 1, 0, request)
-        kernels.answer(self._inbox, 0, self._work, (entries,) * 4, nothing, self._begins, 0)
+        kernels.answer(
+            self._inbox, 0, self._work, (entries,) * kernels.RUN_COUNT, nothing, self._begins, 0
+        )
         candidates_of.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
         file_numbers = np.zeros(candidates_of.FILE_NUMBERS, np.int64)
         candidates_of.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
@@ -159,13 +162,29 @@ class CompiledLookUps:
                 self._begins,
                 self._store.min_offset,
             )
-            if end > 0:
+            if end > 0 and self._is_answer(still):
                 return bytes(self._outbox_view[:end])
-            return self._reply(channel, self._inbox) if end < 0 else None
+            return self._reply(channel, self._inbox) if end else None
         end = kernels.read_request(
             self._inbox, 0, length, self._names, self._settings, self._request
         )
         return self._reply(channel, self._inbox) if end == length else None
+
+    def _is_answer(self, still: "_Still") -> bool:
+        """Return whether what was written is the answer: to a view only if a queue leads there."""
+        numbers = self._numbers
+        if numbers[kernels.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
+            return True
+        offset, size = numbers[kernels.OFFSET], self._offsets[candidates_of.CANDIDATE_ROOM]
+        return self._is_queued(still.view, offset, size)
+
+    def _is_queued(self, view: memoryview, offset: int, size: int) -> bool:
+        """Return whether a queue leads to the record that was viewed in a segment."""
+        numbers = self._numbers
+        start = numbers[kernels.TOPIC_START]
+        topic = bytes(view[start : start + numbers[kernels.TOPIC_BYTES]])
+        position = numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET]
+        return topic.isascii() and self._search.has_entry(topic.decode(), position, offset, size)
 
     def _is_still(self, still: "_Still") -> bool:
         """Return whether nothing was appended or read since."""
@@ -180,18 +199,12 @@ class CompiledLookUps:
         )
 
     def _keep_still(self, index: LiveIndex, last: "Appended") -> None:
-        """Note what look-ups need as long as nothing changes, if all entries are in a few runs."""
+        """Store what look-ups need as long as nothing changes, if all entries are in a few runs."""
         tail, end_offset = index.tail, self._store.end_offset
-        runs = None if tail is None else tail.sorted_runs
-        if (
-            tail is None
-            or runs is None
-            or len(runs) > kernels.RUN_COUNT
-            or index.read_to != end_offset
-            or index.unread
-            or tail.damage
-            or index.reader.index.sound
-        ):
+        if tail is None or index.reader.index.sound or index.read_to != end_offset:
+            return
+        runs = tail.sorted_runs
+        if runs is None or len(runs) > kernels.RUN_COUNT or index.unread or tail.damage:
             return
         newest_first = [*reversed(runs)]
         view, base = segment_at(index.reader.log, last.physical_offset)
@@ -201,15 +214,19 @@ class CompiledLookUps:
         none = [np.zeros(0, np.uint64)] * (kernels.RUN_COUNT - len(runs))
         arrays = (*(run.packed for run in newest_first), *none)
         content = np.frombuffer(view, np.uint8)
-        self._still = _Still(end_offset, tail.version, index.reader, runs, arrays, content)
-        config, (before, after) = self._config, self._query_head
-        self._head[: len(before) + len(after)] = np.frombuffer(before + after, np.uint8)
-        counts = config.defaultQueryMaxNum, config.maxMsgsNumBatch, len(before), len(after)
-        self._settings[kernels.UNIQUE_NUM : kernels.TAIL_BYTES + 1] = counts
+        self._still = _Still(end_offset, tail.version, index.reader, runs, arrays, view, content)
+        config, heads = self._config, (*self._view_head, *self._query_head)
+        joined, lengths = b"".join(heads), [*map(len, heads)]
+        self._head[: len(joined)] = np.frombuffer(joined, np.uint8)
+        counts = config.defaultQueryMaxNum, config.maxMsgsNumBatch
+        settings = *counts, sum(lengths[:2]), 0, *lengths[2:], *lengths[:2]
+        self._settings[kernels.UNIQUE_NUM : kernels.VIEW_AFTER + 1] = settings
 
     def _reply(self, channel: Channel, frames: Any) -> bytes | None:
         if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
-            return self._view()
+            reply = self._view()
+            self._settle()
+            return reply
         config, numbers = self._config, self._numbers
         is_unique_query, max_num = (
             numbers[kernels.IS_UNIQUE_QUERY],
@@ -226,18 +243,21 @@ class CompiledLookUps:
             return None
         finally:
             turns.end()
+        self._settle()
+        return self._framed(self._query_head, records) if records and self._last else None
+
+    def _settle(self) -> None:
+        """Store what was appended last, and if that was it before, what look-ups need."""
         last = self._store.last_appended
-        if not records or last is None:
-            return None
+        if last is None:
+            return
         if last is not self._last:
             fields = (last.store_timestamp_ms, last.physical_offset)
             names = commands.QUERY_MESSAGE.response.wire_names.values()
             self._query_head = _split_header(dict(zip(names, map(str, fields), strict=True)))
             self._last = last
         elif self._still is None or not self._is_still(self._still):
-            # Nothing was appended between two look-ups.
             self._keep_still(self._search.index, last)
-        return self._framed(self._query_head, records)
 
     def _framed(self, head: tuple[bytes, bytes], records: Sequence[bytes | memoryview]) -> bytes:
         before, after = head
@@ -362,8 +382,7 @@ class CompiledLookUps:
 
     def _view(self) -> bytes | None:
         """Return the reply with the record at an offset, if its queue leads to it."""
-        numbers, store = self._numbers, self._store
-        offset = numbers[kernels.OFFSET]
+        store, offset = self._store, self._numbers[kernels.OFFSET]
         try:
             found = store.log_from(offset)
         except RocketLensError:
@@ -374,12 +393,7 @@ class CompiledLookUps:
         size = kernels.view(np.frombuffer(view, np.uint8), base, offset, self._request)
         if not 0 < size <= limits.MAX_LOOP_LOOK_UP_BYTES:
             return None
-        start = numbers[kernels.TOPIC_START]
-        topic = bytes(view[start : start + numbers[kernels.TOPIC_BYTES]])
-        if not topic.isascii():
-            return None
-        position = numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET]
-        if not self._search.has_entry(topic.decode(), position, offset, size):
+        if not self._is_queued(view, offset, size):
             return None
         start = offset - base
         return self._framed(self._view_head, [view[start : start + size]])

@@ -117,14 +117,14 @@ def in_order(out: Numbers, count: int, floor: int) -> int:
     kept = 0
     for number in range(count):
         offset = out[number]
-        place = kept
-        while place > 0 and out[place - 1] < offset:
-            place -= 1
-        if offset < floor or (place > 0 and out[place - 1] == offset):
+        index = kept
+        while index > 0 and out[index - 1] < offset:
+            index -= 1
+        if offset < floor or (index > 0 and out[index - 1] == offset):
             continue
-        for at in range(kept, place, -1):
+        for at in range(kept, index, -1):
             out[at] = out[at - 1]
-        out[place] = offset
+        out[index] = offset
         kept += 1
     return kept
 
@@ -185,7 +185,7 @@ def newest_of_file(
     """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
     fitted.
 
-    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
+    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in index of the count says
     that this one cannot be done here.
     """
     content, file, out = raw(content_array), raw(file_numbers), raw(offsets)

@@ -68,7 +68,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "bff4214002a61ed3"
+INLINED: Final = "9dadd9d99f3538af"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -89,11 +89,12 @@ REQUEST_NUMBERS: Final = TOPIC_BYTES + 1
 OTHER_TIME: Final = -1
 SPARE: Final = 8
 """Candidates beyond what is wanted: an offset may come from memory and from a file."""
-# Settings behind those of a header: messages of a query by unique key, and of any, and the bytes of
-# a reply's header before and after its opaque.
-UNIQUE_NUM, QUERY_NUM, HEAD_BYTES, TAIL_BYTES = range(LONG_CODE + 1, LONG_CODE + 5)
-RUN_COUNT: Final = 4
-Runs = tuple[Packed, Packed, Packed, Packed]
+# Settings behind those of a header: messages of a query by unique key, and of any; where headers of
+# replies begin, of a query and of a view; and how long each is before and after its opaque.
+UNIQUE_NUM, QUERY_NUM, QUERY_HEAD, VIEW_HEAD = range(LONG_CODE + 1, LONG_CODE + 5)
+QUERY_BEFORE, QUERY_AFTER, VIEW_BEFORE, VIEW_AFTER = range(VIEW_HEAD + 1, VIEW_HEAD + 5)
+RUN_COUNT: Final = 6
+Runs = tuple[Packed, ...]
 # Numbers behind where the windows of runs begin.
 SEGMENT, FLOOR = RUN_COUNT, RUN_COUNT + 1
 
@@ -400,18 +401,16 @@ def scan(
     return count
 
 
-@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, INT64S)
-def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbers: Numbers) -> int:
-    """Return the size of the record at an offset, or 0; write down its queue and its topic.
-
-    TOPIC_START is a position in the segment, whose bytes begin at ``base_offset``.
-    """
-    content, out = raw(content_array), raw(numbers)
+@device
+def viewed(
+    content: ByteArray, content_bytes: int, base_offset: int, physical_offset: int, out: Numbers
+) -> int:
+    """Do :func:`view`."""
     position = physical_offset - base_offset
     if position < 0:
         return 0
     size, body, body_bytes, topic, topic_bytes = measure_record(
-        content, physical_offset, position, len(content_array)
+        content, physical_offset, position, content_bytes
     )
     start = topic + topic_bytes + _LENGTH_BYTES
     if size == 0 or not is_sound(content, position, size, body, body_bytes, start):
@@ -421,6 +420,16 @@ def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbe
     out[TOPIC_START] = position + topic
     out[TOPIC_BYTES] = topic_bytes
     return size
+
+
+@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, INT64S)
+def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbers: Numbers) -> int:
+    """Return the size of the record at an offset, or 0; write down its queue and its topic.
+
+    TOPIC_START is a position in the segment, whose bytes begin at ``base_offset``.
+    """
+    content, length = raw(content_array), len(content_array)
+    return viewed(content, length, base_offset, physical_offset, raw(numbers))
 
 
 @device
@@ -440,8 +449,10 @@ def write_digits(out: ByteArray, at: int, number: int) -> int:
 @device
 def write_answer(
     request: Numbers,
-    bounds: Numbers,
     head: ByteArray,
+    head_start: int,
+    before: int,
+    after: int,
     content: ByteArray,
     base_offset: int,
     offsets: Numbers,
@@ -452,12 +463,11 @@ def write_answer(
     """Write the reply with the records that match, in the log's order; return its length, or
     `UNUSUAL` if there is no room for it.
     """
-    before, after = bounds[HEAD_BYTES], bounds[TAIL_BYTES]
     if room < _PREFIX_BYTES + before + _I64_DIGITS + after:
         return UNUSUAL
-    copy_bytes(reply, _PREFIX_BYTES, head, 0, before)
+    copy_bytes(reply, _PREFIX_BYTES, head, head_start, before)
     at = write_digits(reply, _PREFIX_BYTES + before, request[OPAQUE])
-    copy_bytes(reply, at, head, before, after)
+    copy_bytes(reply, at, head, head_start + before, after)
     at += after
     header_bytes = at - _PREFIX_BYTES
     for number in range(count - 1, -1, -1):
@@ -479,22 +489,16 @@ def add_of_runs(runs: Runs, begins: Numbers, wanted: int, limit: int, out: Numbe
     """Write down the newest candidates of sorted runs; return how many, and put the oldest offset
     from which they are whole behind where the runs begin.
     """
-    one, two, three, four = runs
-    first, a = add_of_run(raw(one), len(one), 1, wanted, begins[0], out, 0, limit)
-    second, b = add_of_run(raw(two), len(two), 1, wanted, begins[1], out, first, limit)
-    third, c = add_of_run(raw(three), len(three), 1, wanted, begins[2], out, second, limit)
-    fourth, d = add_of_run(raw(four), len(four), 1, wanted, begins[3], out, third, limit)
-    floor = 0
-    if a == 0:
-        floor = max(floor, out[first - 1])
-    if b == 0:
-        floor = max(floor, out[second - 1])
-    if c == 0:
-        floor = max(floor, out[third - 1])
-    if d == 0:
-        floor = max(floor, out[fourth - 1])
+    count = floor = 0
+    for number in range(RUN_COUNT):
+        run = runs[number]
+        count, is_whole = add_of_run(
+            raw(run), len(run), 1, wanted, begins[number], out, count, limit
+        )
+        if is_whole == 0:
+            floor = max(floor, out[count - 1])
     begins[FLOOR] = floor
-    return fourth
+    return count
 
 
 @kernel(
@@ -509,14 +513,14 @@ def add_of_runs(runs: Runs, begins: Numbers, wanted: int, limit: int, out: Numbe
 )
 def answer(
     frames: ByteArray,
-    length: int,
+    request_bytes: int,
     work: tuple[ByteArray, Numbers, Numbers, Numbers, ByteArray, ByteArray],
     runs: Runs,
     content_array: ByteArray,
     begin_offsets: Numbers,
     min_offset: int,
 ) -> int:
-    """Write the reply to the query that the first ``length`` bytes are; return its length.
+    """Write the reply to the request that the first ``request_bytes`` are; return its length.
 
     Returns 0 if it is not plain, and `UNUSUAL` if it was read, and is left to others. ``work``:
     names, settings, numbers of the request, candidates, header of the reply, reply. ``runs`` are
@@ -525,27 +529,39 @@ def answer(
     """
     buffer, bounds, request, offsets = raw(frames), raw(work[1]), raw(work[2]), raw(work[3])
     content, begins = raw(content_array), raw(begin_offsets)
-    if length > len(frames):
+    if request_bytes > len(frames):
         return 0
-    end = request_end(buffer, 0, length, raw(work[0]), bounds, request)
-    if end != length:
+    end = request_end(buffer, 0, request_bytes, raw(work[0]), bounds, request)
+    if end != request_bytes:
         return 0
+    base, length = begins[SEGMENT], len(content_array)
+    head, out, room = raw(work[4]), raw(work[5]), len(work[5])
+    if request[REQUEST_CODE] != bounds[SHORT_CODE]:
+        offset = request[OFFSET]
+        size = viewed(content, length, base, offset, request) if offset >= min_offset else 0
+        if size == 0:
+            return UNUSUAL
+        offsets[0], offsets[CANDIDATE_ROOM] = offset, size
+        start, before, after = bounds[VIEW_HEAD], bounds[VIEW_BEFORE], bounds[VIEW_AFTER]
+        return write_answer(
+            request, head, start, before, after, content, base, offsets, 1, out, room
+        )
     max_num = bounds[UNIQUE_NUM] if request[IS_UNIQUE_QUERY] == 1 else request[MAX_NUM]
     max_num = min(max_num, bounds[QUERY_NUM])
     limit = max_num + SPARE
-    is_query = request[REQUEST_CODE] == bounds[SHORT_CODE]
-    if not is_query or max_num < 1 or RUN_COUNT * limit > CANDIDATE_ROOM:
+    if max_num < 1 or RUN_COUNT * limit > CANDIDATE_ROOM:
         return UNUSUAL
     count = add_of_runs(runs, begins, request[HASH], limit, offsets)
     floor = begins[FLOOR]
     count = in_order(offsets, count, max(floor, min_offset))
-    base = begins[SEGMENT]
-    done = compared(buffer, request, content, len(content_array), base, offsets, 0, count, max_num)
+    done = compared(buffer, request, content, length, base, offsets, 0, count, max_num)
     matching = 0
     for number in range(done):
         if offsets[CANDIDATE_ROOM + number] > 0:
             matching += 1
     if matching == 0 or (matching < max_num and (done < count or floor > 0)):
         return UNUSUAL
-    out, room = raw(work[5]), len(work[5])
-    return write_answer(request, bounds, raw(work[4]), content, base, offsets, done, out, room)
+    start, before, after = bounds[QUERY_HEAD], bounds[QUERY_BEFORE], bounds[QUERY_AFTER]
+    return write_answer(
+        request, head, start, before, after, content, base, offsets, done, out, room
+    )

@@ -303,6 +303,14 @@ def test_while_nothing_is_appended_one_call_answers_and_what_is_appended_is_foun
                 frame = query("U000007", 9, codec, _UNIQUE_KEY_QUERY="true")
                 (event,) = Connection().receive(frame)
                 assert look_ups.answer(side.peer, frame) == await side.reply(event.command)
+            segment = store._log.listed()[-1].base_offset
+            last = [offset for offset in sent if offset >= segment]
+            for frame in (view(last[0], 7), view(last[-1], 8, 1)):
+                (event,) = Connection().receive(frame)
+                assert look_ups.answer(side.peer, frame) == await side.reply(event.command)
+        assert look_ups.answer(side.peer, view(last[0] + 1)) is None
+        store.queues.get("Orders", (len(sent) - 1) % 3).cut(0)
+        assert look_ups.answer(side.peer, view(last[-1])) is None, "no queue leads there"
         for number in range(3):
             (one,) = send_many(store, 1, first=5000 + number)
             (found,) = records_of(body_of(look_ups.answer(side.peer, query("all", maxNum=1))))

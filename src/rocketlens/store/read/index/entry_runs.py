@@ -10,9 +10,9 @@ bits    what          notes
 So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run,
 and its entries are unpacked one by one, newest first, so that a look-up of the newest few of a
 million pays for a few.
-New entries make a run of their own. Runs of one window are merged while the older is less than
-twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a look-up in 24
-million entries of some 15 runs.
+New entries make a run of their own. Runs of one window are merged while they are short, or the
+older is less than twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a
+look-up in 24 million entries of some 15 runs.
 """
 
 from bisect import bisect_left
@@ -36,6 +36,8 @@ A look-up in a million unsorted entries takes 2.8 ms; sorting them takes 10 ms, 
 look-up takes 6 us.
 """
 
+_SMALL: Final = 1 << 16
+"""Entries of runs that are merged however long each is: a millisecond."""
 _FIRST_UNPACKED: Final = 64
 _MAX_UNPACKED: Final = 8192
 """Entries of a hash that are unpacked at once: few at first, then more and more."""
@@ -206,8 +208,7 @@ def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
 
 def _are_to_merge(older: EntryRun, newer: EntryRun) -> bool:
     lengths = len(older.packed), len(newer.packed)
-    return (
-        older.window == newer.window
-        and lengths[0] < 2 * lengths[1]
-        and sum(lengths) <= limits.MAX_RUN_ENTRIES
+    return older.window == newer.window and (
+        sum(lengths) <= _SMALL
+        or (lengths[0] < 2 * lengths[1] and sum(lengths) <= limits.MAX_RUN_ENTRIES)
     )
