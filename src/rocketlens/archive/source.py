@@ -225,7 +225,8 @@ def _coverage_of(
     chosen = batches[-1].chosen
     topics = f" ({', '.join(chosen)})" if chosen else ""
     held = f"{source}{topics}, {_time_text(first_ms)} to {_time_text(last_ms)}"
-    yield Coverage(held, SourceKind.ARCHIVE, SourceState.SEARCHED, last_ms or None)
+    state = SourceState.SEARCHED
+    yield Coverage(held, SourceKind.ARCHIVE, state, last_ms or None, held_from_ms=first_ms or None)
     before_ms = _MIN_MS
     for batch in batches:
         # Of a gap only what was archived around it says when its messages were stored.

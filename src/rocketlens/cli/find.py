@@ -27,7 +27,7 @@ from rocketlens.terminal.output import discard_stdout, note, say
 from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rocketlens.archive.scan import ArchiveScan
     from rocketlens.client.blocking.iterators import SyncClusterMessages
@@ -155,7 +155,7 @@ def run(arguments: Namespace) -> ExitCode:
         all_topics=arguments.all,
         **content,
     )
-    # A filter can name a key, which is looked up: then the request has a text.
+    # A filter can name a key: then the request has a text.
     output = MessageOutput(arguments, searched=request.text)
     source = choose_source(arguments)
     is_object = arguments.output == "json"
@@ -172,27 +172,30 @@ def run(arguments: Namespace) -> ExitCode:
         with progress:
             answer = find_in(source, arguments, request, on_progress=progress.report)
     else:
+        stop, report = progress.interrupt, progress.report
         try:
-            answer = find_in(
-                source,
-                arguments,
-                request,
-                on_interrupted=progress.interrupt,
-                on_read=progress.report,
-            )
+            answer = find_in(source, arguments, request, on_interrupted=stop, on_read=report)
         finally:
             progress.end()
+    if answer.held_by:
+        output = MessageOutput(arguments, request.text, more=_sources_of(answer))
     print_answer(
         answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
     _say_range(begin, end)
     if text is not None and not answer.messages:
-        is_cluster = source is not None or is_merged(arguments)
-        for line in _hints(text, None if is_cluster else arguments, arguments.kind):
-            note(line)
-        for line in _other_cases(text, source, arguments, request) if answer.complete else ():
+        is_local = source is None and not is_merged(arguments)
+        hints = list(_hints(text, arguments if is_local else None, arguments.kind))
+        more = _other_cases(text, source, arguments, request) if answer.complete else ()
+        for line in (*hints, *more):
             note(line)
     return _code(progress, answer)
+
+
+def _sources_of(answer: "Answer") -> "dict[str, Callable[[MessageExt], str | None]]":
+    """Return what prints which sources have a message."""
+    names = {id(each): ", ".join(held) for each, held in zip(answer, answer.held_by, strict=True)}
+    return {"sources": lambda message: names.get(id(message))}
 
 
 def _code(progress: "SearchProgress", answer: "Answer", count: int | None = None) -> ExitCode:

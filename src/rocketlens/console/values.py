@@ -41,6 +41,7 @@ class CoverageValue(ConsoleValue):
     end_offset: int | None = None
     log_end_offset: int | None = None
     relies_on: SentenceText | None = None
+    held_from_ms: int | None = None
 
 
 class MessageRow(ConsoleValue):

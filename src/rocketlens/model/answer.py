@@ -76,7 +76,9 @@ class Coverage:
     ``begin_offset`` and ``end_offset`` bound the physical offsets it looked at, where it is of a
     log: records that begin before ``end_offset``. ``log_end_offset`` is where the part of the log
     that could hold what was asked for ended when the question was asked. ``relies_on`` is what was
-    only looked at in part and must hold for all of it, if there is such a thing.
+    only looked at in part and must hold for all of it, if there is such a thing. ``held_from_ms``
+    is the store time of the oldest message that it holds, where that is known: of archives and
+    logs, and of brokers that are searched together with others.
     """
 
     source: str
@@ -88,6 +90,7 @@ class Coverage:
     end_offset: int | None = None
     log_end_offset: int | None = None
     relies_on: str | None = None
+    held_from_ms: int | None = None
 
     @property
     def is_short(self) -> bool:
@@ -196,11 +199,21 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
     coverage: tuple[Coverage, ...]
     truncated: bool = False
     index_last_update_timestamp_ms: int = 0
+    held_by: tuple[tuple[str, ...], ...] = ()
+    """Of several sources: the names of those that have each message, in the order of messages."""
 
     def __repr__(self) -> str:
         """Return what was asked, how many messages there are, and what that is worth."""
         cut = ", truncated" if self.truncated else ""
         return f"Answer({self.query[:_SHOWN_QUERY]!r}, {self._summary()}{cut})"
+
+    def sources_of(self, message: MessageExt) -> tuple[str, ...]:
+        """Return the names of the sources that have one of its messages; none of a single source.
+
+        O(messages).
+        """
+        pairs = zip(self.messages, self.held_by, strict=False)
+        return next((names for each, names in pairs if each is message), ())
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the first messages, and what the answer is worth."""

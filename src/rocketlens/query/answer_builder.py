@@ -55,6 +55,7 @@ class AnswerMessages:
         self._sign: Final = -1 if oldest else 1
         self._order: Final = _order_in_log if in_log_order else order_in_time
         self._messages: dict[_Rank, MessageExt] = {}
+        self._holders: Final[dict[_Rank, tuple[str, ...]]] = {}
         self._ranks: list[_Rank] = []
         """A heap, once a message was dropped."""
         self._is_heap = False
@@ -86,21 +87,37 @@ class AnswerMessages:
             past: bool = rank <= self._ranks[0]
             return past
 
-    def take(self, record: Record) -> MessageExt | None:
-        """Add the message in a record, and return it; None if it does not fit, or is there."""
+    def take(self, record: Record, source: str = "") -> MessageExt | None:
+        """Add the message in a record, and return it; None if it does not fit, or is there.
+
+        ``source`` is the one that has it, of several.
+        """
         rank = self._order(record, self._sign)
         with self._lock:
-            if rank in self._messages or not self._would_keep(rank):
+            if self._is_there(rank, source) or not self._would_keep(rank):
                 return None
-            return self._add(rank, message_of(record))
+            return self._add(rank, message_of(record), source)
 
-    def add(self, message: MessageExt) -> MessageExt | None:
-        """Add a message; return as `take` does."""
+    def add(self, message: MessageExt, source: str = "") -> MessageExt | None:
+        """Add a message; return as `take` does.
+
+        Of two copies the one whose body could be decompressed is kept.
+        """
         rank = self._order(message, self._sign)
         with self._lock:
-            if rank in self._messages or not self._would_keep(rank):
+            if self._is_there(rank, source):
+                if self._messages[rank].body_error and not message.body_error:
+                    self._messages[rank] = message
                 return None
-            return self._add(rank, message)
+            return self._add(rank, message, source) if self._would_keep(rank) else None
+
+    def _is_there(self, rank: _Rank, source: str) -> bool:
+        if rank not in self._messages:
+            return False
+        holders = self._holders.get(rank, ())
+        if source not in holders:
+            self._holders[rank] = (*holders, source)
+        return True
 
     def in_order(self) -> tuple[MessageExt, ...]:
         """Return the messages in order."""
@@ -110,6 +127,15 @@ class AnswerMessages:
         if self._sign > 0:
             return tuple(messages[rank] for rank in sorted(messages))
         return tuple(sorted(messages.values(), key=lambda each: self._order(each, 1)))
+
+    def holders_of(
+        self, messages: Sequence[MessageExt], sources: Sequence[str]
+    ) -> tuple[tuple[str, ...], ...]:
+        """Return which of several sources have each of some messages; of one nothing."""
+        if len(sources) < 2:
+            return ()
+        held = (self._holders.get(self._order(each, self._sign), ()) for each in messages)
+        return tuple(tuple(name for name in sources if name in names) for names in held)
 
     def _would_keep(self, rank: _Rank) -> bool:
         if self._left_out is not None and rank < self._left_out:
@@ -124,8 +150,10 @@ class AnswerMessages:
         self._left_out = rank if self._left_out is None else max(self._left_out, rank)
         return False
 
-    def _add(self, rank: _Rank, message: MessageExt) -> MessageExt:
+    def _add(self, rank: _Rank, message: MessageExt, source: str) -> MessageExt:
         self._messages[rank] = message
+        if source:
+            self._holders[rank] = (source,)
         if self._is_heap:
             heappush(self._ranks, rank)
         else:
@@ -137,6 +165,7 @@ class AnswerMessages:
             self._make_heap()
             left_out = heappop(self._ranks)
             self._bytes -= memory_bytes(self._messages.pop(left_out))
+            self._holders.pop(left_out, None)
             self._left_out = left_out if self._left_out is None else max(self._left_out, left_out)
             self.truncated = True
         return message
@@ -163,14 +192,17 @@ class Findings:
         messages: AnswerMessages,
         on_added: Callable[[MessageExt], None] | None = None,
         on_read: OnRead | None = None,
+        *,
+        source: str = "",
     ) -> None:
-        """Create empty findings; `messages` may be shared with other sources.
+        """Create empty findings; `messages` may be shared with other sources, and `source` is this.
 
         ``on_added`` is called with each message that was added, in the thread that added it. It may
         be dropped later for others. ``on_read`` is called while a source reads many messages.
         """
         self.messages: Final = messages
         self.on_added: Final = on_added
+        self._source: Final = source
         self._on_read: Final = on_read
         self._read_bytes = 0
         self._read_count = 0
@@ -191,7 +223,7 @@ class Findings:
         fit into the answer.
         """
         self.count += 1
-        self._report(self.messages.take(record))
+        self._report(self.messages.take(record, self._source))
         return self._may_take_more
 
     def take_all(self, records: Sequence[Record]) -> bool:
@@ -203,7 +235,7 @@ class Findings:
     def add(self, message: MessageExt) -> bool:
         """Add a message; return as `take` does."""
         self.count += 1
-        self._report(self.messages.add(message))
+        self._report(self.messages.add(message, self._source))
         return self._may_take_more
 
     def _report(self, added: MessageExt | None) -> None:

@@ -17,7 +17,7 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 ======================================  =========================================================
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -35,7 +35,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import LocalSource, Source
+from rocketlens.query.source import DatedSource, LocalSource, Source
 
 
 class FindWatch(Protocol):
@@ -146,12 +146,7 @@ async def find_in_all(
     from asyncio import gather, timeout
 
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
-    results = [
-        Findings(messages)
-        if watch is None
-        else Findings(messages, partial(watch.added, source), partial(watch.read, source))
-        for source in sources
-    ]
+    results = [_findings_of(source, messages, watch) for source in sources]
 
     async def find_in_time(source: Source, own: FindRequest, findings: Findings) -> None:
         end = timeout(max_s)
@@ -164,34 +159,63 @@ async def find_in_all(
             error = Sentence("search_too_long", seconds=max_s or 0)
             findings.cover((_failure(source, error),))
 
-    async def ask(source: Source, findings: Findings) -> None:
+    async def ask(source: Source, findings: Findings) -> Mapping[str, int]:
         own = request.for_one_source()
-        await _ask(source, findings, find_in_time(source, own, findings))
+        work = find_in_time(source, own, findings)
+        dating = _oldest_ms(source, is_alone=len(sources) == 1)
+        _, dated = await gather(_ask(source, findings, work), dating)
         findings.cover(own.filter_coverage)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
             error = "it did not show that anything was searched"
             findings.cover((_failure(source, error),))
         if watch is not None:
             watch.covered(source, findings.coverage)
+        return dated
 
     async def check(source: Source, findings: Findings) -> None:
         await _ask(source, findings, source.check_topics(request.topics, findings))
 
-    await gather(*map(ask, sources, results))
+    oldest = await gather(*map(ask, sources, results))
     if results and _asks_for_topics(request, results):
         await gather(*map(check, sources, results))
     _raise_unknown(results, [each.name for each in sources])
+    kept = messages.in_order()
     return Answer(
         request.query,
-        messages.in_order(),
+        kept,
         tuple(
-            replace(each, source=f"{source.name}: {each.source}" if each.source else source.name)
-            for source, findings in zip(sources, results, strict=True)
+            _named(each, source, dated)
+            for source, findings, dated in zip(sources, results, oldest, strict=True)
             for each in findings.coverage
         ),
         truncated=messages.truncated,
         index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
+        held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
+
+
+def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | None) -> Findings:
+    if watch is None:
+        return Findings(messages, source=source.name)
+    added, read = partial(watch.added, source), partial(watch.read, source)
+    return Findings(messages, added, read, source=source.name)
+
+
+def _named(each: Coverage, source: Source, oldest_ms: Mapping[str, int]) -> Coverage:
+    """Return the coverage of one of several sources."""
+    name = f"{source.name}: {each.source}" if each.source else source.name
+    held_from_ms = each.held_from_ms or oldest_ms.get(each.source)
+    return replace(each, source=name, held_from_ms=held_from_ms)
+
+
+async def _oldest_ms(source: Source, *, is_alone: bool) -> Mapping[str, int]:
+    if is_alone or not isinstance(source, DatedSource):
+        return {}
+    try:
+        return await source.oldest_ms()
+    except (RocketLensError, OSError):
+        # Why it cannot be asked is said by the search.
+        return {}
 
 
 async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> None:

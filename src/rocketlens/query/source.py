@@ -7,7 +7,7 @@ A source reads and verifies: it adds only messages that match the request, each 
 record. It decides neither how many are returned nor in which order: `rocketlens.query.find` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from rocketlens.model.answer import SourceKind
@@ -43,6 +43,17 @@ class LocalSource(_NamedSource, Protocol):
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add to ``findings.unknown`` the topics that the source is sure not to have."""
+        ...
+
+
+@runtime_checkable
+class DatedSource(Protocol):
+    """A source that also says from when on it has messages; a local one returns it at once."""
+
+    async def oldest_ms(self) -> Mapping[str, int]:
+        """Return store times of the oldest messages, in epoch milliseconds, by the names that its
+        coverage has; those that are not known are left out.
+        """
         ...
 
 

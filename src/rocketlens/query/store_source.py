@@ -14,6 +14,7 @@ from rocketlens.query.lookup.newest import find_newest
 from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.topic_choice import is_pattern, no_topic_of_position
+from rocketlens.store.read.log.scan import LogWalk
 
 
 class StoreSource:
@@ -38,6 +39,16 @@ class StoreSource:
     def is_one_log(self) -> bool:
         """Whether its messages are all in its log, and none in tiered storage only."""
         return not self.reader.tiered.is_there
+
+    def oldest_ms(self) -> dict[str, int]:
+        """Return the store time of the log's first message: see `DatedSource.oldest_ms`."""
+        reader = self.reader
+        reader.check_open()
+        reader.refresh()
+        if reader.tiered.is_there:
+            return {}
+        first = next(LogWalk(reader.log, reader.log.min_offset).records(), None)
+        return {} if first is None else {reader.log_name: first.store_timestamp_ms}
 
     def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match: see `rocketlens.query.source.LocalSource`."""

@@ -8,14 +8,14 @@
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
 from rocketlens.net.pace import WorkThreads
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import FindRequest
-from rocketlens.query.source import LocalSource, Source
+from rocketlens.query.source import DatedSource, LocalSource, Source
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[], Any]], Future[Any]]
@@ -60,6 +60,14 @@ class ThreadedSource:
         except asyncio.CancelledError:
             findings.is_left = True
             raise
+
+    async def oldest_ms(self) -> Mapping[str, int]:
+        """Return from when on the source has messages; nothing if it does not say."""
+        if not isinstance(self.inner, DatedSource):
+            return {}
+        oldest: Any = await self.run(self.inner.oldest_ms)
+        result: Mapping[str, int] = oldest
+        return result
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the source does not have."""

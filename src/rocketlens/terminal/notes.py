@@ -42,6 +42,7 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
     yield f"{result}, {verdict}: searched {_summary(searched)}{up_to}"
     if answer.truncated:
         yield "more messages match: these are the newest"
+    yield from _held(searched)
     yield from _as_stored(answer.messages)
     yield from _listed("", (c for c in searched if c.error))
     for each in answer.relies_on:
@@ -55,6 +56,23 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed was not searched: messages there are missing above (exit code 3)"
+
+
+def _held(searched: Iterable[Coverage]) -> Iterator[str]:
+    """Return from when on sources that were searched together hold messages, and the gap between.
+
+    Of archives that is said with their names.
+    """
+    dated = [each for each in searched if each.held_from_ms is not None]
+    archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
+    others = [each for each in dated if each not in archives]
+    for each in others:
+        yield f"{printable(each.source)}: from {iso_text(each.held_from_ms or 0)} on"
+    archived_to = min((each.indexed_to_ms or 0 for each in archives), default=None)
+    begin = max((each.held_from_ms or 0 for each in others), default=0)
+    if archived_to is not None and archived_to < begin:
+        gap = coloured("gap", YELLOW, sys.stderr)
+        yield f"{gap}: of {iso_text(archived_to)} to {iso_text(begin)} messages may be in none"
 
 
 def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:

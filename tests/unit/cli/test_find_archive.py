@@ -46,7 +46,28 @@ def test_an_archive_and_a_store_are_one_answer(run, golden, lake, sent):
     alone = run(*what)
     both = run(*what, "--archive", lake)
     assert both.code == 0, both.err
-    assert sorted(both.out.splitlines()) == sorted(alone.out.splitlines())
+    messages = [json.loads(line) for line in both.out.splitlines()]
+    assert {each.pop("sources") for each in messages} == {f"{lake}, {store}"}
+    expected = [json.loads(line) for line in alone.out.splitlines()]
+    assert sorted(map(str, messages)) == sorted(map(str, expected))
+
+
+def test_sources_that_are_searched_together_say_from_when_to_when_they_hold_messages(
+    run, golden, lake, sent
+):
+    store = golden("4.9.7").store
+    both = run("find", sent["keys"], "--archive", lake, "--store", store, "-o", "json")
+    dated = {
+        each["kind"]: each["held_from_ms"]
+        for each in json.loads(both.out)["coverage"]
+        if each["held_from_ms"] is not None
+    }
+    assert set(dated) == {"archive", "commit_log"}
+    assert dated["archive"] == dated["commit_log"]
+    printed = run("find", sent["keys"], "--archive", lake, "--store", store).err
+    assert f"{store}: the log: from 20" in printed or f"{store}: " in printed
+    assert " on\n" in printed
+    assert "gap" not in printed
 
 
 def test_what_is_not_an_archive_is_said(run, tmp_path):

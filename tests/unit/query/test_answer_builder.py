@@ -1,11 +1,12 @@
 """Of what sources add: the newest are kept, each once, as many as fit, and coverage once."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import MAGIC_V1, Record
+from rocketlens.formats.commitlog_record import MAGIC_V1, Record, message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message import Host
 from rocketlens.query import answer_builder
@@ -120,3 +121,15 @@ def test_what_was_read_is_reported_as_sums():
     Findings(AnswerMessages(None)).add_read(1, 1)
     findings.report_read(10, 40, 1)
     assert reported == [(100, None, 2), (150, None, 3), (10, 40, 1)]
+
+
+def test_of_two_copies_the_one_whose_body_can_be_read_is_kept_and_both_sources_are_named():
+    unread = replace(message_of(record(1)), body=b"?", body_error="damaged")
+    for first, second in ((unread, message_of(record(1))), (message_of(record(1)), unread)):
+        messages = AnswerMessages(None)
+        messages.add(first, "a")
+        messages.add(second, "b")
+        messages.add(second, "b")
+        kept = messages.in_order()
+        assert [each.body_error for each in kept] == [None]
+        assert messages.holders_of(kept, ["a", "b", "c"]) == (("a", "b"),)

@@ -72,3 +72,17 @@ def test_a_consume_queue_that_is_not_there_is_not_said_to_be_searched():
     first, *others = lines_of(Answer("k", (), (broker, queue)), 0)
     assert "consumequeue" not in first
     assert "consumequeue/T/9: it has no files: the log was read" in others
+
+
+def test_a_gap_between_an_archive_and_what_brokers_still_hold_is_said():
+    def notes(begin_ms):
+        broker = Coverage("b", SourceKind.BROKER, SourceState.SEARCHED, held_from_ms=begin_ms)
+        archive = Coverage(
+            "lake", SourceKind.ARCHIVE, SourceState.SEARCHED, 2_000_000, held_from_ms=1_000_000
+        )
+        return list(lines_of(Answer("q", (), (archive, broker)), 0))
+
+    _, held, gap = notes(3_000_000)
+    assert held.startswith("b: from ")
+    assert gap.startswith("gap: of ")
+    assert len(notes(1_500_000)) == 2

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures, runtime_table
 from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
@@ -95,6 +95,18 @@ class ClusterSource:
     def full_topic(self, topic: str) -> str:
         """Return the name of a topic on brokers."""
         return with_namespace(self.namespace, topic)
+
+    async def oldest_ms(self) -> dict[str, int]:
+        """Return the store time of each broker's first message: see `DatedSource.oldest_ms`."""
+        brokers = (await self.topology.brokers()).value.values()
+        answers = await self.cluster.ask_brokers(
+            brokers, lambda _, address: runtime_table(self.cluster, address)
+        )
+        texts = {
+            each.coverage.source: (each.value or {}).get("earliestMessageTimeStamp", "")
+            for each in answers
+        }
+        return {source: int(text) for source, text in texts.items() if text.isdigit()}
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
         """Add matching messages: see `rocketlens.query.source.Source.find`.
