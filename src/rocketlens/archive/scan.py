@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _CURSOR_VERSION: Final = 1
 _MAX_CURSOR: Final = 2_000
+_BODY: Final = ("body", "body_error")
 
 
 class ArchiveCursor(NamedTuple):
@@ -167,8 +168,8 @@ class ArchiveScan(ArrowMessages):
             yield from batches_of(self, with_body=with_body)
             return
         names = [each for each in schema().names if each not in DERIVED]
-        read = tuple(each for each in names if with_body or not each.startswith("body"))
-        for _, _, _, rows in self._rows((*read, "body_crc")):
+        read = tuple(each for each in names if with_body or each not in _BODY)
+        for _, _, _, rows in self._rows(read):
             yield from _as_batches(rows, self._filter, with_body=with_body)
 
     @property
@@ -216,8 +217,7 @@ def _as_batches(
             "born_time": time_column(batch["born_timestamp_ms"]),
         }
         if not with_body:
-            made["body"] = pa.nulls(batch.num_rows, pa.binary())
-            made["body_error"] = pa.nulls(batch.num_rows, pa.string())
+            made |= {name: pa.nulls(batch.num_rows, schema().field(name).type) for name in _BODY}
         columns = [made[name] if name in made else batch[name] for name in schema().names]
         yield pa.RecordBatch.from_arrays(columns, schema=schema())
 
