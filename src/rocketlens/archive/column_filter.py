@@ -9,6 +9,8 @@ of a topic that is left out.
 condition          rules out rows
 =================  ================================================================================
 ``tags``           with other tags
+``where`` begins   with other tags, not those without one: in their bodies a field is looked for
+with tags          that may have been meant
 ``grep`` in the    whose body is plain text without the pattern. Plain is UTF-8 without control
 body               characters, marks of compression and escapes of JSON (``\u``): its text is what
                    is stored
@@ -17,6 +19,7 @@ body               characters, marks of compression and escapes of JSON (``\u``)
 
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.lookup.message_filter import MessageFilter
@@ -47,12 +50,15 @@ class ColumnFilter:
         is_in_body = content is not None and content.grep_in == {"body"}
         is_alone = is_in_body and content is not None and content.where is None
         has_rules = content is not None and bool(content.rules)
+        self._where_tags: Final = content.where.first_tags if content and content.where else None
+        self._tally: Final = content.tally if content else None
         self._grep: Final = content.grep if content and is_alone and not has_rules else None
 
     @property
     def columns(self) -> list[str]:
         """The columns that decide; none if nothing can be ruled out."""
-        deciding = ["tags"] if self._tags is not None else []
+        has_tags = self._tags is not None or self._where_tags is not None
+        deciding = ["tags"] if has_tags else []
         deciding += ["body", "body_error"] if self._grep is not None else []
         return [*deciding, "topic"] if deciding and self._counts_topics else deciding
 
@@ -64,6 +70,14 @@ class ColumnFilter:
         kept: Any = None
         if self._tags is not None:
             kept = pc.is_in(rows.column("tags"), pa.array(sorted(self._tags), pa.string()))
+        if self._where_tags is not None and self._tally is not None:
+            tags = rows.column("tags")
+            if tags.null_count < len(tags):
+                # As for each message that has a tag.
+                self._tally.properties.add(props.TAGS)
+            is_in = pc.is_in(tags, pa.array(sorted(self._where_tags), pa.string()))
+            may_be = pc.or_(is_in, pc.is_null(tags))
+            kept = may_be if kept is None else pc.and_(kept, may_be)
         if self._grep is not None:
             parts = [
                 self._has_pattern(batch.column("body"), batch.column("body_error"), self._grep)

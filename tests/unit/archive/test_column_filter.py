@@ -1,6 +1,7 @@
 """Columns rule out only what messages would leave out, too, and nothing that is counted."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.message import Host
 from rocketlens.query.filters.content_filter import ContentFilter, FilterTally
 from rocketlens.query.filters.pattern import TextPattern
+from rocketlens.query.filters.where import parse_where
 from rocketlens.query.left_out import LeftOutMessages
 from rocketlens.query.lookup.message_filter import MessageFilter
 
@@ -91,6 +93,34 @@ def test_tags_rule_out_rows_and_filters_that_read_more_do_not():
     assert columns.may_match(rows).to_pylist() == [True, False, False]
     in_keys = ContentFilter(grep=TextPattern("b"), grep_in=frozenset({"body", "keys"}))
     assert ColumnFilter(MessageFilter(content=in_keys)).columns == []
+
+
+def test_an_expression_that_begins_with_tags_rules_out_others_and_says_the_same_of_bodies():
+    bodies = [b'{"TAGS": "A", "n": 1}', b'{"n": 5}', b"\x01", b'{"n": 7}']
+    tags = [None, "B", "B", "A"]
+    texts = {None: b"", "A": b"TAGS\x01A", "B": b"TAGS\x01B"}
+    records = [
+        replace(record(number, body, "T"), properties=texts[tag])
+        for number, (body, tag) in enumerate(zip(bodies, tags, strict=True))
+    ]
+    for text, kept in (
+        ("tag = 'A' AND body.$.n > 2", [True, False, False, True]),
+        ("body.$.n > 2 AND tag IN ('A', 'C')", [True, False, False, True]),
+        ("amount > 2 AND tag = 'A'", None),
+    ):
+        content = ContentFilter(where=parse_where(text), tally=FilterTally())
+        columns = ColumnFilter(MessageFilter(content=content))
+        assert columns.columns == (["tags"] if kept else [])
+        rows = pa.table({"tags": pa.array(tags, pa.string())})
+        left = columns.may_match(rows).to_pylist() if kept else [True] * 4
+        assert left == (kept or left)
+        matches = [
+            is_left and content.passes(each) for each, is_left in zip(records, left, strict=True)
+        ]
+        by_rows = ContentFilter(where=parse_where(text), tally=FilterTally())
+        assert matches == list(map(by_rows.passes, records))
+        assert matches[3] == (kept is not None)
+        assert content.tally.coverage() == by_rows.tally.coverage()
 
 
 def test_a_body_that_could_not_be_decompressed_is_looked_at():

@@ -116,7 +116,7 @@ FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
 class Where:
     """A filter, parsed; equal to others of the same text."""
 
-    __slots__ = ("_conjuncts", "_mentions", "implied", "reads_body", "text")
+    __slots__ = ("_conjuncts", "_mentions", "first_tags", "implied", "reads_body", "text")
 
     def __init__(self, text: str, condition: Operand, mentions: Mapping[str, int]) -> None:
         """Keep an expression; ``mentions`` has how often each name is in it."""
@@ -128,6 +128,8 @@ class Where:
         # Those that read bodies last.
         parts = sorted(_flat(condition), key=lambda part: part.reads_body)
         self._conjuncts: Final = [part.evaluate for part in parts]
+        self.first_tags: Final = _texts_of(parts[0].implied, TAG)
+        """The tags of which a message must have one by the condition that is evaluated first."""
 
     def passes(self, subject: FilterSubject) -> bool:
         """Return whether a message passes: all conditions are TRUE.
@@ -139,8 +141,7 @@ class Where:
 
     def texts_of(self, field: str) -> frozenset[str] | None:
         """Return the texts of which a field must be one; None if it may be any."""
-        texts = [each.texts for each in self.implied if each.field == field and each.texts]
-        return frozenset.intersection(*texts) if texts else None
+        return _texts_of(self.implied, field)
 
     def is_told_by_texts(self, field: str) -> bool:
         """Return whether all texts that a field is compared with are in `implied`, none in OR."""
@@ -162,6 +163,11 @@ class Where:
 
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
+
+
+def _texts_of(implied: Collection[Implied], field: str) -> frozenset[str] | None:
+    texts = [each.texts for each in implied if each.field == field and each.texts]
+    return frozenset.intersection(*texts) if texts else None
 
 
 def body_path(name: str) -> str:
