@@ -11,6 +11,8 @@ condition          rules out rows
 ``tags``           with other tags
 ``where`` begins   with other tags, not those without one: in their bodies a field is looked for
 with tags          that may have been meant
+``body =~`` first, as ``grep``
+or behind tags
 ``grep`` in the    whose body is plain text without the pattern. Plain is UTF-8 without control
 body               characters, marks of compression and escapes of JSON (``\u``): its text is what
                    is stored
@@ -52,7 +54,10 @@ class ColumnFilter:
         has_rules = content is not None and bool(content.rules)
         self._where_tags: Final = content.where.first_tags if content and content.where else None
         self._tally: Final = content.tally if content else None
-        self._grep: Final = content.grep if content and is_alone and not has_rules else None
+        pattern = content.grep if content and is_alone else None
+        if content is not None and content.where is not None:
+            pattern = content.where.body_pattern
+        self._grep: Final = None if has_rules else pattern
 
     @property
     def columns(self) -> list[str]:
@@ -76,8 +81,7 @@ class ColumnFilter:
                 # As for each message that has a tag.
                 self._tally.properties.add(props.TAGS)
             is_in = pc.is_in(tags, pa.array(sorted(self._where_tags), pa.string()))
-            may_be = pc.or_(is_in, pc.is_null(tags))
-            kept = may_be if kept is None else pc.and_(kept, may_be)
+            kept = is_in if kept is None else pc.and_(kept, is_in)
         if self._grep is not None:
             parts = [
                 self._has_pattern(batch.column("body"), batch.column("body_error"), self._grep)
@@ -85,6 +89,8 @@ class ColumnFilter:
             ]
             has_pattern = pa.chunked_array(parts, pa.bool_())
             kept = has_pattern if kept is None else pc.and_(kept, has_pattern)
+        if self._where_tags is not None:
+            kept = pc.or_(kept, pc.is_null(rows.column("tags")))
         if self._counts_topics:
             topics = rows.column("topic")
             internal = [each for each in topics.unique().to_pylist() if is_internal_topic(each)]

@@ -107,11 +107,23 @@ def test_an_expression_that_begins_with_tags_rules_out_others_and_says_the_same_
         ("tag = 'A' AND body.$.n > 2", [True, False, False, True]),
         ("body.$.n > 2 AND tag IN ('A', 'C')", [True, False, False, True]),
         ("amount > 2 AND tag = 'A'", None),
+        ("body =~ '7' AND tag = 'A'", [True, False, False, True]),
+        ("body =~ ': 7.$'", [False, False, True, True]),
+        ("tag = 'B' AND body =~ '7'", [True, False, True, False]),
+        ("body.$.n > 2 AND body =~ '7' AND tag = 'A'", [True, False, False, True]),
+        ("body =~ '7' OR tag = 'A'", None),
+        ("body !~ '7' AND queue_id = 0", None),
     ):
         content = ContentFilter(where=parse_where(text), tally=FilterTally())
         columns = ColumnFilter(MessageFilter(content=content))
-        assert columns.columns == (["tags"] if kept else [])
-        rows = pa.table({"tags": pa.array(tags, pa.string())})
+        assert bool(columns.columns) == (kept is not None)
+        rows = pa.table(
+            {
+                "tags": pa.array(tags, pa.string()),
+                "body": bodies,
+                "body_error": pa.nulls(4, pa.string()),
+            }
+        )
         left = columns.may_match(rows).to_pylist() if kept else [True] * 4
         assert left == (kept or left)
         matches = [
@@ -119,7 +131,6 @@ def test_an_expression_that_begins_with_tags_rules_out_others_and_says_the_same_
         ]
         by_rows = ContentFilter(where=parse_where(text), tally=FilterTally())
         assert matches == list(map(by_rows.passes, records))
-        assert matches[3] == (kept is not None)
         assert content.tally.coverage() == by_rows.tally.coverage()
 
 

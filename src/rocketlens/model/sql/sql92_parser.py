@@ -50,7 +50,8 @@ class Token(NamedTuple):
 
 
 class Implied(NamedTuple):
-    """A fact about a field wherever a condition is TRUE: it is one of some texts, or in a range.
+    """A fact about a field wherever a condition is TRUE: it is one of some texts, in a range, or
+    has a pattern.
 
     Both ends of the range are included; None is not a bound.
     """
@@ -59,6 +60,7 @@ class Implied(NamedTuple):
     texts: frozenset[str] | None = None
     low: int | None = None
     high: int | None = None
+    pattern: Any = None
 
 
 class Operand(NamedTuple):

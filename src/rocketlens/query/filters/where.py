@@ -116,7 +116,15 @@ FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
 class Where:
     """A filter, parsed; equal to others of the same text."""
 
-    __slots__ = ("_conjuncts", "_mentions", "first_tags", "implied", "reads_body", "text")
+    __slots__ = (
+        "_conjuncts",
+        "_mentions",
+        "body_pattern",
+        "first_tags",
+        "implied",
+        "reads_body",
+        "text",
+    )
 
     def __init__(self, text: str, condition: Operand, mentions: Mapping[str, int]) -> None:
         """Keep an expression; ``mentions`` has how often each name is in it."""
@@ -130,6 +138,13 @@ class Where:
         self._conjuncts: Final = [part.evaluate for part in parts]
         self.first_tags: Final = _texts_of(parts[0].implied, TAG)
         """The tags of which a message must have one by the condition that is evaluated first."""
+        following = parts[0 if self.first_tags is None else 1 :][:1]
+        self.body_pattern: Final[TextPattern | None] = next(
+            (each.pattern for part in following for each in part.implied if each.field == BODY),
+            None,
+        )
+        """The pattern that the text of the body must have by the condition that is evaluated first,
+        or behind that of `first_tags`."""
 
     def passes(self, subject: FilterSubject) -> bool:
         """Return whether a message passes: all conditions are TRUE.
@@ -391,7 +406,10 @@ class _WhereParser(Parser):
         pattern = TextPattern(self.string())
         evaluate = self.joined(lambda read: _has_pattern(read, pattern), left)
         condition = self._condition(evaluate, left)
-        return self._condition(_negation(evaluate), condition) if is_not else condition
+        if is_not:
+            return self._condition(_negation(evaluate), condition)
+        is_body = left.field == BODY
+        return condition._replace(implied=(Implied(BODY, pattern=pattern),) if is_body else ())
 
 
 _MIRRORED: Final = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -422,7 +440,8 @@ def _field(name: str) -> Operand | None:
         keys = _as_evaluator(lambda subject: props.split_keys(subject.get(props.KEYS)))
         return Operand(keys, "field", field=name, is_many=True)
     if name == BODY:
-        return Operand(lambda subject: subject.body_text(), "field", reads_body=True)
+        read = _as_evaluator(lambda subject: subject.body_text())
+        return Operand(read, "field", reads_body=True, field=BODY)
     if name in _NUMBERS:
         attribute = _NUMBERS[name]
         return Operand(
