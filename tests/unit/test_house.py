@@ -97,6 +97,7 @@ TESTED_ELSEWHERE = {
     "client/consume/send_back_calls.py": "tests/unit/client/consume/test_push.py",
     "client/consume/timing.py": "tests/unit/client/consume/test_push.py",
     "cli/dlq/last_failures.py": "tests/unit/cli/dlq/test_dlq_show.py",
+    "query/filters/body_values.py": "tests/unit/query/filters/test_where.py",
     "query/tiered.py": "tests/golden/test_tiered.py",
     "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",
     "console/sources/console_source.py": "tests/unit/console/sources/test_visible.py",

@@ -36,8 +36,9 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.sql.sql92_values import EvaluationFailed
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.filters.body_values import BodyUnread
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
-from rocketlens.query.filters.where import BodyUnread, Where, body_path
+from rocketlens.query.filters.where import Where, body_path
 
 if TYPE_CHECKING:
     from os import PathLike

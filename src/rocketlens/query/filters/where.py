@@ -32,17 +32,13 @@ Without ``body``, and as far as the other conditions that are joined by AND do n
 looked at.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import date
-from decimal import Decimal
-from itertools import islice
 from typing import Any, ClassVar, Final, Protocol
 
 from rocketlens import limits
-from rocketlens.decode.tree import Tree, json_ready
+from rocketlens.decode.tree import Tree
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
 from rocketlens.model.sql.sql92_parser import (
@@ -59,6 +55,14 @@ from rocketlens.model.sql.sql92_parser import (
 from rocketlens.model.sql.sql92_values import EvaluationFailed, Long, Value, compare
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.text.time_words import parse_time
+from rocketlens.query.filters.body_values import (
+    ALL,
+    BodyUnread,
+    Step,
+    value_at,
+    value_of_tree,
+    values_at,
+)
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
 
 TOPIC: Final = "topic"
@@ -67,13 +71,6 @@ KEY: Final = "key"
 UNIQUE_KEY: Final = "unique_key"
 TIME: Final = "time"
 BODY: Final = "body"
-_ALL: Final = None
-"""The step of a path that every element takes."""
-_Step = str | int | None
-
-
-class BodyUnread(Exception):
-    """A body that a filter needs and that could not be looked at; the text says why."""
 
 
 class FilterSubject(Protocol):
@@ -445,7 +442,7 @@ def _field(name: str) -> Operand | None:
     if name in _NUMBERS:
         attribute = _NUMBERS[name]
         return Operand(
-            lambda subject: _number(subject.number(attribute)),
+            lambda subject: value_of_tree(subject.number(attribute)),
             "field",
             field=name if name in _TIMES else "",
         )
@@ -456,19 +453,21 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?\d+|\*)\]|\[('(?:''|[^'])*')\]")
 
 
 def _path(text: str) -> Operand:
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for name, index, quoted in _STEP.findall(text.removeprefix("body.$")):
         if quoted:
             steps.append(unquoted(quoted))
         elif _ALL_SIGN in (name, index):
-            steps.append(_ALL)
+            steps.append(ALL)
         else:
             steps.append(name or int(index))
-    if _ALL in steps:
-        read = _as_evaluator(lambda subject: _values_at(subject.body_tree(), steps, text))
+    if ALL in steps:
+        read = _as_evaluator(lambda subject: values_at(subject.body_tree(), steps, text))
         return Operand(read, "field", is_many=True, reads_body=True)
     return Operand(
-        lambda subject: value_of_tree(_at(subject.body_tree(), steps)), "field", reads_body=True
+        lambda subject: value_of_tree(value_at(subject.body_tree(), steps)),
+        "field",
+        reads_body=True,
     )
 
 
@@ -480,67 +479,6 @@ def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:
     evaluator: Any = read
     checked: Evaluator = evaluator
     return checked
-
-
-def _at(tree: Tree, steps: Sequence[_Step]) -> Tree:
-    for step in steps:
-        if isinstance(tree, dict):
-            tree = tree.get(step)
-        elif isinstance(tree, list) and isinstance(step, int):
-            tree = tree[step] if -len(tree) <= step < len(tree) else None
-        else:
-            return None
-    return tree
-
-
-def _values_at(tree: Tree, steps: Sequence[_Step], path: str) -> tuple[Value, ...]:
-    """Return the values that a path with ``*`` selects, without those that are null.
-
-    :raises BodyUnread: if they are more than MAX_FILTER_VALUES.
-    """
-    values = tuple(islice(_each_at(tree, steps), limits.MAX_FILTER_VALUES + 1))
-    if len(values) > limits.MAX_FILTER_VALUES:
-        raise BodyUnread(f"{path[:80]} selects more than {limits.MAX_FILTER_VALUES} values")
-    return tuple(value for each in values if (value := value_of_tree(each)) is not None)
-
-
-def _each_at(tree: Tree, steps: Sequence[_Step]) -> Iterator[Tree]:
-    if not steps:
-        yield tree
-    elif steps[0] is not _ALL:
-        yield from _each_at(_at(tree, steps[:1]), steps[1:])
-    elif isinstance(tree, dict | list):
-        for each in tree.values() if isinstance(tree, dict) else tree:
-            yield from _each_at(each, steps[1:])
-
-
-def value_of_tree(tree: Tree) -> Value:
-    """Return a value of a body as expressions compare it; objects and arrays as their JSON."""
-    if tree is None or isinstance(tree, bool):
-        return tree
-    if isinstance(tree, str):
-        return tree if type(tree) is str else str(tree)
-    if isinstance(tree, int):
-        return _number(tree)
-    if isinstance(tree, float):
-        return float(tree)
-    if isinstance(tree, Decimal):
-        return float(tree)
-    if isinstance(tree, date):
-        return tree.isoformat()
-    return json.dumps(json_ready(tree), ensure_ascii=False)
-
-
-def _number(number: int) -> Value:
-    """Return an integer as Java's Integer or Long; beyond those, as the nearest Double."""
-    if -limits.MAX_INT - 1 <= number <= limits.MAX_INT:
-        return int(number)
-    if -limits.MAX_LONG - 1 <= number <= limits.MAX_LONG:
-        return Long(number)
-    try:
-        return float(number)
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
 
 
 # Evaluation.

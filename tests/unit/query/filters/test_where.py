@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92
-from rocketlens.query.filters.where import FIELDS, BodyUnread, parse_where, value_of_tree
+from rocketlens.query.filters.body_values import BodyUnread, value_of_tree
+from rocketlens.query.filters.where import FIELDS, parse_where
 from tests.support.sql92_cases import by_where
 
 GOLDEN = Path(__file__).parents[2] / "model" / "sql" / "sql92" / "judged-5.5.0.jsonl"
