@@ -3,12 +3,14 @@
 import pickle
 import socket
 import threading
+import time
 
 import pytest
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.maintenance import compact, expire, vacuum, write_merged
 from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput
 from rocketlens.pipeline.archive import ArchivedStore, archive_next
 from tests.support.archives import archive_store, run_here
@@ -119,6 +121,25 @@ def test_what_a_failed_task_wrote_to_an_object_store_is_removed(root, tmp_path):
     assert [each for each in files if each.endswith("parquet")] == []
     archive_store(root, tmp_path / "store")
     assert keys_in(root) == list(range(30))
+
+
+def test_closed_days_are_compacted_in_an_object_store_and_old_files_deleted(root, tmp_path):
+    for count in (10, 20, 30):
+        archive_store(root, written(tmp_path / "store", count))
+    tables = ArchiveTables(root)
+
+    def merge(tasks):
+        return list(map(write_merged, pickle.loads(pickle.dumps(tasks))))
+
+    assert compact(tables, merge) == 6
+    assert vacuum(tables) == []
+    assert keys_in(root) == list(range(30))
+    in_two_weeks = time.time_ns() // 1_000_000 + 14 * 86_400_000
+    assert len(vacuum(tables, in_two_weeks)) == 6
+    assert vacuum(tables, in_two_weeks) == []
+    assert keys_in(root) == list(range(30))
+    expire(tables, 1)
+    assert keys_in(root) == []
 
 
 def test_an_object_store_that_is_offline_is_a_line_and_no_empty_answer(tmp_path, monkeypatch):
