@@ -9,6 +9,7 @@ from typing import Final
 
 SPARK: Final = (
     "tests/golden/test_batches.py::test_spark_has_each_message_as_a_row",
+    "tests/peer/test_archive.py",
     "tests/peer/test_deleted_topics.py",
     "tests/peer/test_spark_cluster.py",
     "tests/peer/test_tap.py::test_two_brokers_are_followed_at_once_and_every_command_reads_their_copies",
