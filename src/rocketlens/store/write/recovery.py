@@ -310,8 +310,13 @@ class Recovery:
         if row.sys_flag & SYS_FLAG_INNER_BATCH:
             count = message_count(self._log.record_at(row.physical_offset, check_crc=False))
         for number in range(count):
-            if queue.put(row.queue_offset + number, row.physical_offset, row.size, tags_code):
-                self._result.entries_written += 1
+            self._result.entries_written += queue.put(
+                row.queue_offset + number,
+                row.physical_offset,
+                row.size,
+                tags_code,
+                has_lost_power=self._has_lost_power,
+            )
 
     def _is_of_former(self, row: Row, queue: QueueWriter) -> bool:
         """Return whether a record is of a topic that was deleted before the queue was begun.

@@ -9,7 +9,7 @@ import pytest
 
 from rocketlens.errors import StoreFull
 from tests.support import made_stores
-from tests.support.failing_disks import QuickDisk
+from tests.support.failing_disks import QuickDisk, RestartedDisk
 from tests.support.written_stores import (
     QUIET,
     SMALL,
@@ -359,6 +359,22 @@ def test_what_is_kept_aside_is_not_written_over(tmp_path):
         open_small(tmp_path).close_abruptly()
     kept = sorted((tmp_path / "rocketlens/aside").iterdir())
     assert [path.read_bytes() for path in kept] == [b"other", b"first"]
+
+
+def test_a_queue_entry_that_a_power_cut_tore_has_its_tags_again(tmp_path):
+    """Else consumers of a tag would miss the message."""
+    store = open_small(tmp_path)
+    for number in range(10):
+        send(store, number)
+    store.flush()
+    for number in range(10, 29):
+        send(store, number)
+    kill(store)
+    before = content_of(tmp_path, "consumequeue")
+    # Entry 25 begins in one sector, and ends in the next.
+    damage(tmp_path / "consumequeue/Orders/0" / f"{0:020}", 512, bytes(8))
+    with open_small(tmp_path, disk=RestartedDisk()):
+        assert content_of(tmp_path, "consumequeue") == before
 
 
 def test_a_log_goes_on_at_a_segment_that_a_power_cut_took_though_it_left_later_ones(tmp_path):

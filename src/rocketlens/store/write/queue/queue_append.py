@@ -22,6 +22,7 @@ from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.write.torn import SECTOR_BYTES
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -270,12 +271,21 @@ class QueueWriter:
         """Switch from :meth:`put` to appending: the next entry reserves room first."""
         self.byte_offset = self.limit = 0
 
-    def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+    def put(
+        self,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        *,
+        has_lost_power: bool = False,
+    ) -> bool:
         """Write one entry at its queue offset, and fill skipped ones; return False if it is there
         already.
 
         Entries behind it stay. An entry for the same record stays as it is: its tags code may
-        be a delivery time that the configuration no longer gives.
+        be a delivery time that the configuration no longer gives. Only where the power was lost,
+        and may have torn it within, its tags code is written again.
 
         :raises OSError: when the disk is full.
         """
@@ -289,7 +299,10 @@ class QueueWriter:
                 # Its record is damaged or deleted now.
                 self.next_offset += 1
         current = self.entry(queue_offset)
-        if current is not None and current[:2] == (physical_offset, size):
+        start = queue_offset * ENTRY_BYTES % self.file_bytes % SECTOR_BYTES
+        may_be_torn = has_lost_power and start + ENTRY_BYTES > SECTOR_BYTES
+        known = (physical_offset, size, *((tags_code,) if may_be_torn else ()))
+        if current is not None and current[: len(known)] == known:
             self.next_offset = max(self.next_offset, queue_offset + 1)
             self._note_found(queue_offset)
             return False
