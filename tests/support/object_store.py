@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+import pytest
+
 BUCKET = "lake"
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-key"
 
@@ -28,6 +30,7 @@ def environment_of(port: int) -> dict[str, str]:
 @contextmanager
 def object_store() -> Iterator[dict[str, str]]:
     """Start an object store with one bucket; yield the variables that name it."""
+    pytest.importorskip("moto", reason="an object store needs moto: make .venv")
     from pyarrow.fs import S3FileSystem
 
     with serving() as port:

@@ -20,7 +20,6 @@ from tests.support.synthetic import record, write_log
 
 @pytest.fixture(scope="module")
 def bucket():
-    pytest.importorskip("moto", reason="an object store needs moto: make .venv")
     with object_store() as variables:
         yield variables
 
