@@ -1,4 +1,9 @@
-"""The findings of a comparison of log, queues and index."""
+"""The findings of a comparison of log, queues and index.
+
+It is not a `rocketlens.query.facts.examination.StoreExamination`: that reads one store in bounded
+time, in this process. A report is added up from what many tasks find in their ranges of the log,
+on several machines where Spark has them, and so it has counts and samples, and no open files.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
