@@ -37,6 +37,8 @@ class Option(NamedTuple):
     is_ours: bool = False
     """Unknown to RocketMQ's tool: only accepted in full and after two dashes, so that no command
     line of that tool changes its meaning."""
+    acts: bool = False
+    """With it a command that reads sends a message, or has one consumed."""
 
     @property
     def name(self) -> str:
@@ -54,6 +56,8 @@ class SubCommand(NamedTuple):
     options: tuple[Option, ...]
     has_names: bool = True
     """Whether -t and -g are a topic and a group, which a namespace is put before."""
+    only_reads: bool = False
+    """A context that is read-only allows it, unless an option makes it act."""
 
 
 # Options that several commands have, word for word.

@@ -12,7 +12,7 @@ from rocketlens.mqadmin.command_line import (
 from rocketlens.mqadmin.group_options import GROUP_COMMANDS
 
 _GROUP: Final = Option("g", "consumerGroup", "consumer group name")
-_CLIENT: Final = Option("d", "clientId", "The consumer's client id")
+_CLIENT: Final = Option("d", "clientId", "The consumer's client id", acts=True)
 _MESSAGE_ID: Final = Option("i", "msgId", "Message Id", required=True)
 _TOPIC: Final = Option("t", "topic", "topic name", required=True)
 _TOPIC_LIKE_A_NAME: Final = Option("t", "topic", "Topic name", required=True)
@@ -26,7 +26,7 @@ _BY_ID: Final = (
     Option("t", "topic", "topic name", required=True, is_forgiven=True, only_5=True),
     _GROUP,
     _CLIENT,
-    Option("s", "sendMessage", "resend message"),
+    Option("s", "sendMessage", "resend message", acts=True),
     Option("u", "unitName", "unit name"),
     _BODY_FORMAT,
     CLUSTER_OR_PARENT,
@@ -253,9 +253,17 @@ _COPY_ACLS: Final = (
 
 
 def _of_auth(
-    name: str, purpose: str, function: str, options: tuple[Option, ...], module: str = _AUTH
+    name: str,
+    purpose: str,
+    function: str,
+    options: tuple[Option, ...],
+    module: str = _AUTH,
+    *,
+    only_reads: bool = False,
 ) -> SubCommand:
-    return SubCommand(name, purpose, module, function, options, has_names=False)
+    return SubCommand(
+        name, purpose, module, function, options, has_names=False, only_reads=only_reads
+    )
 
 
 ACCESS_COMMANDS: Final = (
@@ -287,6 +295,7 @@ ACCESS_COMMANDS: Final = (
         "versions",
         _QUERY_VERSION,
         _ACCOUNTS,
+        only_reads=True,
     ),
     _of_auth(
         "updateGlobalWhiteAddr",
@@ -301,18 +310,19 @@ ACCESS_COMMANDS: Final = (
         "show",
         _QUERY_VERSION,
         _ACCOUNTS,
+        only_reads=True,
     ),
     _of_auth("createUser", "Create user to cluster.", "create_user", _CREATE_USER),
     _of_auth("updateUser", "Update user to cluster.", "update_user", _UPDATE_USER),
     _of_auth("deleteUser", "Delete user from cluster.", "delete_user", _DELETE_USER),
-    _of_auth("getUser", "Get user from cluster.", "get_user", _GET_USER),
-    _of_auth("listUser", "List user from cluster.", "list_users", _LIST_USERS),
+    _of_auth("getUser", "Get user from cluster.", "get_user", _GET_USER, only_reads=True),
+    _of_auth("listUser", "List user from cluster.", "list_users", _LIST_USERS, only_reads=True),
     _of_auth("copyUser", "Copy user to cluster.", "copy_users", _COPY_USERS),
     _of_auth("createAcl", "Create acl to cluster.", "create_acl", _policies("create")),
     _of_auth("updateAcl", "Update acl to cluster.", "update_acl", _policies("update")),
     _of_auth("deleteAcl", "Delete acl from cluster.", "delete_acl", _DELETE_ACL),
-    _of_auth("getAcl", "Get acl from cluster.", "get_acl", _GET_ACL),
-    _of_auth("listAcl", "List acl from cluster.", "list_acls", _LIST_ACLS),
+    _of_auth("getAcl", "Get acl from cluster.", "get_acl", _GET_ACL, only_reads=True),
+    _of_auth("listAcl", "List acl from cluster.", "list_acls", _LIST_ACLS, only_reads=True),
     _of_auth("copyAcl", "Copy acl to cluster.", "copy_acls", _COPY_ACLS),
 )
 
@@ -325,24 +335,59 @@ COMMANDS: Final = (
         "delete_topic",
         _DELETE,
     ),
-    SubCommand("topicRoute", "Examine topic route info.", _TOPICS, "topic_route", _ROUTE),
-    SubCommand("topicStatus", "Examine topic Status info.", _TOPICS, "topic_status", _STATUS),
     SubCommand(
-        "brokerStatus", "Fetch broker runtime status data.", _CLUSTER, "broker_status", _BROKER
+        "topicRoute", "Examine topic route info.", _TOPICS, "topic_route", _ROUTE, only_reads=True
     ),
-    SubCommand("queryMsgById", "Query Message by Id.", _MESSAGES, "by_id", _BY_ID),
-    SubCommand("queryMsgByKey", "Query Message by Key.", _MESSAGES, "by_key", _BY_KEY),
+    SubCommand(
+        "topicStatus",
+        "Examine topic Status info.",
+        _TOPICS,
+        "topic_status",
+        _STATUS,
+        only_reads=True,
+    ),
+    SubCommand(
+        "brokerStatus",
+        "Fetch broker runtime status data.",
+        _CLUSTER,
+        "broker_status",
+        _BROKER,
+        only_reads=True,
+    ),
+    SubCommand("queryMsgById", "Query Message by Id.", _MESSAGES, "by_id", _BY_ID, only_reads=True),
+    SubCommand(
+        "queryMsgByKey", "Query Message by Key.", _MESSAGES, "by_key", _BY_KEY, only_reads=True
+    ),
     SubCommand(
         "queryMsgByUniqueKey",
         "Query Message by Unique key.",
         _MESSAGES,
         "by_unique_key",
         _BY_UNIQUE_KEY,
+        only_reads=True,
     ),
-    SubCommand("queryMsgByOffset", "Query Message by offset.", _MESSAGES, "by_offset", _BY_OFFSET),
-    SubCommand("printMsg", "Print Message Detail.", _MESSAGES, "print_messages", _PRINT),
-    SubCommand("topicList", "Fetch all topic list from name server.", _TOPICS, "topic_list", _LIST),
-    SubCommand("clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS),
+    SubCommand(
+        "queryMsgByOffset",
+        "Query Message by offset.",
+        _MESSAGES,
+        "by_offset",
+        _BY_OFFSET,
+        only_reads=True,
+    ),
+    SubCommand(
+        "printMsg", "Print Message Detail.", _MESSAGES, "print_messages", _PRINT, only_reads=True
+    ),
+    SubCommand(
+        "topicList",
+        "Fetch all topic list from name server.",
+        _TOPICS,
+        "topic_list",
+        _LIST,
+        only_reads=True,
+    ),
+    SubCommand(
+        "clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS, only_reads=True
+    ),
     SubCommand("sendMessage", "Send a message.", _SENDING, "send_message", _SEND),
     SubCommand(
         "checkMsgSendRT",
@@ -357,6 +402,7 @@ COMMANDS: Final = (
         _MESSAGES,
         "decode_id",
         _DECODE,
+        only_reads=True,
     ),
     *GROUP_COMMANDS,
     *ACCESS_COMMANDS,

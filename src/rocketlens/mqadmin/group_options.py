@@ -132,6 +132,7 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.message_commands",
         "trace_by_id",
         _TRACE,
+        only_reads=True,
     ),
     SubCommand(
         "producerConnection",
@@ -139,6 +140,7 @@ GROUP_COMMANDS: Final = (
         _CONSUMERS,
         "producer_connection",
         _PRODUCERS,
+        only_reads=True,
     ),
     SubCommand(
         "consumerConnection",
@@ -146,6 +148,7 @@ GROUP_COMMANDS: Final = (
         _CONSUMERS,
         "consumer_connection",
         (_GROUP, _BROKER),
+        only_reads=True,
     ),
     SubCommand(
         "consumerProgress",
@@ -153,6 +156,7 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.consumers",
         "consumer_progress",
         _PROGRESS,
+        only_reads=True,
     ),
     SubCommand(
         "consumerStatus",
@@ -160,6 +164,7 @@ GROUP_COMMANDS: Final = (
         _CONSUMERS,
         "consumer_status",
         _STATUS,
+        only_reads=True,
     ),
     SubCommand(
         "producer",
@@ -167,6 +172,7 @@ GROUP_COMMANDS: Final = (
         _CONSUMERS,
         "all_producers",
         _ALL_PRODUCERS,
+        only_reads=True,
     ),
     SubCommand(
         "resetOffsetByTime",
@@ -181,6 +187,7 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.cluster_commands",
         "broker_config",
         _BROKER_CONFIG,
+        only_reads=True,
     ),
     SubCommand(
         "consumeMessage",
@@ -188,6 +195,7 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.consume",
         "consume_message",
         _CONSUME,
+        only_reads=True,
     ),
     SubCommand(
         "statsAll",
@@ -195,5 +203,6 @@ GROUP_COMMANDS: Final = (
         "rocketlens.mqadmin.stats",
         "stats_all",
         _STATS,
+        only_reads=True,
     ),
 )

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
 _NO_NAME_SERVER: Final = ("decodeMessageId",)
-_READING: Final = (
-    *("query", "print", "topicRoute", "topicStatus", "topicList", "cluster", "broker"),
-    *("get", "list", "producer", "consumer"),
-)
-"""How the names of commands begin that change nothing."""
 OURS: Final = (
     Option("", "layout", "4.9 or 5.5", is_ours=True),
     *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
@@ -111,11 +106,10 @@ def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> 
         return ClusterAccess("127.0.0.1:9876")
     options = _connection_options(arguments, given)
     context = chosen_context(options, takes_store=False, last=tools_file_context())
-    # With -s or -d the queries of messages send one, or have one consumed.
-    acts = command.name.startswith("queryMsg") and ("s" in given or "d" in given)
-    if acts or not command.name.startswith(_READING):
-        return writable_cluster_access(context)
-    return cluster_access(context)
+    acts = any(each.acts and each.name in given for each in command.options)
+    if command.only_reads and not acts:
+        return cluster_access(context)
+    return writable_cluster_access(context)
 
 
 def _connection_options(arguments: Namespace, given: Given) -> Namespace:

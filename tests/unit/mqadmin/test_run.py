@@ -45,3 +45,51 @@ def test_a_wrong_option_points_to_the_help_of_the_command(run):
     done = run("mqadmin", "topicroute", "-t", "T", "--nonsense", "x")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "rocketlens mqadmin help topicRoute" in done.err
+
+
+@pytest.fixture
+def read_only(run, rocketmq, tmp_path, monkeypatch):
+    """Give ``read_only(command, *words) -> Done``, in a context that is read-only."""
+    config = tmp_path / "config.toml"
+    config.write_text(f'[contexts.p]\nnamesrv = "{rocketmq.name_server}"\nread_only = true\n')
+    config.chmod(0o600)
+    monkeypatch.setenv("ROCKETLENS_CONFIG", str(config))
+    return lambda *words: run("mqadmin", "--context", "p", *words)
+
+
+CHANGING = (
+    *("updateTopic", "deleteTopic", "sendMessage", "checkMsgSendRT", "updateSubGroup"),
+    *("deleteSubGroup", "resetOffsetByTime", "updateAclConfig", "deleteAclConfig"),
+    *("updateGlobalWhiteAddr", "createUser", "updateUser", "deleteUser", "copyUser"),
+    *("createAcl", "updateAcl", "deleteAcl", "copyAcl"),
+)
+
+
+def test_the_commands_that_change_a_cluster_are_these():
+    assert tuple(each.name for each in COMMANDS if not each.only_reads) == CHANGING
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("statsAll",),
+        ("queryMsgByUniqueKey", "-t", "T", "-i", "KEY", "-s", "0", "-e", "9999999999999"),
+    ],
+)
+def test_a_read_only_context_allows_what_changes_nothing(read_only, sent, words):
+    done = read_only(*(sent.msg_id if each == "KEY" else each for each in words))
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deleteTopic", "-t", "T", "-c", "DefaultCluster"),
+        ("queryMsgById", "-t", "T", "-i", "KEY", "-s", "true"),
+        ("queryMsgByUniqueKey", "-t", "T", "-i", "KEY", "-g", "g", "-d", "client"),
+    ],
+)
+def test_a_read_only_context_refuses_what_sends_or_changes_something(read_only, words):
+    done = read_only(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "this context is read_only" in done.err
