@@ -278,9 +278,7 @@ class StoreReader:
         )
 
     def unlisted(self) -> list[str]:
-        """Return why the files of the log, or the topics, cannot be listed now; None if they
-        can.
-        """
+        """Return why the files of the log, or topics, cannot be listed; empty if they can."""
         return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
 
     def lost_end(self) -> LostEnd | None:
