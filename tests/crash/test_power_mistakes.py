@@ -76,7 +76,7 @@ def moves_the_safe_offset_before_the_index_files_are_synced(patch):
     patch.setattr(IndexWriter, "sync", too_early)
 
 
-@mistake("store", 1)
+@mistake("store", 8)
 def removes_queues_before_it_is_noted(patch):
     patch.setattr(DeletedTopics, "snapshot", lambda _: lambda: None)
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 AS_IT_IS: Final = BodyView()
 _BODY_STEP: Final = 3 << 18
-"""Bytes of a body written at once; a multiple of 3, so that pieces of base64 can be joined."""
+"""Bytes or characters of a body that are written at once; a multiple of 3, so that pieces of base64
+can be joined."""
 
 
 _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
@@ -59,8 +60,8 @@ def write_message(
 
     ``names``: only these values, in this order. The body is the member ``body``, and
     ``body_encoding`` says what that is: ``text``, ``json`` (a value of JSON) or ``base64``.
-    ``bodies`` says which is preferred: text by default. In base64 it is written in pieces: as one
-    text it would take five times its size in memory. ``more`` are members before the body.
+    ``bodies`` says which is preferred: text by default. Text and base64 are written in pieces: as
+    one line a body of zeros would take twelve times its size in memory. ``more`` are members before the body.
     """
     fields: dict[str, Any] = {**_other_fields(message), **more}
     if names is not None:
@@ -75,7 +76,7 @@ def write_message(
     body, form = bodies.shown(message)
     value = _json_of(body) if form == "json" else None
     text = None if value is not None or form == "base64" else _utf8(body)
-    if text is not None:
+    if text is not None and len(text) <= _BODY_STEP:
         line = json_line({**fields, "body": text, "body_encoding": "text"})
         sys.stdout.write(line + end)
         return
@@ -84,10 +85,13 @@ def write_message(
         sys.stdout.write(f'{value},"body_encoding":"json"}}{end}')
         return
     sys.stdout.write('"')
-    for start in range(0, len(message.body), _BODY_STEP):
-        piece = message.body[start : start + _BODY_STEP]
-        sys.stdout.write(b64encode(piece).decode("ascii"))
-    sys.stdout.write(f'","body_encoding":"base64"}}{end}')
+    content = message.body if text is None else text
+    for start in range(0, len(content), _BODY_STEP):
+        piece = content[start : start + _BODY_STEP]
+        is_text = isinstance(piece, str)
+        sys.stdout.write(json_line(piece)[1:-1] if is_text else b64encode(piece).decode("ascii"))
+    encoding = "base64" if text is None else "text"
+    sys.stdout.write(f'","body_encoding":"{encoding}"}}{end}')
 
 
 def write_chunk(chunk: "Chunk") -> int:

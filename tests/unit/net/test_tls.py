@@ -201,7 +201,7 @@ def test_a_configuration_that_asks_for_security_that_is_not_here_is_refused(line
     key = line.partition("=")[0].strip()
     with pytest.raises(BadInput, match=f"broker.conf: {key}"):
         parse_settings(f"brokerName=b\n{line}\n")
-    with pytest.raises(BadInput, match=f"namesrv.conf: {key}"):
+    with pytest.raises(BadInput, match=f"namesrv.conf, line 1: {key}"):
         namesrv_run(namesrv_arguments(tmp_path, line))
     with pytest.raises(BadInput, match=re.escape(f"cluster(): {key}")):
         cluster(**{key: line.partition("=")[2].strip()})
@@ -217,7 +217,7 @@ def test_a_configuration_that_asks_for_security_that_is_not_here_is_refused(line
     ],
 )
 def test_a_name_server_refuses_access_control_which_only_brokers_have(line, tmp_path):
-    with pytest.raises(BadInput, match=f"namesrv.conf: {line.partition('=')[0].strip()}"):
+    with pytest.raises(BadInput, match=f"namesrv.conf, line 1: {line.partition('=')[0].strip()}"):
         namesrv_run(namesrv_arguments(tmp_path, line))
 
 

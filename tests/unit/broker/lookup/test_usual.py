@@ -64,7 +64,7 @@ class Side:
             if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
                 answer = await answer
         except RocketLensError as error:
-            answer = failure(command, error)
+            answer = failure(command, error, lambda: False)
         code, fields, body, remark = answer
         return self.connection.respond(command, code, fields, body, remark=remark)
 

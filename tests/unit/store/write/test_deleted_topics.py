@@ -152,9 +152,9 @@ def test_while_a_queue_is_recovered_no_message_of_its_deleted_topic_is_in_it(
 
     put = QueueWriter.put
 
-    def noted_put(queue, queue_offset, physical_offset, *arguments):
+    def noted_put(queue, queue_offset, physical_offset, *arguments, **options):
         written.append((queue_offset, physical_offset >= made_again))
-        return put(queue, queue_offset, physical_offset, *arguments)
+        return put(queue, queue_offset, physical_offset, *arguments, **options)
 
     monkeypatch.setattr(QueueWriter, "put", noted_put)
     with open_small(tmp_path) as store:
