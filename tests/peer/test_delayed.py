@@ -48,6 +48,7 @@ def lines_of(printed):
 KINDS = {"sent", "received", "refused", "ended"}
 
 
+@pytest.mark.slow
 def test_java_consumers_receive_each_delayed_message_once_and_in_time(peer, tmp_path):
     """Clients of both versions; a broker of 4.9 stores other properties, so one of 5.5.0 judges."""
     keys = {version: {"plain", "level1", "level2", "last"} for version in VERSIONS}

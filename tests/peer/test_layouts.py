@@ -69,7 +69,7 @@ def keys_of(sent):
 @pytest.mark.parametrize(
     "name",
     [
-        *("lmq-5.5.0", "rocksdb-5.5.0"),
+        "rocksdb-5.5.0",
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in (
@@ -77,6 +77,7 @@ def keys_of(sent):
                 *(
                     "multi-5.5.0",
                     "lmq-4.9.7",
+                    "lmq-5.5.0",
                     "slave-4.9.7",
                     "controller-5.5.0",
                     "onerocksdb-5.5.0",

@@ -157,6 +157,7 @@ def kill_both_again_and_again(start_tap, peer, version, tmp_path, *, rounds, see
     assert (copy / "config" / "topics.json").read_bytes().startswith(b"{")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_copy_is_the_real_brokers_log_though_both_were_killed(peer, start_tap, version, tmp_path):
     kill_both_again_and_again(start_tap, peer, version, tmp_path, rounds=2)

@@ -280,7 +280,8 @@ def wait(process, condition):
         pytest.fail(f"{failure}: {process.stderr.read() if process.poll() is not None else ''}")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 5])
 def test_a_builder_that_is_killed_leaves_neither_gap_nor_duplicate(spark, live, kills):
     path = live.layout.root
     chance = random.Random(kills)

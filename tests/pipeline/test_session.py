@@ -123,6 +123,7 @@ print(spark.sparkContext.pythonExec == sys.executable == os.environ["PYSPARK_PYT
 """
 
 
+@pytest.mark.slow
 def test_a_job_of_a_python_that_is_run_by_its_path_finds_the_source(spark, golden, tmp_path):
     """As an IDE, Jupyter or cron run it: the virtual environment is not activated.
 

@@ -17,7 +17,13 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(each, marks=[] if each == "index files" else [pytest.mark.slow])
+        for each in KINDS
+    ],
+)
 def made(request, tmp_path_factory):
     """A store with one message of another key among them, the oldest."""
     path = tmp_path_factory.mktemp("hot") / "store"
