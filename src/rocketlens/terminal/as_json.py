@@ -60,8 +60,9 @@ def write_message(
 
     ``names``: only these values, in this order. The body is the member ``body``, and
     ``body_encoding`` says what that is: ``text``, ``json`` (a value of JSON) or ``base64``.
-    ``bodies`` says which is preferred: text by default. Text and base64 are written in pieces: as
-    one line a body of zeros would take twelve times its size in memory. ``more`` are members before the body.
+    ``bodies`` says which is preferred: text by default. Long text and base64 are written in pieces:
+    as one line a body of zeros would take twelve times its size in memory. ``more`` are members
+    before the body.
     """
     fields: dict[str, Any] = {**_other_fields(message), **more}
     if names is not None:
@@ -85,12 +86,13 @@ def write_message(
         sys.stdout.write(f'{value},"body_encoding":"json"}}{end}')
         return
     sys.stdout.write('"')
-    content = message.body if text is None else text
-    for start in range(0, len(content), _BODY_STEP):
-        piece = content[start : start + _BODY_STEP]
-        is_text = isinstance(piece, str)
-        sys.stdout.write(json_line(piece)[1:-1] if is_text else b64encode(piece).decode("ascii"))
     encoding = "base64" if text is None else "text"
+    for start in range(0, len(message.body if text is None else text), _BODY_STEP):
+        part = slice(start, start + _BODY_STEP)
+        if text is None:
+            sys.stdout.write(b64encode(message.body[part]).decode("ascii"))
+        else:
+            sys.stdout.write(_escaped(text[part]))
     sys.stdout.write(f'","body_encoding":"{encoding}"}}{end}')
 
 
@@ -170,6 +172,11 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 def json_line(fields: Mapping[str, Any]) -> str:
     """Return one line of JSON, with the characters that stdout can show unescaped."""
     return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(fields))
+
+
+def _escaped(text: str) -> str:
+    """Return text as it stands between the quotes of a line of JSON."""
+    return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(text))[1:-1]
 
 
 @cache

@@ -39,3 +39,13 @@ def test_an_answer_has_its_coverage_with_every_field(answer):
 def test_what_a_terminal_obeys_is_escaped(capsys):
     assert json.loads(json_line({"a": "\x1b[2J\u202e"})) == {"a": "\x1b[2J\u202e"}
     assert json_line({"a": "\x1b\u202e"}).isprintable()
+
+
+def test_a_text_that_is_written_in_pieces_is_the_same_json(write_store, capsys):
+    body = ('"\\\n\x00\u202e' + "\U0001f680" * 5).encode() * 100_000
+    with rocketlens.open_store(write_store({"body": body, "properties": {"KEYS": "k"}})) as store:
+        (message,) = store.find("k")
+    write_message(message, "\n")
+    written = capsys.readouterr().out
+    assert written.count("\n") == 1
+    assert json.loads(written) == message_fields(message)
