@@ -1,6 +1,7 @@
 """The topics of an archive, counted by the columns of its files that say where messages are.
 
-What is read is a few bytes a message: no keys, properties or bodies.
+What is read is a few bytes a message: no keys, properties or bodies. Apart from `archive`, and
+loaded by its method alone: look-ups start without it.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """``rocketlens find --cursor``: the messages of an archive in parts, each going on behind the last.
 
 A cursor holds the version of the archive that it began with: what is archived meanwhile changes
-nothing, and each message comes once.
+nothing, and each message comes once. Apart from `find`, which starts without it.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """Takes over topics, groups and offsets of a broker, as a slave does.
 
 What a broker answers is the text of its own file in ``config/``; it is written as it is, if it is
-JSON, and differs from what was written before.
+JSON, and differs from what was written before. Apart from `follower`, which knows the stream of
+the log alone: tables come by requests, and a broker that refuses those is followed all the same.
 """
 
 import json
