@@ -33,6 +33,11 @@ def root(tmp_path):
             shutil.copytree(source, root / name, ignore=leave)
         else:
             shutil.copy(source, root / name)
+    # Also right after a release, when the changelog has no such section.
+    changelog = root / "CHANGELOG.md"
+    changelog.write_text(
+        changelog.read_text().replace("\n## [", "\n## [next] - Unreleased\n\n## [", 1)
+    )
     (root / ".gitignore").write_text("build/\ndist/\n__pycache__/\n")
     git(root, "init", "--quiet")
     git(root, "add", "--all")
