@@ -27,8 +27,11 @@ both_stores = pytest.mark.parametrize("which", ["store", "crashed"])
 every_state = pytest.mark.parametrize(
     "lost",
     [
-        *[(), ("index",), ("consumequeue",), ("config",), ("index", "config")],
-        *[("consumequeue", "config"), ("index", "consumequeue", "config")],
+        *[(), ("index",), ("index", "consumequeue", "config")],
+        *sized(
+            [],
+            [("consumequeue",), ("config",), ("index", "config"), ("consumequeue", "config")],
+        ),
     ],
     ids=lambda lost: "-".join(lost) or "whole",
 )

@@ -68,7 +68,7 @@ def assert_found(store, sent):
 @pytest.mark.parametrize(
     ("name", "lost"),
     [
-        *((name, lost) for name in LAYOUTS for lost in LOST),
+        *((name, lost) for name in LAYOUTS for lost in sized((LOST[0], LOST[-1]), LOST)),
         *((f"{name} crashed", lost) for name in CRASHED for lost in sized((LOST[0],), LOST)),
     ],
     ids=lambda each: each if isinstance(each, str) else "-".join(each) or "whole",
