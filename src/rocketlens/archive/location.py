@@ -94,12 +94,12 @@ class ArchiveLocation:
                 f"an archive of {scheme[0]}… is a directory or s3://BUCKET/PREFIX: credentials are "
                 "those of the environment, such as AWS_ACCESS_KEY_ID"
             )
-        found = {
+        options = {
             option: value
             for option, names in _VARIABLES.items()
             if (value := next(filter(None, map(os.environ.get, names)), None))
         }
-        return cls(text.rstrip("/"), {_REGION: "us-east-1", **found})
+        return cls(text.rstrip("/"), {_REGION: "us-east-1", **options})
 
     @property
     def is_remote(self) -> bool:
@@ -269,9 +269,9 @@ class ArchiveLocation:
 
     def reason(self, error: Exception) -> str:
         """Return a line on an error, without secrets."""
-        said = _S3_ERROR.search(str(error))
-        if said is not None:
-            text = f"the object store says {said[1]}: {said[2].strip()}"
+        s3_error = _S3_ERROR.search(str(error))
+        if s3_error is not None:
+            text = f"the object store says {s3_error[1]}: {s3_error[2].strip()}"
         else:
             lines = [_DECORATION.sub("", each).strip() for each in str(error).splitlines()]
             shown = [each for each in lines if each] or [type(error).__name__]

@@ -125,13 +125,13 @@ class _OpenFile:
         if name not in self._groups:
             metadata = self.parquet.metadata
             number = self._columns.get(name)
-            found = (
+            statistics = (
                 None if number is None else metadata.row_group(group).column(number).statistics
                 for group in range(metadata.num_row_groups)
             )
             self._groups[name] = [
                 (each.min, each.max) if each is not None and each.has_min_max else None
-                for each in found
+                for each in statistics
             ]
         return self._groups[name]
 
@@ -177,8 +177,10 @@ class _OpenFile:
         """Return the rows of a row group of messages that have one of some physical offsets."""
         import pyarrow.compute as pc
 
-        known = self._bounds("physical_offset")[group]
-        if known is not None and not any(known[0] <= each <= known[1] for each in physical_offsets):
+        bounds = self._bounds("physical_offset")[group]
+        if bounds is not None and not any(
+            bounds[0] <= each <= bounds[1] for each in physical_offsets
+        ):
             return None
         deciding = self.read(group, ["physical_offset"])
         is_in = pc.is_in(deciding.column("physical_offset"), _numbers(physical_offsets))
@@ -312,7 +314,7 @@ class ArchiveReader:
         """
         hashed = key_hash(key)
         of_hash = {"key_hash": (hashed, hashed)}
-        seen: set[tuple[Any, ...]] = set()
+        identities: set[tuple[Any, ...]] = set()
         for file in self.keys:
             if not file.can_have({**bounds, **of_hash}):
                 continue
@@ -321,8 +323,8 @@ class ArchiveReader:
                     if row["key"] != key:
                         continue
                     identity = tuple(row[name] for name in _IDENTITY)
-                    if identity not in seen:
-                        seen.add(identity)
+                    if identity not in identities:
+                        identities.add(identity)
                         yield {**row, "day": file.day}
 
     def at(

@@ -289,14 +289,14 @@ def _decoded(body: bytes, errors: str) -> Iterator[str]:
 
 
 def _text(body: bytes) -> Iterator[str]:
-    ended = ""
+    kept = ""
     for piece in _decoded(body, "replace"):
         # A line end may be cut in two.
-        text = ended + piece
-        ended = "\r" if text.endswith("\r") else ""
+        text = kept + piece
+        kept = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r").replace("\r\n", "\n")
         yield printable(text, keep="\n\t")
-    yield printable(ended)
+    yield printable(kept)
 
 
 def _hex(body: bytes) -> Iterator[str]:

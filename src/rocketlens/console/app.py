@@ -193,12 +193,12 @@ def console_metrics(requests: CountedRequests, searches: Searches) -> Iterable["
     for (route, status), count in requests.counts.items():
         answered.add_metric([route, str(status)], count)
     yield answered
-    ended = CounterMetricFamily(
+    searched = CounterMetricFamily(
         "rocketlens_console_searches", "Searches that ended, by how.", labels=["result"]
     )
     for result, count in searches.counts.items():
-        ended.add_metric([result], count)
-    yield ended
+        searched.add_metric([result], count)
+    yield searched
     yield CounterMetricFamily(
         "rocketlens_console_search_seconds", "Seconds that searches took.", value=searches.seconds
     )

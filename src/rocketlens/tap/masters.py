@@ -65,8 +65,8 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     """
     brokers = (await topology.brokers()).value
     if name not in brokers:
-        known = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
-        raise CopyFailed(f"no name server knows broker {name}; they know {known}")
+        names = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
+        raise CopyFailed(f"no name server knows broker {name}; they know {names}")
     address = brokers[name].addresses.get(MASTER_ID)
     if address is None:
         raise CopyFailed(f"broker {name} has no master that is registered now")
@@ -109,13 +109,13 @@ def _ha_address(config: dict[str, str], address: str, name: str) -> tuple[str, i
 
 
 def _store_keys(config: dict[str, str], name: str) -> dict[str, str]:
-    found = {key: config[key] for key in _STORE_KEYS if config.get(key)}
+    keys = {key: config[key] for key in _STORE_KEYS if config.get(key)}
     for ours, spellings in (
         ("mappedFileSizeCommitLog", _SEGMENT_KEYS),
         ("mappedFileSizeConsumeQueue", _QUEUE_KEYS),
     ):
         values = [config[key] for key in spellings if config.get(key)]
-        found |= {ours: values[0]} if values else {}
-    if "mappedFileSizeCommitLog" not in found:
+        keys |= {ours: values[0]} if values else {}
+    if "mappedFileSizeCommitLog" not in keys:
         raise CopyFailed(f"broker {name} does not tell the size of its log files")
-    return found
+    return keys

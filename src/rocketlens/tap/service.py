@@ -247,8 +247,8 @@ async def run(
     tap = Tap(name_servers, options, client_options=client_options)
     try:
         starting = asyncio.create_task(tap.start())
-        asked = asyncio.create_task(shutdown.ended.wait())
-        await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+        stopping = asyncio.create_task(shutdown.ended.wait())
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
@@ -259,9 +259,9 @@ async def run(
             status.add(StatusSource("tap", loop, tap.metrics, tap.problems))
         if ready is not None:
             ready(tap)
-        ended = asyncio.create_task(tap.ended())
-        await asyncio.wait([asked, ended], return_when=asyncio.FIRST_COMPLETED)
-        ended.cancel()
+        ending = asyncio.create_task(tap.ended())
+        await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
         if tap.failure is not None:
             raise tap.failure
     finally:

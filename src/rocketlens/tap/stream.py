@@ -99,8 +99,8 @@ class LogStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
-        said = "the master closed the connection" if exc is None else str(exc)
-        self.fail(ConnectionLost(self._address, said))
+        reason = "the master closed the connection" if exc is None else str(exc)
+        self.fail(ConnectionLost(self._address, reason))
 
     def fail(self, error: Exception) -> None:
         """End the connection, with a reason."""

@@ -360,9 +360,9 @@ class CompiledLookUps:
         """Sort candidates, the newest first and each once; return how many are left."""
         if count > 1:
             offsets = self._offsets
-            found = sorted({each for each in offsets[:count] if each >= self._floor}, reverse=True)
-            count = len(found)
-            offsets[:count] = array("q", found)
+            newest = sorted({each for each in offsets[:count] if each >= self._floor}, reverse=True)
+            count = len(newest)
+            offsets[:count] = array("q", newest)
         return max(count, 0)
 
     def _scan_new(self, index: LiveIndex, frames: Any) -> int:
@@ -370,26 +370,26 @@ class CompiledLookUps:
         start, end = index.read_to, index.store.end_offset
         if end <= start:
             return 0
-        found = index.store.log_from(start) if end - start <= _MAX_NEW_BYTES else None
-        if found is None:
+        segment = index.store.log_from(start) if end - start <= _MAX_NEW_BYTES else None
+        if segment is None:
             return -1
-        view, base = found
+        view, base = segment
         content = np.frombuffer(view, np.uint8)
-        found_count: int = kernels.scan(
+        match_count: int = kernels.scan(
             *(frames, self._request, content, base, start, end, self._candidates)
         )
-        return found_count
+        return match_count
 
     def _view(self) -> bytes | None:
         """Return the reply with the record at an offset, if its queue leads to it."""
         store, offset = self._store, self._numbers[kernels.OFFSET]
         try:
-            found = store.log_from(offset)
+            segment = store.log_from(offset)
         except RocketLensError:
             return None
-        if found is None:
+        if segment is None:
             return None
-        view, base = found
+        view, base = segment
         size = kernels.view(np.frombuffer(view, np.uint8), base, offset, self._request)
         if not 0 < size <= limits.MAX_LOOP_LOOK_UP_BYTES:
             return None

@@ -66,9 +66,9 @@ class QueryProcessor:
         search = self.core.search
         if not is_tag:
             usual = KeyLookUp(topic, key, is_unique, begin, end_ms, max_num, may_read)
-            found = search.usual_by_key(usual, channel)
-            if found is not None:
-                return self._answer(found)
+            answer = search.usual_by_key(usual, channel)
+            if answer is not None:
+                return self._answer(answer)
         message_filter = MessageFilter(
             topic=topic,
             key=None if is_unique or is_tag else key,

@@ -78,8 +78,8 @@ class Sessions:
 
     def end(self, token: str) -> str | None:
         """End a session, if there is one; return the id token that it began with, if it did."""
-        ended = self._by_hash.pop(_hash(token), None)
-        return None if ended is None else ended.id_token
+        session = self._by_hash.pop(_hash(token), None)
+        return None if session is None else session.id_token
 
     @staticmethod
     def _has_ended(session: _Session, now: float) -> bool:

@@ -232,10 +232,10 @@ class LogEvidence:
         if name is None:
             return False
         with closing(IndexFile(self._layout.index / name)) as file:
-            known = file.number_before(end)
+            entry_count = file.number_before(end)
             compared = [
                 file.is_for_its_record(self._log, number)
-                for number in range(1, known + 1, max(known // _ENTRIES_COMPARED, 1))
+                for number in range(1, entry_count + 1, max(entry_count // _ENTRIES_COMPARED, 1))
                 if file.entry(number).physical_offset >= self._log.min_offset
             ]
         return 0 < len(compared) <= 2 * sum(compared)

@@ -301,8 +301,8 @@ class QueueWriter:
         current = self.entry(queue_offset)
         start = queue_offset * ENTRY_BYTES % self.file_bytes % SECTOR_BYTES
         may_be_torn = has_lost_power and start + ENTRY_BYTES > SECTOR_BYTES
-        known = (physical_offset, size, *((tags_code,) if may_be_torn else ()))
-        if current is not None and current[: len(known)] == known:
+        expected = (physical_offset, size, *((tags_code,) if may_be_torn else ()))
+        if current is not None and current[: len(expected)] == expected:
             self.next_offset = max(self.next_offset, queue_offset + 1)
             self._note_found(queue_offset)
             return False
