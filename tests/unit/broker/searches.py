@@ -39,6 +39,14 @@ async def read_all(search):
     """Do what the background does until there is no more."""
     while await search.between_look_ups(search.index.step):
         pass
+    await put_away(search)
+
+
+async def put_away(search):
+    """Wait until the thread has put all its work away: it answers before, and keeps its lock."""
+    await search.between_look_ups(lambda: None)
+    with search.turns._working:
+        pass
 
 
 async def places(search, key):

@@ -15,7 +15,7 @@ from tests.support.broker_world import create_topic, in_broker, records_of
 from tests.support.fed_channel import feed
 from tests.support.written_stores import SMALL, send_many
 from tests.unit.broker.lookup.test_usual import COUNT, Side, damage, request, written
-from tests.unit.broker.searches import LARGE, read_all, searching
+from tests.unit.broker.searches import LARGE, put_away, read_all, searching
 from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
 
 END_MS = 2**63 - 1
@@ -80,6 +80,7 @@ class Compiled(Side):
         (event,) = Connection().receive(frame)
         assert type(event) is RequestReceived
         assert answer == await self.reply(event.command), event.command
+        await put_away(self.search)
         # Asked again, where nothing was appended in between one call may answer.
         assert self.look_ups.answer(self.peer, frame) in {answer, None}
         assert self.look_ups.answer(self.peer, frame) in {answer, None}

@@ -20,7 +20,7 @@ from rocketlens.wire.connection import Connection
 from tests.support.broker_world import records_of, text_of
 from tests.support.made_stores import flip
 from tests.support.written_stores import open_small, send, send_many
-from tests.unit.broker.searches import LARGE, Peer, read_all, searching
+from tests.unit.broker.searches import LARGE, Peer, put_away, read_all, searching
 
 COUNT = 400
 END_MS = 2**63 - 1
@@ -63,6 +63,7 @@ class Side:
             answer = self.handlers[command.code](command, self.peer)
             if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
                 answer = await answer
+                await put_away(self.search)
         except RocketLensError as error:
             answer = failure(command, error, lambda: False)
         code, fields, body, remark = answer
