@@ -27,7 +27,7 @@ from rocketlens.query.request import (
     tail_filter,
     time_range,
 )
-from rocketlens.query.topic_choice import asked_topics, matching_topics, unknown_topic
+from rocketlens.query.topic_choice import asked_topics, matching_topics
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -122,11 +122,12 @@ class Archive:
         key_filter = MessageFilter(named, key, key, low, high)
         findings = Findings(AnswerMessages(check_max_num(max_num)))
         self.source.look_up(key_filter, findings)
-        if named is not None and not findings.messages and named not in self.source.topics:
-            told = str(unknown_topic(named, self.source.topics, "this archive"))
-            findings.cover(
-                (Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told),)
-            )
+        if named is not None and not findings.messages:
+            for error in self.source.missing_topics([named]).values():
+                told = str(error)
+                findings.cover(
+                    (Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told),)
+                )
         return findings.answer(key)
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
@@ -193,9 +194,8 @@ class Archive:
         source = self.source
         source.refresh()
         topics, unknown = matching_topics(request.topics, source.topics)
-        for name in topics if checks_topics else ():
-            if name not in source.topics:
-                raise unknown_topic(name, source.topics, "this archive")
+        if checks_topics:
+            unknown = source.missing_topics(topics) | unknown
         for error in unknown.values():
             raise error
         after, question = None, question_of(request)

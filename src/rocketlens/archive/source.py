@@ -15,7 +15,7 @@ from rocketlens.archive.reader import (
     message_of_row,
     record_of,
 )
-from rocketlens.errors import WrongUse
+from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
 from rocketlens.model.message import MessageExt
@@ -147,10 +147,16 @@ class ArchiveSource:
 
     def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the archive does not have: see `LocalSource.check_topics`."""
+        findings.unknown.update(self.missing_topics(matching_topics(names, self.topics)[0]))
+
+    def missing_topics(self, names: Iterable[str]) -> dict[str, TopicNotFound]:
+        """Return an error for each name that is not that of a topic here."""
         topics = self.topics
-        for name in matching_topics(names, topics)[0]:
-            if name not in topics:
-                findings.unknown[name] = unknown_topic(name, topics, "this archive")
+        return {
+            name: unknown_topic(name, topics, "this archive")
+            for name in names
+            if name not in topics
+        }
 
     def coverage(
         self,

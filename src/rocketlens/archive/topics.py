@@ -12,7 +12,7 @@ from rocketlens.archive.source import ArchiveSource, bounds_of
 from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.topic_choice import matching_topics, unknown_topic
+from rocketlens.query.topic_choice import matching_topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,9 +39,7 @@ def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> Topi
     source.refresh()
     listed = source.topics
     names, unknown = matching_topics(requested, listed)
-    unknown |= {
-        name: unknown_topic(name, listed, "this archive") for name in names if name not in listed
-    }
+    unknown |= source.missing_topics(names)
     for error in unknown.values():
         raise error
     message_filter = MessageFilter(topics=frozenset(names or listed))
