@@ -35,7 +35,12 @@ from rocketlens.formats.compiled.kernels_device import (
     store_i32,
     store_i64,
 )
-from rocketlens.formats.compiled.kernels_send_header import LENGTH_BYTES, ZERO_DIGIT, Numbers
+from rocketlens.formats.compiled.kernels_send_header import (
+    LENGTH_BYTES,
+    ZERO_DIGIT,
+    Numbers,
+    write_number,
+)
 from rocketlens.formats.compiled.kernels_send_parse import (
     AT,
     BODY,
@@ -75,7 +80,7 @@ Hosts = tuple[ByteArray, int, int, int]
 Template = tuple[ByteArray, Numbers]
 """The parts of a reply, and where each begins: offset, queue, queue offset, key and opaque are
 between them."""
-INLINED: Final = "31bc09a6b01be007"
+INLINED: Final = "6c899cbbea8988e1"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -161,20 +166,6 @@ def write_record(
     log[at] = text_bytes >> 8
     log[at + 1] = text_bytes & 0xFF
     copy_bytes(log, at + 2, texts, columns[TEXT * MAX_RUN_MESSAGES + number], text_bytes)
-
-
-@device
-def write_number(out: ByteArray, at: int, number: int) -> int:
-    """Write a number of 0 or above; return the position behind it."""
-    digits = 1
-    rest = number // 10
-    while rest > 0:
-        digits += 1
-        rest //= 10
-    for position in range(at + digits - 1, at - 1, -1):
-        out[position] = ZERO_DIGIT + number % 10
-        number //= 10
-    return at + digits
 
 
 @device

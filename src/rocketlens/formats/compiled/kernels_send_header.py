@@ -130,6 +130,20 @@ def number_in(buffer: ByteArray, start: int, length: int, max_digits: int) -> in
 
 
 @device
+def write_number(out: ByteArray, at: int, number: int) -> int:
+    """Write a number of 0 or above; return the position behind it."""
+    digits = 1
+    rest = number // 10
+    while rest > 0:
+        digits += 1
+        rest //= 10
+    for position in range(at + digits - 1, at - 1, -1):
+        out[position] = ZERO_DIGIT + number % 10
+        number //= 10
+    return at + digits
+
+
+@device
 def json_number_end(buffer: ByteArray, position: int, stop: int, out: Numbers, at: int) -> int:
     """Read a JSON number of 0 .. MAX_INT; return the position behind it, or -1."""
     start = position
