@@ -11,6 +11,17 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 
+def fill(directory):
+    """Write a file ``ballast`` until the disk has no room for another byte."""
+    with (directory / "ballast").open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(b"b" * size)
+            except OSError:
+                pass
+
+
 def run_on_a_small_disk(program, directory, *, mib):
     """Run Python text with ``directory`` as its argument, a file system of some MiB in memory.
 

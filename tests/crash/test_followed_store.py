@@ -178,20 +178,12 @@ from dataclasses import replace
 from pathlib import Path
 from rocketlens.tap import follower
 from rocketlens.tap.service import Tap, TapOptions
+from tests.crash.small_disk import fill
 from tests.support.fake_master import FakeMaster, followed
 from tests.support.written_stores import *
 root = Path(sys.argv[1])
 follower.ROOM_S = follower.REPORT_S = 0.05
 config = replace(SMALL, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=60_000)
-
-def fill():
-    with (root / "ballast").open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(b"b" * size)
-            except OSError:
-                pass
 
 async def main(log):
     master = FakeMaster(log[:100_000], config=config)
@@ -199,11 +191,11 @@ async def main(log):
         for killed in (True, False):
             tap = Tap(address, TapOptions(root / "home"))
             await tap.start()
-            fill()
+            fill(root)
             master.append(log[len(master.log) :][: len(log) // 2])
             while not any("full" in one for one in tap.problems()):
                 await asyncio.sleep(0.01)
-                fill()
+                fill(root)
             if killed:
                 for task in tap._tasks:
                     task.cancel()

@@ -5,18 +5,10 @@ from tests.crash.small_disk import run_on_a_small_disk
 RUN = """
 import asyncio, os, sys
 from pathlib import Path
+from tests.crash.small_disk import fill
 from tests.support.broker_world import running, properties_of
 root = Path(sys.argv[1])
 FULL = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
-
-def fill():
-    with (root / "ballast").open("ab", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while True:
-                    file.write(b"b" * size)
-            except OSError:
-                pass
 
 async def until_refused(world):
     for number in range(10**6):
@@ -41,13 +33,13 @@ async def main():
             assert answer.code == 0
     for rounds, end in enumerate(("killed", "closed", "killed")):
         async with running(root, **FULL) as world:
-            fill()
+            fill(root)
             count = await until_refused(world)
-            fill()
+            fill(root)
             if end == "killed":
                 await world.service.close_abruptly()
         if end == "closed":
-            fill()
+            fill(root)
         async with running(root, **FULL) as world:
             await check(world, count)
             # Room that is reserved may still be there, but none for the file of a new queue.
