@@ -11,8 +11,9 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
+from rocketlens.store.read.kernel_loader import LOADER_THREAD
 from tests.crash.broker_load import TOPIC, WAYS, Load, clients_of, undisturbed
-from tests.support.broker_process import CLEANING, BrokerProcess
+from tests.support.broker_process import CLEANING, TELLS_LOADS, BrokerProcess
 from tests.support.patience import complaints
 
 SEED = 20_241_124
@@ -220,3 +221,38 @@ def test_readers_of_the_directory_find_all_that_the_log_still_has_while_it_is_wr
         record_property("missed", outcomes.missed)
         record_property("log_files", rolls(broker))
         broker.stop()
+
+
+def loaded_kernels(broker):
+    """What a broker of `TELLS_LOADS` said: the names of kernels, and their threads."""
+    lines = (line.split() for line in broker.said().splitlines())
+    return [(words[1], words[2]) for words in lines if words[0] == "kernel"]
+
+
+def test_a_broker_wants_kernels_only_in_the_thread_that_a_stop_does_not_wait_for(tmp_path):
+    """The compiler lets one thread in at a time: any other would wait for all that is loaded."""
+    load, outcomes = Load(SEED), Outcomes()
+
+    def are_all_loaded():
+        return "newest_of_file" in dict(loaded_kernels(broker))
+
+    async def main():
+        async with clients_of(broker.name_server) as clients:
+            sending = load.tasks(clients, senders=6, askers=0)
+            asking = [
+                asyncio.create_task(ask_for_ever(broker, load, clients[1], outcomes, SEED + n))
+                for n in range(CLIENT_TASKS)
+            ]
+            await undisturbed([*sending, *asking], 0, are_all_loaded)
+            before = outcomes.found
+            await undisturbed([*sending, *asking], 0, lambda: outcomes.found > before + 500)
+            for task in (*sending, *asking):
+                task.cancel()
+            await asyncio.gather(*sending, *asking, return_exceptions=True)
+
+    with BrokerProcess(tmp_path, program=TELLS_LOADS, **ROLLING) as broker:
+        broker.start()
+        asyncio.run(main())
+        broker.stop()
+        threads = {thread for _, thread in loaded_kernels(broker)}
+    assert threads == {LOADER_THREAD}

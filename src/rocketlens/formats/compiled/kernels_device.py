@@ -121,6 +121,7 @@ def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     The machine code is cached beside the source, or in numba's per-user directory where that
     can't be written, or in ``NUMBA_CACHE_DIR``; with none of them writable each process compiles
     anew, which takes seconds. Several processes may do so at once: files are replaced whole.
+    It is done by what `compiling.load_with` has set, which may raise `StoreBusy` in a server.
     The types are fixed, so there is one machine code for each kernel whatever it is called with;
     anything else is a ``TypeError``.
     """
@@ -135,7 +136,9 @@ def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
 
         @wraps(function)
         def call(*values: Any) -> Any:
-            return compiled[0](*values) if compiled else compiled_function()(*values)
+            if not compiled:
+                compiling.load(compiled_function)
+            return compiled[0](*values)
 
         _COMPILE_EACH.append(compiled_function)
         return cast("_Function", call)

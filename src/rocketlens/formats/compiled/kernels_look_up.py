@@ -68,7 +68,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "3690e79dcad867e1"
+INLINED: Final = "c7b86e59419bbd53"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -30,7 +30,7 @@ from rocketlens.formats.compiled.kernels_scan import LENGTH_BYTES, measure_recor
 from rocketlens.formats.compiled.kernels_text import checksums_agree
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 
-INLINED: Final = "ee029ef357d9d534"
+INLINED: Final = "b54018400b6ae623"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

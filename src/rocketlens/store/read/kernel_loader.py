@@ -1,9 +1,9 @@
 """Loads compiled kernels where a server can stop without waiting for it.
 
 Loading takes up to a second of computing, and minutes on a busy machine where they have to be
-compiled first; nothing can interrupt it. In a server it is done in a daemon thread, and threads
-that need kernels wait for that one until the server stops. Other programs load them where they need
-them.
+compiled first; nothing can interrupt it, and only one thread of a process compiles at a time. In a
+server it is done in a daemon thread, and threads that need kernels wait for that one until the
+server stops. Other programs load them where they need them.
 
 A machine can refuse them: numba is missing or broken, a kernel cannot be compiled. That is logged
 once, and everything is read record by record from then on, which takes 75 times as long.
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import StoreBusy
+from rocketlens.model import compiling
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -33,8 +34,8 @@ class KernelLoader:
     def __init__(self) -> None:
         """Create a loader that calls them in the thread of the caller."""
         self._lock: Final = threading.Lock()
-        self._loads: Final[dict[Callable[[], None], Future[None]]] = {}
-        self._began: Final[dict[Callable[[], None], float]] = {}
+        self._loads: Final[dict[Callable[[], object], Future[None]]] = {}
+        self._began: Final[dict[Callable[[], object], float]] = {}
         self._abandoned: Future[None] | None = None
         """None if the caller's thread loads; else it ends when nothing is loaded any more."""
         self.is_refused = False
@@ -57,30 +58,34 @@ class KernelLoader:
 
     @contextmanager
     def in_background(self) -> Iterator[None]:
-        """Load in a thread of its own from now on, until the end of the block."""
+        """Load in a thread of its own from now on, until the end of the block, also what is only
+        loaded when it is called.
+        """
         # Late, here and below: a search that needs no kernel must not pay for it.
         from concurrent.futures import Future
 
         with self._lock:
             self._abandoned = Future()
             self._loads.clear()
+        compiling.load_with(self.load)
         try:
             yield
         finally:
+            compiling.load_with(None)
             self.abandon()
             self._abandoned = None
 
-    def load(self, load: Callable[[], None], timeout_s: float | None = None) -> bool:
+    def load(self, load: Callable[[], object], timeout_s: float | None = None) -> bool:
         """Call a function that loads kernels, or wait until another thread has called it.
 
-        In the background no longer than ``timeout_s``, counted from when it was called first.
-        Return whether it has ended.
+        In the background no longer than ``timeout_s``, counted from when it was called first; what
+        another call loads, it loads in the same thread. Return whether it has ended.
 
         :raises StoreBusy: if nothing is loaded any more.
         :raises OSError: as ``load`` does; it is called again the next time.
         """
         abandoned = self._abandoned
-        if abandoned is None:
+        if abandoned is None or threading.current_thread().name == LOADER_THREAD:
             load()
             return True
         from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -105,23 +110,16 @@ class KernelLoader:
         future.result()
         return True
 
-    def try_load(self, load: Callable[[], None], timeout_s: float | None = None) -> bool:
+    def try_load(self, load: Callable[[], object], timeout_s: float | None = None) -> bool:
         """Do :meth:`load`; return False if this machine refuses, which is logged the first time.
 
         :raises StoreBusy: if nothing is loaded any more.
         :raises OSError: if there are too few files or too little memory now.
         """
-        return self._unless_refused(lambda: self.load(load, timeout_s))
-
-    def try_here(self, load: Callable[[], None]) -> bool:
-        """Do :meth:`try_load` in the thread of the caller, which nothing can interrupt."""
-        return self._unless_refused(load)
-
-    def _unless_refused(self, load: Callable[[], bool | None]) -> bool:
         if self.is_refused:
             return False
         try:
-            return load() is not False
+            return self.load(load, timeout_s)
         except (StoreBusy, MemoryError):
             raise
         except Exception as error:
@@ -148,7 +146,7 @@ class KernelLoader:
                 self._abandoned.set_result(None)
 
 
-def _run(load: Callable[[], None], future: "Future[None]") -> None:
+def _run(load: Callable[[], object], future: "Future[None]") -> None:
     try:
         load()
     except BaseException as error:  # noqa: BLE001 - raised in those who wait

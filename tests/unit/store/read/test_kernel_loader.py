@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from rocketlens.errors import StoreBusy
-from rocketlens.store.read.kernel_loader import KernelLoader
+from rocketlens.model import compiling
+from rocketlens.store.read.kernel_loader import LOADER_THREAD, KernelLoader
 
 GUARD_S = 60
 
@@ -74,7 +75,7 @@ def test_a_machine_without_compiled_code_says_so_once_and_works(caplog, error):
         raise error
 
     with loader.in_background():
-        assert [loader.try_load(load), loader.try_here(load), loader.try_load(load)] == [False] * 3
+        assert [loader.try_load(load) for _ in range(3)] == [False] * 3
     assert loader.is_refused
     assert len(calls) == len(caplog.records) == 1
     assert str(error) in caplog.text
@@ -88,9 +89,9 @@ def test_too_many_open_files_are_no_refusal():
             raise failures.pop()
 
     with pytest.raises(OSError, match="too many open files"):
-        loader.try_here(load)
+        loader.try_load(load)
     assert not loader.is_refused
-    assert loader.try_here(load)
+    assert loader.try_load(load)
 
 
 def test_who_waits_goes_on_when_the_server_stops():
@@ -126,3 +127,19 @@ def test_who_waits_goes_on_when_the_server_stops():
     with loader.in_background():
         loader.load(lambda: outcomes.append("loaded"))
     assert outcomes[1:] == ["loaded"]
+
+
+def test_a_kernel_that_a_server_calls_first_is_loaded_in_the_thread_of_the_loader():
+    loader, threads = KernelLoader(), []
+
+    def inner():
+        threads.append(threading.current_thread().name)
+
+    def outer():
+        threads.append(threading.current_thread().name)
+        compiling.load(inner)
+
+    with loader.in_background():
+        compiling.load(outer)
+    compiling.load(inner)
+    assert threads == [LOADER_THREAD, LOADER_THREAD, threading.current_thread().name]

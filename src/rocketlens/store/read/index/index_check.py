@@ -345,6 +345,15 @@ def compiled_chain_check(file: IndexFile) -> ChainCheck:
     )
 
 
+def _load_chain_check() -> None:
+    import numpy as np
+
+    from rocketlens.formats.compiled import kernels
+
+    nothing = np.zeros(0, np.uint8)
+    kernels.check_index_file(nothing, nothing, slot_count=0, last_entry=0)
+
+
 def check_links(file: IndexFile) -> None:
     """Check every slot and link of a large file, which may have lost pages.
 
@@ -354,10 +363,9 @@ def check_links(file: IndexFile) -> None:
     :raises IndexFileError: when an entry cannot be reached from its slot, or there is no compiled
         code to look at so many.
     """
-    checks: list[ChainCheck] = []
-    if not KERNELS.try_here(lambda: checks.append(compiled_chain_check(file))):
+    if not KERNELS.try_load(_load_chain_check):
         raise IndexFileError(f"{file.path.name}: it cannot be checked without compiled code")
-    (chains,) = checks
+    chains = compiled_chain_check(file)
     is_one_more = (
         chains.bad_slot_count == 1 and file.head_of(chains.first_bad_slot) == file.last_entry + 1
     )

@@ -441,7 +441,9 @@ def load_kernels() -> None:
 
     content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
     kernels.scan_records(content, 0, 0, 1, rows)
-    _entries(Chunk(content, 0, rows[:0]))
+    nothing = Chunk(content, 0, rows[:0])
+    nothing.topics()
+    _entries(nothing)
     Tail.is_compiled = True
 
 

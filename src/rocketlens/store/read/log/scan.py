@@ -203,7 +203,7 @@ class LogWalk:
                     break
             else:
                 return
-        if LogWalk.is_compiled or KERNELS.try_here(_load_scan):
+        if LogWalk.is_compiled or KERNELS.try_load(_load_scan):
             yield from self.chunks()
         else:
             yield from self.records()
