@@ -13,8 +13,10 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rocketlens import limits
@@ -69,6 +71,8 @@ _IS_SERVER: Final = threading.Event()
 _HAS_ENDED: Final = threading.Event()
 """Set when :func:`run` has come to its end."""
 _HUNG_EXIT_CODE: Final = 2
+_SHOWN_FRAMES: Final = 8
+"""Innermost functions of a thread that are named where a stop has hung."""
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -109,8 +113,9 @@ def _end_process_after(wait_s: float) -> None:
             return
         _log.error(
             "the stop did not end in %g s, a disk or a name server may not answer: the process "
-            "ends as if it was killed, and the store is recovered at the next start",
+            "ends as if it was killed, and the store is recovered at the next start; %s",
             wait_s,
+            _where_threads_are(),
         )
         # The log may be on what hangs.
         last_lines = threading.Thread(target=logging.shutdown, daemon=True)
@@ -120,6 +125,21 @@ def _end_process_after(wait_s: float) -> None:
 
     if _IS_SERVER.is_set():
         threading.Thread(target=wait, name="rocketlens-stop", daemon=True).start()
+
+
+def _where_threads_are() -> str:
+    """Return for each other thread the functions it is in, the innermost last."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    own = threading.get_ident()
+    threads: list[str] = []
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the only way to them
+        if ident != own:
+            innermost = traceback.extract_stack(frame, _SHOWN_FRAMES)
+            calls = " > ".join(
+                f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in innermost
+            )
+            threads.append(f"{names.get(ident, ident)} in {calls}")
+    return "; ".join(threads)
 
 
 def end_on_signals(end_event: asyncio.Event | None = None) -> StopRequest:
