@@ -28,12 +28,13 @@ from rocketlens.query.story.story import (
     StoryEvidence,
     Unlearnt,
     choose_message,
+    consumer_group_of,
     groups_in,
     is_same_message,
     position_text,
     tell,
 )
-from rocketlens.query.story.story_events import TraceEntry
+from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
 _MAX_OTHERS: Final = 100
 """Other matching messages that a story names."""
@@ -133,6 +134,12 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     message = choose_message(copies) or chosen
     for each in sources:
         await _find_traces(each, message, copies, traces_in, gathered)
+    if _is_told_of_more(gathered):
+        # Retries that were stored and consumed since the copies were searched.
+        for each in sources:
+            more = await _find_copies(each, message, copies, gathered)
+            await _add_copies(each, message, more, gathered)
+        copies = list(gathered.copies.values())
     facts = await _ask_about_groups(sources, message, gathered, question.group)
     others = [each for each in matches if not is_same_message(each, message)]
     evidence = StoryEvidence(
@@ -252,6 +259,16 @@ def trace_entries(
             if record.msg_id == msg_id:
                 address = record.client_host or stored.born_host.address
                 yield TraceEntry(record, address, said_by)
+
+
+def _is_told_of_more(gathered: _Gathered) -> bool:
+    """Return whether traces tell of a later retry in a group than any copy is."""
+    retries: dict[str | None, int] = {}
+    for copy in gathered.copies.values():
+        group = consumer_group_of(copy)
+        retries[group] = max(retries.get(group, 0), copy.reconsume_times)
+    told = deliveries_of(list(gathered.traces.values()))
+    return any(each.retry_times > retries.get(each.group, 0) for each in told)
 
 
 async def _ask_about_groups(

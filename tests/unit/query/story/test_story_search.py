@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -167,3 +168,39 @@ def test_a_message_that_still_waits_has_no_groups(write_store):
     with rocketlens.open_store(path) as opened:
         story = opened.story(KEY)
     assert ([each.kind for each in story.events], story.groups) == (["sent", "half"], ())
+
+
+RETRIED = "\x01".join(
+    ("SubAfter", "r1", KEY, "5", "true", "order-1", "0", str(NOON_MS + 900), "g", "\x02")
+)
+RETRY_BEGAN = "\x01".join(("SubBefore", str(NOON_MS), "R", "g", "r1", KEY, "1", "order-1", "\x02"))
+
+
+class Growing(Failing):
+    """The source of a store, whose retry is stored after the first search."""
+
+    def __init__(self, store):
+        super().__init__(store, lambda _: False)
+        self.searches = 0
+
+    async def find(self, request, findings):
+        self.searches += 1
+        if self.searches == 1:
+            request = replace(request, topics=("T",))
+        await self.inner.find(request, findings)
+
+
+def test_a_retry_that_is_stored_and_consumed_meanwhile_is_told(write_store):
+    path = write_store(
+        {"properties": UNIQUE},
+        {"topic": "%RETRY%g", "reconsume_times": 1, "properties": UNIQUE},
+        *(
+            {"topic": "RMQ_SYS_TRACE_TOPIC", "body": each.encode(), "properties": {"KEYS": KEY}}
+            for each in (RETRY_BEGAN, RETRIED)
+        ),
+    )
+    with rocketlens.open_store(path) as opened:
+        story = asyncio.run(find_story(StoryRequest(FindRequest(KEY)), [Growing(opened)]))
+    assert [each.topic for each in story.events if each.topic] == ["T", "%RETRY%g"]
+    [group] = story.groups
+    assert (group.group, group.state.value, group.retries) == ("g", "consumed", 1)
