@@ -30,7 +30,7 @@ def is_compiling(*, is_kept: bool) -> None:
 
 
 def load_with(loader: Callable[[Load], object] | None) -> None:
-    """Have this call what loads a kernel, in whatever thread; None: the thread that needs it."""
+    """Set who calls what loads a kernel, in whatever thread; None: the thread that needs it."""
     _LOADERS[:] = [] if loader is None else [loader]
 
 

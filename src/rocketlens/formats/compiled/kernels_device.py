@@ -110,8 +110,7 @@ def count_compiled() -> tuple[int, int]:
     with event.install_listener("numba:compile", _Refusal()):
         for compile_one in _COMPILE_EACH:
             with suppress(_NotCompiledError):
-                compile_one()
-                count += 1
+                count += compile_one() is not None
     return count, len(_COMPILE_EACH)
 
 
@@ -120,18 +119,16 @@ def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
 
     The machine code is cached beside the source, or in numba's per-user directory where that
     can't be written, or in ``NUMBA_CACHE_DIR``; with none of them writable each process compiles
-    anew, which takes seconds. Several processes may do so at once: files are replaced whole.
-    It is done by what `compiling.load_with` has set, which may raise `StoreBusy` in a server.
-    The types are fixed, so there is one machine code for each kernel whatever it is called with;
-    anything else is a ``TypeError``.
+    anew, which takes seconds. Several processes may do so at once: files are replaced whole. What
+    `compiling.load_with` was given does it, which raises `StoreBusy` where a server stops. The
+    types are fixed: anything else is a ``TypeError``.
     """
 
     def wrap(function: _Function) -> _Function:
         compiled: list[_Function] = []
 
         def compiled_function() -> _Function:
-            if not compiled:
-                compiled.append(_compile(function, result(*arguments)))
+            compiled[:] = compiled or [_compile(function, result(*arguments))]
             return compiled[0]
 
         @wraps(function)

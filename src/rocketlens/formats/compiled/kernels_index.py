@@ -33,7 +33,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as QUEUE_ENTRY
 from rocketlens.formats.index_file import ENTRY_LAYOUT as INDEX_ENTRY
 from rocketlens.formats.index_file import SLOT_BYTES
 
-INLINED: Final = "27861d4a6db6a2f6"
+INLINED: Final = "78ea8c462d6a5ca7"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -32,7 +32,7 @@ from rocketlens.formats.compiled.kernels_device import (
 from rocketlens.formats.compiled.kernels_scan import READ_ONLY_ROWS, Row, RowArray, row_position
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-INLINED: Final = "5295dd928292f8a2"
+INLINED: Final = "a3d114d15d89c92d"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -51,7 +51,7 @@ HEADER_SCRATCH: Final = IS_ESCAPED + 1
 
 NONE: Final = -1
 NO_NUMBER: Final = -(2**63)
-INLINED: Final = "430427b6bb851dac"
+INLINED: Final = "c257e6e92c585aca"
 """Digest of the other files whose functions are compiled into those that take this one in."""
 
 LENGTH_BYTES: Final = 4

@@ -85,7 +85,7 @@ Queues = tuple[ByteArray, Numbers, Numbers]
 """Topics, rows and slots of the known queues."""
 Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers, ByteArray]
 """Arrays to write: plain text, properties, columns, touched rows, scratch, what is signed."""
-INLINED: Final = "1e789ef20676ea96"
+INLINED: Final = "23f94fc54e0e6dda"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
