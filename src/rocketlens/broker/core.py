@@ -42,7 +42,7 @@ from rocketlens.store.write.message_store import MessageStore
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
     from rocketlens.broker.sends.batches import Batches
-    from rocketlens.net.channel_group import ChannelGroup, Runs
+    from rocketlens.net.channel_group import ChannelGroup
 
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -143,11 +143,8 @@ class BrokerCore:
         own = self.stats, self.born_host, self.store_host, self.id_prefix
         parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
         self.batches = Batches(parts)
-        runs: Runs = SendRuns(parts, self.config)
-        # Look-ups are not compiled where access control compares requests and messages.
-        if self.access is None:
-            runs = PlainRequests(CompiledLookUps(self.store, self.search, self.config), runs)
-        self.network.handle_together(runs)
+        look_ups = CompiledLookUps(self.store, self.search, self.config, self.access)
+        self.network.handle_together(PlainRequests(look_ups, SendRuns(parts, self.config)))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

@@ -89,14 +89,27 @@ class AccessControl:
         """Return a broker's handlers behind its checks."""
         return guarded(handlers, self._rules, self._audit)
 
-    def sending_secret(self, code: int, user: bytes | None, host: str, topic: str) -> str | None:
-        """Return the secret that a user's send to a topic must be signed with, if that is all that
-        is left to check; empty if it need not be signed, else None. The topic is not a group's.
+    def secret_for(self, code: int, user: bytes | None, host: str, topic: str | None) -> str | None:
+        """Return the secret that a user's send to a topic, or look-up, must be signed with, if that
+        is all that is left to check; empty if it need not be signed, else None.
+
+        The topic of a send is not a group's. ``user`` is ASCII.
         """
-        fields = {"topic" if code == RequestCode.SEND_MESSAGE else "b": topic}
+        fields = {}
+        if topic is not None:
+            fields["b" if code == RequestCode.SEND_MESSAGE_V2 else "topic"] = topic
         if user is not None:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
+
+    def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
+        """Return whether a request that was let through may read each message of a topic, which is
+        not one of copies.
+        """
+        if has_copies(topic):
+            return False
+        command = _unsigned(code, None if user is None else user.decode())
+        return self._rules.decide_reading(command, host, topic) is None
 
     def decide_reading(
         self, command: RemotingCommand, channel: Channel, record: Record

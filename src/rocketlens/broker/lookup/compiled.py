@@ -3,7 +3,8 @@
 What is usual is answered: codes 12 and 33 in either header, a topic and a key in ASCII, and a few
 messages, or the newest of many, that are recognized as they stand. All else is left to
 ``broker.requests.query``, which defines what is answered: this gives the same bytes, or nothing.
-Access control compares requests and messages, so there are no compiled look-ups with it.
+Where access control is on, it is asked for each request, and for the topic of a message that is
+viewed; a request that it refuses, or may refuse, is left to others, and so are topics of copies.
 
 Log that no index has yet is not read into memory if it is short: its records are compared with the
 request. Importing this module loads numba.
@@ -11,7 +12,7 @@ request. Importing this module loads numba.
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,10 +28,11 @@ from rocketlens.formats.compiled import kernels_look_up as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import Runs
+from rocketlens.net.server import host_of
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.entry_runs import WINDOW_BITS, EntryRun
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.wire import frame, header_json
+from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import query as commands
@@ -72,6 +74,25 @@ class _Still(NamedTuple):
     content: Any
 
 
+class ReadingRights(Protocol):
+    """Decides which look-ups are let through; ``broker.access.control`` does."""
+
+    def secret_for(self, code: int, user: bytes | None, host: str, topic: str | None) -> str | None:
+        """Return the secret that a user's look-up must be signed with, if that is all that is left
+        to check; empty if it need not be signed, else None.
+        """
+
+    def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
+        """Return whether a request that was let through may read each message of a topic."""
+
+
+class _Reader(NamedTuple):
+    """Whose request was let through: user, and address."""
+
+    user: bytes | None
+    host: str
+
+
 def may_be_look_up(received: bytes | memoryview) -> bool:
     """Return whether received bytes begin with a request of these codes, by its first bytes."""
     head = bytes(received[_HEAD_START:_HEAD_STOP])
@@ -83,9 +104,16 @@ def may_be_look_up(received: bytes | memoryview) -> bool:
 class CompiledLookUps:
     """Answers usual look-ups; made once for each broker, in any thread."""
 
-    def __init__(self, store: MessageStore, search: LiveSearch, config: BrokerConfig) -> None:
-        """Load the kernels."""
+    def __init__(
+        self,
+        store: MessageStore,
+        search: LiveSearch,
+        config: BrokerConfig,
+        rights: ReadingRights | None = None,
+    ) -> None:
+        """Load the kernels. Without ``rights`` each look-up is let through."""
         self._store: Final = store
+        self._rights: Final = rights
         self._search: Final = search
         self._config: Final = config
         self._names: Final = _names()
@@ -109,6 +137,7 @@ class CompiledLookUps:
         self._still: _Still | None = None
         self._floor = 0
         self._last: Appended | None = None
+        self._reader: _Reader | None = None
         self._query_head: tuple[bytes, bytes] = b"", b""
         self._view_head: Final = _split_header({})
         self._load()
@@ -138,7 +167,8 @@ class CompiledLookUps:
             reply_end = kernels.read_request(
                 frames, end, len(frames), self._names, self._settings, self._request
             )
-            reply = self._reply(channel, frames) if reply_end else None
+            is_let_through = reply_end and self._is_let_through(channel, received)
+            reply = self._reply(channel, frames) if is_let_through else None
             if reply is None:
                 break
             end = reply_end
@@ -162,13 +192,62 @@ class CompiledLookUps:
                 self._begins,
                 self._store.min_offset,
             )
+            if not end or not self._is_let_through(channel, self._inbox_view):
+                return None
             if end > 0 and self._is_answer(still):
                 return bytes(self._outbox_view[:end])
-            return self._reply(channel, self._inbox) if end else None
+            return self._reply(channel, self._inbox)
         end = kernels.read_request(
             self._inbox, 0, length, self._names, self._settings, self._request
         )
-        return self._reply(channel, self._inbox) if end == length else None
+        if end != length or not self._is_let_through(channel, self._inbox_view):
+            return None
+        return self._reply(channel, self._inbox)
+
+    def _is_let_through(self, channel: Channel, received: memoryview) -> bool:
+        """Return whether access control lets the request through that was read.
+
+        `_reader` is whose it is then. It is False, too, where that needs more than a signature.
+        """
+        rights = self._rights
+        if rights is None:
+            return True
+        code = self._numbers[kernels.REQUEST_CODE]
+        is_query = code == RequestCode.QUERY_MESSAGE
+        order = _QUERY_ORDER if is_query else _VIEW_ORDER
+        signed = b"".join([self._field(received, field) or b"" for field in order])
+        if not signed.isascii():
+            return False
+        user, host = self._field(received, headers.F_USER), host_of(channel)
+        topic = self._field(received, kernels.Q_TOPIC if is_query else kernels.V_TOPIC)
+        name = None if topic is None else topic.decode()
+        secret = rights.secret_for(code, user, host, name)
+        if secret is None:
+            return False
+        if secret and not self._is_signed(received, signed, secret, is_query=is_query):
+            return False
+        self._reader = _Reader(user, host)
+        return name is None or not is_query or rights.may_read_all(code, user, host, name)
+
+    def _is_signed(
+        self, received: memoryview, signed: bytes, secret: str, *, is_query: bool
+    ) -> bool:
+        """Do :func:`rocketlens.wire.acl.verify` for the request that was read."""
+        signature = self._field(received, headers.F_SIGNATURE) or b""
+        if acl.is_signed(signed, signature, secret):
+            return True
+        flag = self._field(received, kernels.Q_IS_UNIQUE) if is_query else None
+        if flag is None:
+            return False
+        # Its name is behind the user's, and before all others.
+        user_bytes = max(self._numbers[2 * headers.F_USER + 1], 0)
+        with_flag = signed[:user_bytes] + flag + signed[user_bytes:]
+        return acl.is_signed(with_flag, signature, secret)
+
+    def _field(self, received: memoryview, field: int) -> bytes | None:
+        """Return the text of a field of the request that was read; None if it has none."""
+        start, length = self._numbers[2 * field : 2 * field + 2]
+        return bytes(received[start : start + length]) if length >= 0 else None
 
     def _is_answer(self, still: "_Still") -> bool:
         """Return whether what was written is the answer: to a view only if a queue leads there."""
@@ -179,12 +258,21 @@ class CompiledLookUps:
         return self._is_queued(still.view, offset, size)
 
     def _is_queued(self, view: memoryview, offset: int, size: int) -> bool:
-        """Return whether a queue leads to the record that was viewed in a segment."""
-        numbers = self._numbers
+        """Return whether a queue leads to the record that was viewed in a segment, and it may be
+        read.
+        """
+        numbers, rights = self._numbers, self._rights
         start = numbers[kernels.TOPIC_START]
         topic = bytes(view[start : start + numbers[kernels.TOPIC_BYTES]])
-        position = numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET]
-        return topic.isascii() and self._search.has_entry(topic.decode(), position, offset, size)
+        if not topic.isascii():
+            return False
+        name, position = topic.decode(), (numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET])
+        if rights is not None:
+            reader = self._reader
+            code = RequestCode.VIEW_MESSAGE_BY_ID
+            if reader is None or not rights.may_read_all(code, *reader, name):
+                return False
+        return self._search.has_entry(name, position, offset, size)
 
     def _is_still(self, still: "_Still") -> bool:
         """Return whether nothing was appended or read since."""
@@ -428,24 +516,40 @@ def _split_header(ext_fields: dict[str, str]) -> tuple[bytes, bytes]:
     return before, after
 
 
-def _names() -> Any:
-    """Return the cells with the names that kernels compare; a cell without a name has no text."""
-    query = commands.QUERY_MESSAGE.request.wire_names
-    view = commands.VIEW_MESSAGE_BY_ID.request.wire_names
-    of_query = (
+_QUERY: Final = commands.QUERY_MESSAGE.request.wire_names
+_VIEW: Final = commands.VIEW_MESSAGE_BY_ID.request.wire_names
+_QUERY_FIELDS: Final = tuple(
+    _QUERY[field]
+    for field in (
         *("topic", "key", "max_num", "begin_timestamp_ms", "end_timestamp_ms"),
         *("is_unique_key", "index_type", "last_key"),
     )
+)
+_VIEW_FIELDS: Final = _VIEW["physical_offset"], _VIEW["topic"]
+
+
+def _signed_order(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers of the fields that are signed, in the order of their names."""
+    numbers = {name: number for number, name in enumerate(names)} | {acl.ACCESS_KEY: headers.F_USER}
+    return tuple(numbers[name] for name in sorted(numbers) if name != acl.UNSIGNED_FLAG)
+
+
+_QUERY_ORDER: Final = _signed_order(_QUERY_FIELDS)
+_VIEW_ORDER: Final = _signed_order(_VIEW_FIELDS)
+
+
+def _names() -> Any:
+    """Return the cells with the names that kernels compare; a cell without a name has no text."""
     members = (
         *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
         "version",
     )
     cells = [name.encode() for name in members]
-    for names in (
-        [query[field] for field in of_query],
-        [view["physical_offset"], view["topic"]],
-    ):
-        none = [b"\xff" * (headers.NAME_BYTES - 1)] * (headers.FIELD_COUNT - len(names))
-        cells += [*(name.encode() for name in names), *none]
+    for names in (_QUERY_FIELDS, _VIEW_FIELDS):
+        fields = [b"\xff" * (headers.NAME_BYTES - 1)] * headers.FIELD_COUNT
+        fields[: len(names)] = [name.encode() for name in names]
+        fields[headers.F_USER] = acl.ACCESS_KEY.encode()
+        fields[headers.F_SIGNATURE] = acl.SIGNATURE.encode()
+        cells += fields
     padded = (bytes([len(cell)]) + cell.ljust(headers.NAME_BYTES - 1) for cell in cells)
     return np.frombuffer(bytearray(b"".join(padded)), np.uint8)

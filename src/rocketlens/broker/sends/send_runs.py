@@ -284,7 +284,7 @@ class SendRuns:
             key = row, code, name
             if key not in secrets:
                 topic = self._writers[row].topic
-                secrets[key] = access.sending_secret(code, name, host, topic)
+                secrets[key] = access.secret_for(code, name, host, topic)
             secret = secrets[key]
             if secret is None:
                 return number
