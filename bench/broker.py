@@ -21,7 +21,8 @@ from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer, reap
 PROGRAM = Path(__file__).parent / "java" / "BrokerLoad.java"
 TOPIC = "BenchTopic"
 METRICS = ("/s", "p50 us", "p99 us", "failed")
-KINDS = ("sync", "async", "batch", "queries")
+LOOK_UPS = ("queries", "busy")
+KINDS = ("sync", "async", "batch", *LOOK_UPS)
 # Sent for the warm-up, too.
 SENT_IN_ALL = 1.25
 SEGMENT_BYTES = 1 << 30
@@ -171,10 +172,10 @@ def _load(
     """Run the load of one kind, and note what it says under ``kind metric``."""
     before = cpu_seconds(running.process)
     # Look-ups need messages to look for.
-    kinds = ("sync", "queries") if kind == "queries" else (kind,)
+    kinds = ("sync", kind) if kind in LOOK_UPS else (kind,)
     said = client.load(running.namesrv, count, *kinds)
     used = cpu_seconds(running.process) - before
-    if kind == "queries":
+    if kind in LOOK_UPS:
         del said["sync"]
     else:
         into[f"{kind} cpu us"].append(used * 1e6 / count / SENT_IN_ALL)

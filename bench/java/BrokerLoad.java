@@ -5,8 +5,10 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -16,15 +18,17 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * A load on a broker: {@code BrokerLoad NAMESRV TOPIC COUNT KIND...}, each KIND one of sync (16
  * threads), async (1,000 under way), batch (of 100, 4 threads), queries (by offset id, unique
- * key and key, one thread) and found (send, then look the message up by all three, 4 threads). Each
- * kind is warmed up first, but for the last. Prints a line for each: name, operations in a second,
- * median and 99th percentile in microseconds, failures.
+ * key and key, one thread), busy (the same, beside 5,000 sends a second of another connection) and
+ * found (send, then look the message up by all three, 4 threads). Each kind is warmed up first, but
+ * for the last. Prints a line for each: name, operations in a second, median and 99th percentile in
+ * microseconds, failures.
  */
 public class BrokerLoad {
     static final int BODY_BYTES = 300;
     static final int BATCH = 100;
     static final int UNDER_WAY = 1000;
     static final int LOOK_UPS = 2000;
+    static final int SENDS_PER_MS = 5;
     static final List<String> OFFSET_IDS = Collections.synchronizedList(new ArrayList<>());
     static final List<String> UNIQUE_KEYS = Collections.synchronizedList(new ArrayList<>());
     static DefaultMQProducer producer;
@@ -67,8 +71,11 @@ public class BrokerLoad {
             case "found":
                 measure(kind, count, 4, 1, BrokerLoad::sendAndLookUp);
                 break;
+            case "busy":
+                lookUpBesideSends();
+                break;
             default:
-                lookUp();
+                lookUp("");
         }
     }
 
@@ -134,7 +141,44 @@ public class BrokerLoad {
         report(name, count, System.nanoTime() - began, nanos, failures.get());
     }
 
-    static void lookUp() throws Exception {
+    static void lookUpBesideSends() throws Exception {
+        DefaultMQProducer beside = new DefaultMQProducer("broker_load_beside");
+        beside.setNamesrvAddr(producer.getNamesrvAddr());
+        beside.setInstanceName("beside");
+        beside.start();
+        AtomicBoolean isOver = new AtomicBoolean();
+        Thread sender = new Thread(() -> sendUntil(isOver, beside));
+        sender.start();
+        lookUp("busy-");
+        isOver.set(true);
+        sender.join();
+        beside.shutdown();
+    }
+
+    static void sendUntil(AtomicBoolean isOver, DefaultMQProducer beside) {
+        SendCallback ignored = new SendCallback() {
+            @Override
+            public void onSuccess(SendResult result) {
+            }
+
+            @Override
+            public void onException(Throwable error) {
+            }
+        };
+        int number = LOOK_UPS;
+        for (long due = System.nanoTime(); !isOver.get(); due += 1_000_000) {
+            LockSupport.parkNanos(due - System.nanoTime());
+            try {
+                for (int sent = 0; sent < SENDS_PER_MS; sent++) {
+                    beside.send(message(number++), ignored);
+                }
+            } catch (Exception error) {
+                System.out.println("# " + error.toString().lines().findFirst().get());
+            }
+        }
+    }
+
+    static void lookUp(String prefix) throws Exception {
         Random random = new Random(1);
         int known = UNIQUE_KEYS.size();
         Step[] steps = {
@@ -146,7 +190,7 @@ public class BrokerLoad {
         String[] names = {"offset-id", "unique-key", "key"};
         for (int way = 0; way < steps.length; way++) {
             measure("warm", LOOK_UPS, 1, 1, steps[way]);
-            measure(names[way], LOOK_UPS, 1, 1, steps[way]);
+            measure(prefix + names[way], LOOK_UPS, 1, 1, steps[way]);
         }
     }
 
