@@ -16,6 +16,8 @@ An application takes room by a dependency of all of its routes (`room_for`), so 
 bound, too. The room is left when the answer was sent, the last piece of it apart.
 """
 
+import logging
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -30,11 +32,13 @@ from rocketlens import limits
 from rocketlens.console.connections import client_of
 from rocketlens.console.login.viewer import current_address, current_viewer
 from rocketlens.errors import RocketLensError
+from rocketlens.model.text.escape import printable
 from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_log: Final = logging.getLogger("rocketlens.console")
 
 T = TypeVar("T")
 
@@ -195,10 +199,13 @@ def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
 class InPieces:
     """Sends large answers of an application in pieces: each waits until there is room for it in
     the connection, and what is left counts as kept.
+
+    The server cancels what its stop does not wait for: that is answered as busy, or, when some of
+    the answer was sent, breaks off.
     """
 
     def __init__(self, app: "ASGIApp", on_busy: Callable[[Request, ConsoleBusy], Response]) -> None:
-        """Wrap an application; ``on_busy`` makes the answer if one cannot be kept."""
+        """Wrap an application; ``on_busy`` makes the answer if one cannot be kept or made."""
         self._app: Final = app
         self._on_busy: Final = on_busy
 
@@ -209,10 +216,10 @@ class InPieces:
             return
         # Status and headers wait for the first piece: it can be too large to be sent.
         begun: list[Message] = []
-        is_refused = False
+        is_refused = is_sent = False
 
         async def send_pieces(message: "Message") -> None:
-            nonlocal is_refused
+            nonlocal is_refused, is_sent
             if message["type"] == "http.response.start":
                 begun.append(message)
                 return
@@ -226,6 +233,7 @@ class InPieces:
                     await self._on_busy(Request(scope), error)(scope, receive, send)
             if is_refused:
                 return
+            is_sent = True
             while begun:
                 await send(begun.pop())
             while len(content) > limits.MAX_EXPORT_PIECE_BYTES:
@@ -236,4 +244,10 @@ class InPieces:
                 await send({**message, "body": bytes(piece), "more_body": True})
             await send({**message, "body": bytes(content)})
 
-        await self._app(scope, receive, send_pieces)
+        try:
+            await self._app(scope, receive, send_pieces)
+        except CancelledError:
+            _log.info("the stop ended a request: %s", printable(scope["path"]))
+            if not is_sent and not is_refused:
+                busy = ConsoleBusy(Sentence("console_stops"))
+                await self._on_busy(Request(scope), busy)(scope, receive, send)

@@ -1,6 +1,7 @@
 """Over real sockets: unfinished requests of one address, and which proxies are believed."""
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +12,8 @@ from rocketlens.console.connections import parse_proxy
 from rocketlens.console.server import listening, serve
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest
+from tests.support.console_client import console_client, store_at
+from tests.support.made_stores import Sent, make_store
 
 
 async def application(scope, receive, send):
@@ -21,11 +24,11 @@ async def application(scope, receive, send):
 
 
 @asynccontextmanager
-async def serving(*proxies):
-    ending = StopRequest()
+async def serving(*proxies, app=application, ending=None):
+    ending = ending or StopRequest()
     with listening(Host("127.0.0.1", 0)) as listener:
         trusted = [parse_proxy(each) for each in proxies]
-        server = asyncio.create_task(serve(application, listener, ending, trusted))
+        server = asyncio.create_task(serve(app, listener, ending, trusted))
         try:
             yield listener.getsockname()[1]
         finally:
@@ -79,3 +82,37 @@ def test_forwarded_addresses_are_believed_from_trusted_proxies_only(proxies, add
             assert (await get(port, *headers, address=address)).endswith(f"\r\n\r\n{seen}")
 
     asyncio.run(run())
+
+
+def test_a_stop_answers_the_request_that_it_does_not_wait_for(tmp_path, monkeypatch, caplog):
+    """And the log has a line of it, not the traceback of what was cancelled."""
+    has_begun, ending = asyncio.Event(), StopRequest()
+
+    async def search_for_ever(*_, **__):
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("rocketlens.console.server._STOP_S", 0)
+    monkeypatch.setattr("rocketlens.console.search.search.find_in_all", search_for_ever)
+    store = store_at(make_store(tmp_path / "store", [Sent(keys="k")]).path, "s")
+
+    async def run():
+        async with (
+            console_client(store) as client,
+            serving(app=client.console, ending=ending) as port,
+        ):
+            reader, writer = await send(
+                port, b"GET /search?q=k HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            )
+            await has_begun.wait()
+            ending.ask()
+            answered = await reader.read()
+            writer.close()
+        return answered.decode()
+
+    with caplog.at_level(logging.INFO, "rocketlens.console"):
+        answered = asyncio.run(run())
+    assert answered.startswith("HTTP/1.1 429 ")
+    assert "The console stops: try again when it has started" in answered
+    assert "the stop ended a request: /search" in caplog.text
+    assert "Traceback" not in caplog.text

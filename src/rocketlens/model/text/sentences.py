@@ -232,6 +232,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "body_as_stored": "it is as it was stored",
     # Why a console does not begin what it was asked.
     "no_page": "nothing is at {path}: the menu has all pages",
+    "console_stops": "the console stops: try again when it has started",
     "searches_busy": "{count} searches run already: try again in a moment",
     "user_searches_busy": "{count} of your searches run already: try again when one has ended",
     "exports_busy": "{count} files are being downloaded already: try again when one is complete",
