@@ -308,12 +308,18 @@ LOOK_UPS = (
     "print(sum(look_ups.run(directory / f'{seed}{kind}', seed, kind, 400, 0.5)\n"
     "    for seed, kind in rounds))\n"
 )
+PULLS = (
+    "from tests.unit.broker.delivery import test_compiled_pulls as pulls\n"
+    f"print(sum(pulls.run(directory / str(seed), seed, 2_000, 0.5)\n"
+    f"    for seed in range({sized(2, 30)})))\n"
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("use", [SENDS, LOOK_UPS], ids=["sends", "look-ups"])
+@pytest.mark.parametrize("use", [SENDS, LOOK_UPS, PULLS], ids=["sends", "look-ups", "pulls"])
 def test_requests_of_any_bytes_are_handled_with_every_access_checked(use):
-    """As above, for the kernels of the rooms ``broker.sends`` and ``broker.lookup``.
+    """As above, for the kernels of the rooms ``broker.sends``, ``broker.lookup`` and
+    ``broker.delivery``.
 
     In full a million mutated sends.
     """

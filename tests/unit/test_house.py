@@ -80,6 +80,7 @@ TESTED_ELSEWHERE = {
     "tap/tables.py": "tests/unit/tap/test_service.py",
     "formats/compiled/kernels_candidates.py": "tests/unit/broker/lookup/test_compiled.py",
     "formats/compiled/kernels_look_up.py": "tests/unit/broker/lookup/test_compiled.py",
+    "formats/compiled/kernels_pull_header.py": "tests/unit/broker/delivery/test_compiled_pulls.py",
     "formats/compiled/kernels_send.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_header.py": "tests/unit/broker/sends/test_send_runs.py",
     "formats/compiled/kernels_send_parse.py": "tests/unit/broker/sends/test_send_runs.py",

@@ -42,7 +42,7 @@ from rocketlens.store.write.message_store import MessageStore
 if TYPE_CHECKING:
     from rocketlens.broker.life.index_process import IndexProcess
     from rocketlens.broker.sends.batches import Batches
-    from rocketlens.net.channel_group import ChannelGroup
+    from rocketlens.net.channel_group import ChannelGroup, Runs
 
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -135,6 +135,7 @@ class BrokerCore:
             _log.warning("requests are handled one by one, which takes longer: %s", error)
 
     def _handle_plain_requests(self) -> None:
+        from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
         from rocketlens.broker.lookup.compiled import CompiledLookUps, PlainRequests
         from rocketlens.broker.sends.batches import Batches
         from rocketlens.broker.sends.send_runs import Parts, SendRuns
@@ -143,8 +144,11 @@ class BrokerCore:
         own = self.stats, self.born_host, self.store_host, self.id_prefix
         parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
         self.batches = Batches(parts)
+        runs: Runs = SendRuns(parts, self.config)
+        if self.access is None:
+            runs = CompiledPulls(self.pull_reader, runs)
         look_ups = CompiledLookUps(self.store, self.search, self.config, self.access)
-        self.network.handle_together(PlainRequests(look_ups, SendRuns(parts, self.config)))
+        self.network.handle_together(PlainRequests(look_ups, runs))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

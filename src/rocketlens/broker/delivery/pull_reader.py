@@ -19,6 +19,7 @@ if its record is whole and belongs to its entry. Any other is skipped and logged
 offset is behind it. Source: ``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
 """
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rocketlens import limits
@@ -30,13 +31,17 @@ from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.offsets import ConsumerOffsets
 from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.tables.stats import BrokerStats
+from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import FAQ, PERM_READ, SQL92_TYPE, SYSTEM_GROUPS
 from rocketlens.net.channel import Channel, Response
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.bodies.heartbeat import MessageModel
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.pull import SUBSCRIPTION_FLAG
+from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG
+
+FOUND: Final = "FOUND"
+"""The remark of a response with messages."""
 
 
 class PullResult(NamedTuple):
@@ -76,6 +81,11 @@ class PullReader:
     def in_memory_from(self) -> int:
         """The physical offset from which on the log is assumed to be in memory."""
         return self._store.end_offset - self._memory_bytes
+
+    @property
+    def has_resets(self) -> bool:
+        """Whether an offset was reset that its group does not know yet."""
+        return bool(self._offsets.resets)
 
     def moved(self, request: PullFields) -> PullResult | None:
         """Return the offset that a group was reset to; None without a reset, or if it is there."""
@@ -264,7 +274,7 @@ class PullReader:
         offset = records.queue_offset
         if records.count:
             slices = tuple(records.slices)
-            return PullResult("FOUND", ResponseCode.SUCCESS, offset, slices, records.count)
+            return PullResult(FOUND, ResponseCode.SUCCESS, offset, slices, records.count)
         if offset == first:
             return PullResult("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
         status = "MESSAGE_WAS_REMOVING" if records.has_lost else "NO_MATCHED_MESSAGE"
@@ -272,19 +282,33 @@ class PullReader:
 
     def response(self, request: PullFields, result: PullResult) -> Response:
         """Return the response to a pull, with the bounds of its queue."""
+        low, high = self.bounds(request)
+        fields = answered_fields(str(result.next_offset), str(low), str(high))
+        return Response(result.code, fields, b"".join(result.slices), result.status)
+
+    def bounds(self, request: PullFields) -> tuple[int, int]:
+        """Return the first and the next offset of a pull's queue."""
         queues = self._store.queues
         queue = queues.get(request.topic, request.queue_id)
-        low, high = (0, 0) if queue is None else (queues.min_offset_of(queue), queue.next_offset)
-        return Response(
-            result.code,
-            {
-                "suggestWhichBrokerId": "0",
-                "nextBeginOffset": str(result.next_offset),
-                "minOffset": str(low),
-                "maxOffset": str(high),
-                "topicSysFlag": "0",
-                "groupSysFlag": "0",
-            },
-            b"".join(result.slices),
-            result.status,
-        )
+        return (0, 0) if queue is None else (queues.min_offset_of(queue), queue.next_offset)
+
+    def commit(self, request: PullFields) -> None:
+        """Set the offset that a pull brings, in a queue of which it is known that it exists."""
+        if request.sys_flag & COMMIT_OFFSET_FLAG:
+            # If the offset table is full, that is counted; the messages are returned anyway.
+            with suppress(BadInput):
+                self._offsets.put(
+                    request.consumer_group, request.topic, request.queue_id, request.commit_offset
+                )
+
+
+def answered_fields(next_offset: str, low: str, high: str) -> dict[str, str]:
+    """Return the fields of the response to a pull: the next offset, and the bounds of the queue."""
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": next_offset,
+        "minOffset": low,
+        "maxOffset": high,
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }

@@ -1,23 +1,22 @@
 """Pulling: codes 11 and 361.
 
 :mod:`rocketlens.broker.delivery.pull_reader` says what a pull gets. A pull that would be answered
-with 19 and allows it is held: :mod:`rocketlens.broker.delivery.held_pulls`. Source:
+with 19 and allows it is held: :mod:`rocketlens.broker.delivery.held_pulls`. Most pulls
+do not come here: :mod:`rocketlens.broker.delivery.compiled_pulls` answers them alike. Source:
 ``PullMessageProcessor``.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
 from rocketlens.broker.delivery.pull_reader import PullResult
-from rocketlens.errors import BadInput
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG, SUSPEND_FLAG
+from rocketlens.wire.commands.pull import SUSPEND_FLAG
 
 
 class PullProcessor:
@@ -48,13 +47,12 @@ class PullProcessor:
         if self.core.access is not None:
             reader = self.core.access.reader_of(command, channel, request.topic)
             pull_filter = pull_filter if reader is None else pull_filter._replace(reader=reader)
-        if self.core.offsets.resets:
+        if self._reader.has_resets:
             moved = self._reader.moved(request)
             if moved is not None:
                 return self._reader.response(request, moved)
         result = self._reader.get(request, pull_filter, request.queue_offset)
-        if request.sys_flag & COMMIT_OFFSET_FLAG:
-            self._commit(request)
+        self._reader.commit(request)
         if (
             result.code == ResponseCode.PULL_NOT_FOUND
             and request.sys_flag & SUSPEND_FLAG
@@ -64,15 +62,6 @@ class PullProcessor:
             return None
         self._reader.count(result)
         return self._reader.response(request, result)
-
-    def _commit(self, request: PullFields) -> None:
-        """Set the offset of a group in a queue of which it is known that it exists."""
-        # If the offset table is full, that is counted; the messages are returned anyway.
-        with suppress(BadInput):
-            offsets = self.core.offsets
-            offsets.put(
-                request.consumer_group, request.topic, request.queue_id, request.commit_offset
-            )
 
     def _hold(self, pull: HeldPull) -> bool:
         config, timeout_ms = self.core.config, pull.request.suspend_timeout_ms

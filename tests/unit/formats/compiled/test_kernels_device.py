@@ -56,6 +56,12 @@ TAKES_IN = {
         "formats/compiled/kernels_send_parse.py",
         "formats/compiled/kernels_text.py",
     ],
+    "formats/compiled/kernels_pull_header.py": [
+        "formats/compiled/kernels_device.py",
+        "formats/compiled/kernels_look_up.py",
+        "formats/compiled/kernels_send_header.py",
+        "formats/compiled/kernels_send_parse.py",
+    ],
     "formats/compiled/kernels_send_header.py": [
         "formats/compiled/kernels_device.py",
         "model/text/java.py",

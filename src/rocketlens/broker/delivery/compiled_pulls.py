@@ -1,0 +1,195 @@
+"""Pulls whose request is read by compiled code: from its bytes to those of the reply.
+
+What is usual is answered: codes 11 and 361 in either header, with texts of printable ASCII, where
+:mod:`rocketlens.broker.delivery.pull_reader` has something to say at once. All else (a refusal, a
+pull that may have to be held, an offset that was reset, an error) is left to
+``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes the
+same tables, or nothing. Access control compares requests, so there are no compiled pulls with it.
+Importing this module loads numba.
+"""
+
+from array import array
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+
+from rocketlens import limits
+from rocketlens.broker.delivery.held_pulls import PullFields
+from rocketlens.broker.delivery.pull_filter import PullRefused
+from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, answered_fields
+from rocketlens.formats.compiled import kernels_pull_header as kernels
+from rocketlens.formats.compiled import kernels_send_header as headers
+from rocketlens.net.channel import Channel
+from rocketlens.net.channel_group import Runs
+from rocketlens.wire import frame, header_json
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
+from rocketlens.wire.commands.pull import PULL_MESSAGE
+from rocketlens.wire.connection import encode_command
+
+_CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+_HEAD_START: Final = frame.PREFIX_BYTES
+_HEAD_STOP: Final = _HEAD_START + len(b'{"code":11,')
+_HEADS: Final = frozenset((b'{"code":%d,' % code)[: _HEAD_STOP - _HEAD_START] for code in _CODES)
+_BINARY_HEADS: Final = frozenset(code.to_bytes(2) for code in _CODES)
+_CODEC_AT: Final = 4
+_REQUEST_BYTES: Final = 4096
+_MAX_TOGETHER_BYTES: Final = 64 * 1024
+"""Replies to pulls that came together are sent when they have so many bytes."""
+_MARK: Final = limits.MAX_INT
+
+
+def may_be_pull(received: bytes | memoryview) -> bool:
+    """Return whether received bytes begin with a request of these codes, by its first bytes."""
+    head = bytes(received[_HEAD_START:_HEAD_STOP])
+    return head in _HEADS or (
+        head[:2] in _BINARY_HEADS and received[_CODEC_AT] == frame.BINARY_CODEC
+    )
+
+
+class CompiledPulls:
+    """Answers usual pulls; what ``others`` handle is passed to them. See `net.Runs`."""
+
+    def __init__(self, reader: PullReader, others: Runs) -> None:
+        """Load the kernel; in any thread."""
+        self._reader: Final = reader
+        self._others: Final = others
+        self._names: Final = _names()
+        self._settings: Final = np.zeros(headers.SETTING_COUNT, np.int64)
+        bounds = limits.MAX_REQUEST_HEADER_BYTES, limits.MAX_FRAME_BYTES, 0
+        self._settings[: headers.LONG_CODE + 1] = *bounds, *_CODES
+        self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
+        self._request: Final = np.frombuffer(self._numbers, np.int64)
+        inbox = bytearray(_REQUEST_BYTES)
+        self._inbox_view: Final = memoryview(inbox)
+        self._inbox: Final = np.frombuffer(inbox, np.uint8)
+        self._read(self._inbox, 0, 0)
+
+    def take(
+        self, channel: Channel, received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
+        """Answer pulls from the beginning of ``received`` on; see `net.Runs`."""
+        if not may_be_pull(received):
+            return self._others.take(channel, received, max_count)
+        frames = np.frombuffer(received, np.uint8)
+        ends_at = perf_counter() + limits.MAX_TURN_S
+        end = size = 0
+        replies: list[bytes] = []
+        try:
+            while len(replies) < max_count and size < _MAX_TOGETHER_BYTES:
+                reply_end = self._read(frames, end, len(frames))
+                reply = self._reply(channel, received) if reply_end else None
+                if reply is None:
+                    break
+                end = reply_end
+                size += len(reply)
+                replies.append(reply)
+                if perf_counter() >= ends_at:
+                    break
+        finally:
+            # An error that was logged may keep this frame, and what is received must be released.
+            del frames
+        return len(replies), end, b"".join(replies)
+
+    def answer(self, channel: Channel, received: bytes) -> bytes | None:
+        """Return the reply to the only request in ``received``; None if it is left to others."""
+        if not may_be_pull(received):
+            return self._others.answer(channel, received)
+        length = len(received)
+        if length > _REQUEST_BYTES:
+            return None
+        self._inbox_view[:length] = received
+        if self._read(self._inbox, 0, length) != length:
+            return None
+        return self._reply(channel, received)
+
+    def _read(self, frames: Any, position: int, length: int) -> int:
+        return kernels.read_request(
+            frames, position, length, self._names, self._settings, self._request
+        )
+
+    def _reply(self, channel: Channel, received: bytes | memoryview) -> bytes | None:
+        """Return the reply to the pull that was read."""
+        try:
+            return self._pull(self._fields(received), channel)
+        except Exception:  # noqa: BLE001 - the usual way fails alike, and words it
+            return None
+
+    def _pull(self, request: PullFields, channel: Channel) -> bytes | None:
+        reader = self._reader
+        try:
+            reader.check_allowed(request, channel)
+            pull_filter = reader.filter_of(request)
+        except PullRefused:
+            return None
+        if reader.has_resets:
+            return None
+        result = reader.get(request, pull_filter, request.queue_offset)
+        size = sum(map(len, result.slices))
+        if result.code == ResponseCode.PULL_NOT_FOUND or size > limits.MAX_ANSWER_FRAME_BYTES:
+            return None
+        low, high = reader.bounds(request)
+        opaque = self._numbers[kernels.OPAQUE]
+        if result.code == ResponseCode.SUCCESS:
+            header = _FOUND % (result.next_offset, low, high, opaque)
+            prefix = frame.PREFIX.pack(frame.MIN_LENGTH + len(header) + size, len(header))
+            reply = b"".join((prefix, header, *result.slices))
+        else:
+            code, ext_fields, _, remark = reader.response(request, result)
+            reply = encode_command(RemotingCommand(code, opaque, RESPONSE_FLAG, remark, ext_fields))
+        reader.commit(request)
+        reader.count(result)
+        return reply
+
+    def _fields(self, received: bytes | memoryview) -> PullFields:
+        """Return the fields of the pull that was read."""
+        numbers = self._numbers
+        queue_id, queue_offset, max_nums, flag, commit, suspend_ms, version, max_bytes = numbers[
+            kernels.VALUES : kernels.REQUEST_NUMBERS
+        ]
+        slices = numbers[2 * kernels.GROUP : 2 * kernels.TEXT_STOP]
+        group, topic, subscription, kind = [
+            None if length < 0 else str(received[start : start + length], "ascii")
+            for start, length in zip(slices[::2], slices[1::2], strict=True)
+        ]
+        # The kernel leaves a pull without a group or a topic to others.
+        return PullFields(
+            *(group or "", topic or "", queue_id, queue_offset, max_nums, flag, commit),
+            *(suspend_ms, subscription, version, kind, max_bytes),
+        )
+
+
+def _found_header() -> bytes:
+    """Return the header of a reply with messages; its numbers are those of a `%`."""
+    marks = "@1@", "@2@", "@3@"
+    fields = answered_fields(*marks)
+    command = RemotingCommand(ResponseCode.SUCCESS, _MARK, RESPONSE_FLAG, FOUND, fields)
+    header = header_json.encode(command).replace(b"%", b"%%")
+    for mark in (*marks, str(_MARK)):
+        header = header.replace(mark.encode(), b"%d")
+    return header
+
+
+_FOUND: Final = _found_header()
+
+
+def _names() -> Any:
+    """Return the cells with the names that kernels compare; a cell without a name has no text."""
+    members = (
+        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
+        "version",
+    )
+    wire = PULL_MESSAGE.request.wire_names
+    numbers = (
+        *("queue_id", "queue_offset", "max_message_nums", "sys_flag", "commit_offset"),
+        *("suspend_timeout_ms", "subscription_version", "max_message_bytes"),
+    )
+    texts = "consumer_group", "topic", "subscription", "expression_type"
+    not_read = b"requestSource", b"bname", b"lo"
+    none = b"\xff" * (headers.NAME_BYTES - 1)
+    names = [wire[name].encode() for name in (*numbers, *texts)]
+    fields = [*names[: kernels.NO_FIELD], none, *names[kernels.NO_FIELD :], *not_read]
+    cells = [*(name.encode() for name in members), *fields, *fields]
+    padded = (bytes([len(cell)]) + cell.ljust(headers.NAME_BYTES - 1) for cell in cells)
+    return np.frombuffer(bytearray(b"".join(padded)), np.uint8)
