@@ -510,7 +510,7 @@ wrong side are unseen only where six times as many stand between them and those 
 """
 
 MIN_ORDER_SAMPLES: Final = 4
-"""And of each queue, however many there are."""
+"""And of each queue that it looks at so: of many, the 16 with the newest messages."""
 
 MAX_READ_ANSWERS: Final = 4
 """How many times what an answer can hold a client reads from one broker for it."""

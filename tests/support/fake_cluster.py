@@ -10,7 +10,7 @@ import json
 import sys
 import zlib
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import accumulate
@@ -189,6 +189,8 @@ class FakeBroker(Fake):
         self.undispatched = []
         self.runtime_remarks = []
         """How many of the newest records are in no queue or index yet, each time that is asked."""
+        self.deleted = Counter()
+        """How many of the oldest messages of queues are deleted, by topic and queue id."""
         self.topic_attributes = {}
         """Of topics; a broker without any is one of RocketMQ 4, which has none."""
         self.tells_attributes = True
@@ -212,7 +214,7 @@ class FakeBroker(Fake):
             RequestCode.PULL_MESSAGE: self.pull,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
-            RequestCode.GET_MIN_OFFSET: lambda *_: Response(ext_fields={"offset": "0"}),
+            RequestCode.GET_MIN_OFFSET: self.min_offset,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
             RequestCode.RECALL_MESSAGE: self.recall,
@@ -393,13 +395,16 @@ class FakeBroker(Fake):
         after = header.queue_offset + len(given)
         if self.is_compacted(header.topic):
             return self.pull_compacted(header, queue)
+        first = self.deleted[header.topic, header.queue_id]
+        code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
+        if header.queue_offset < first:
+            given, after, code = [], first, ResponseCode.PULL_OFFSET_MOVED
         fields = {
             "suggestWhichBrokerId": "0",
             "nextBeginOffset": str(after),
-            "minOffset": "0",
+            "minOffset": str(first),
             "maxOffset": str(len(queue)),
         }
-        code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
         return Response(code, fields, b"".join(map(self.bytes_of, dict.fromkeys(given))))
 
     def is_compacted(self, topic):
@@ -445,8 +450,14 @@ class FakeBroker(Fake):
 
     def search_offset(self, header, _):
         queue = self.queue(header.topic, header.queue_id)
-        found = bisect_left(queue, header.timestamp_ms, key=lambda each: each.store_timestamp_ms)
+        first = self.deleted[header.topic, header.queue_id]
+        found = bisect_left(
+            queue, header.timestamp_ms, first, key=lambda each: each.store_timestamp_ms
+        )
         return Response(ext_fields={"offset": str(found)})
+
+    def min_offset(self, header, _):
+        return Response(ext_fields={"offset": str(self.deleted[header.topic, header.queue_id])})
 
     def max_offset(self, header, _):
         count = len(self.queue(header.topic, header.queue_id))
@@ -471,11 +482,16 @@ class FakeBroker(Fake):
 
     def topic_stats(self, header, _):
         table = {}
-        for queue_id in range(QUEUES):
+        stored = [queue_id for topic, queue_id in self.queues if topic == header.topic]
+        for queue_id in range(max([QUEUES - 1, *stored]) + 1):
             queue = self.queue(header.topic, queue_id)
-            newest_ms = queue[-1].store_timestamp_ms if queue else 0
+            first = self.deleted[header.topic, queue_id]
+            # RocketMQ does not find the time of a message that is deleted.
+            newest_ms = queue[-1].store_timestamp_ms if queue[first:] else -1 if queue else 0
             name = MessageQueueBody(topic=header.topic, broker_name=self.name, queue_id=queue_id)
-            table[name] = TopicOffset(max_offset=len(queue), last_update_timestamp_ms=newest_ms)
+            table[name] = TopicOffset(
+                min_offset=first, max_offset=len(queue), last_update_timestamp_ms=newest_ms
+            )
         return Response(body=write_body(TopicStatsTable(offset_table=table)))
 
     def id_at(self, physical_offset):

@@ -12,7 +12,6 @@ from contextlib import redirect_stdout
 import pytest
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search import cluster_source
 from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.client.send.message import Message
 from rocketlens.main import main
@@ -325,7 +324,7 @@ def own_process():
 
 def interrupt_once_found(monkeypatch, presses):
     """Press Ctrl-C so often when a queue with messages was read; the search then goes on."""
-    read_queue, read_in_order = cluster_source.read_queue, QueueReader.read_in_order
+    read, read_in_order = QueueReader.read, QueueReader.read_in_order
     noticed = threading.Semaphore(0)
 
     async def press():
@@ -335,11 +334,10 @@ def interrupt_once_found(monkeypatch, presses):
                 assert noticed.acquire(timeout=PATIENCE_S)
         await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
 
-    async def read_and_press(cluster, address, queue, *, findings, **options):
-        relies_on_order = await read_queue(cluster, address, queue, findings=findings, **options)
-        if findings.count:
+    async def read_and_press(reader, *arguments):
+        await read(reader, *arguments)
+        if reader.findings.count:
             await press()
-        return relies_on_order
 
     async def read_in_order_and_press(reader, *arguments):
         hand_on = reader.on_pull
@@ -364,7 +362,7 @@ def interrupt_once_found(monkeypatch, presses):
         interrupt(*arguments)
 
     monkeypatch.setattr(SearchProgress, "_interrupt", note_and_interrupt)
-    monkeypatch.setattr(cluster_source, "read_queue", read_and_press)
+    monkeypatch.setattr(QueueReader, "read", read_and_press)
     monkeypatch.setattr(QueueReader, "read_in_order", read_in_order_and_press)
 
 

@@ -48,7 +48,7 @@ from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields
 from rocketlens.client.connect.compacted_topics import with_log_offsets
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, RecordError
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, RecordView
 from rocketlens.model.rocketmq import ALL_TAGS, MASTER_ID, SQL92_TYPE, TAG_TYPE, TOOLS_GROUP
 from rocketlens.wire.bodies.heartbeat import SubscriptionData
 from rocketlens.wire.codes import ResponseCode
@@ -319,22 +319,29 @@ def _is_group_refused(answer: RemotingCommand) -> bool:
 
 
 def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
-    """Yield the records of a response; a bad checksum is added to ``damage``.
+    """Yield the records of a response; see `views_in`."""
+    return (view.record() for view in views_in(body, damage))
+
+
+def views_in(body: bytes, damage: list[str]) -> Iterator[RecordView]:
+    """Yield the records of a response, not taken apart; a bad checksum is added to ``damage``.
 
     Records behind bytes that are not a record cannot be found; that is damage, too.
     """
+    buffer = memoryview(body)
     position = 0
-    while position < len(body):
+    while position < len(buffer):
         try:
-            record = decode(body, position)
+            view = RecordView(buffer, position)
+            view.check_crc()
         except RecordError as error:
             add_damage(damage, str(error))
             if error.reason != Reason.CRC:
                 return
-            position += SIZE_AND_MAGIC.unpack_from(body, position)[0]
+            position += SIZE_AND_MAGIC.unpack_from(buffer, position)[0]
             continue
-        position += record.total_size
-        yield record
+        position = view.stop
+        yield view
 
 
 def add_damage(damage: list[str], text: str) -> None:

@@ -24,7 +24,7 @@ from rocketlens.client.search.index_samples import IndexSamples
 from rocketlens.client.search.key_search import KeySearch, SearchedIndex
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
-from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
+from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
 from rocketlens.client.search.view import (
     brokers_named,
     offset_id_of,
@@ -62,15 +62,14 @@ _MAX_OFFSET: Final = 2**63 - 1
 class _BrokerSearch:
     """A search of the queues that one broker has: what was damaged, what it relies on."""
 
-    def __init__(self, address: str, queue_count: int) -> None:
+    def __init__(self, address: str) -> None:
         self.address: Final = address
-        self.queue_count: Final = queue_count
         self.damage: Final[list[str]] = []
         self.relies_on: str | None = None
 
 
-_AskQueue = Callable[[MessageQueue, _BrokerSearch], Awaitable[None]]
-"""Asks a broker for a queue, and adds what matches."""
+_AskQueues = Callable[[Sequence[MessageQueue], _BrokerSearch], Awaitable[None]]
+"""Asks a broker for its queues of one topic, and adds what matches."""
 
 
 class ClusterSource:
@@ -350,8 +349,13 @@ class ClusterSource:
                         findings.take(record)
 
         # A queue cannot have an offset that does not fit its field.
-        queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
-        await self._ask_queues(topic, queues, ask, findings)
+        queue_ids = {queue_id} if queue_offset <= _MAX_OFFSET else set()
+
+        async def ask_each(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
+            for queue in queues:
+                await ask(queue, search)
+
+        await self._ask_queues(topic, queue_ids, ask_each, findings)
 
     async def _replaced(
         self, queue: MessageQueue, queue_offset: int, search: _BrokerSearch
@@ -375,15 +379,14 @@ class ClusterSource:
     ) -> None:
         message_filter = request.filter_of([topic], with_key=with_key)
 
-        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
-            relies_on_order = await read_queue(
+        async def ask(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
+            relies_on_order = await read_queues(
                 self.cluster,
                 search.address,
-                queue,
+                queues,
                 message_filter=message_filter,
                 findings=findings,
                 damage=search.damage,
-                queue_count=search.queue_count,
                 exhaustive=request.exhaustive,
             )
             if relies_on_order:
@@ -392,7 +395,7 @@ class ClusterSource:
         await self._ask_queues(topic, None, ask, findings)
 
     async def _ask_queues(
-        self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueue, findings: Findings
+        self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueues, findings: Findings
     ) -> None:
         """Read all queues of a topic, or those with some numbers, from all brokers at once."""
         try:
@@ -410,12 +413,11 @@ class ClusterSource:
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
             behind = await dispatch.wait(address)
             own = [queue for queue in queues if queue.broker_name == broker.name]
-            search = _BrokerSearch(address, len(own))
+            search = _BrokerSearch(address)
             if behind is not None:
                 search.damage.append(behind)
             try:
-                for queue in own:
-                    await ask(queue, search)
+                await ask(own, search)
             except BrokerError as error:
                 # A broker has no light topics unless it is told to.
                 if not is_light or error.code != ResponseCode.TOPIC_NOT_EXIST:

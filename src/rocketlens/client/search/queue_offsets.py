@@ -5,14 +5,15 @@ Errors are those of `ClusterCalls.ask`, and `BadAnswer` for a response without t
 
 import asyncio
 from collections.abc import Collection
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, fields_of
 from rocketlens.client.connect.route import MessageQueue, Route
-from rocketlens.errors import BadAnswer, ProtocolError
+from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.model.text.counted import counted
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
+from rocketlens.wire.bodies.stats import TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 from rocketlens.wire.commands.offset import (
@@ -23,6 +24,7 @@ from rocketlens.wire.commands.offset import (
     GetMinOffsetRequest,
     SearchOffsetRequest,
 )
+from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
 from rocketlens.wire.declare import read_body
 
 
@@ -38,6 +40,44 @@ class QueueOfTopic(Protocol):
     def queue_id(self) -> int:
         """Its number."""
         ...
+
+
+class QueueEnds(NamedTuple):
+    """Where a queue began and ended when a broker listed it."""
+
+    first: int
+    """The offset of its oldest message."""
+    stop: int
+    """The offset of its next message."""
+    newest_ms: int | None
+    """The store time of its newest message; None if the broker does not tell."""
+
+
+async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[int, QueueEnds]:
+    """Return the ends of all queues that a broker has of a topic, by queue id: one request.
+
+    Those of static topics are in other offsets than messages are pulled by. Nothing if the broker
+    refuses, or lists what cannot be: then queues have to be asked for one by one.
+
+    :raises RemotingError: if there is no response.
+    """
+    header = GetTopicStatsRequest(topic=topic)
+    try:
+        table = await cluster.ask_for(
+            lambda body: body.offset_table, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
+        )
+    except (BrokerError, BadAnswer):
+        return {}
+    return {
+        queue.queue_id: QueueEnds(ends.min_offset, ends.max_offset, _newest_ms(ends))
+        for queue, ends in table.items()
+        if 0 <= ends.min_offset <= ends.max_offset
+    }
+
+
+def _newest_ms(ends: TopicOffset) -> int | None:
+    # 0 or -1 where there is no message, or it is not in the log any more.
+    return ends.last_update_timestamp_ms if ends.last_update_timestamp_ms > 0 else None
 
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:

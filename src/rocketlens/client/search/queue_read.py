@@ -30,12 +30,28 @@ more than that                          samples of it are read, at distances tha
 All queues of a broker have one clock, so they share the samples, each at distances of its own. An
 exhaustive search reads whole queues, and relies on no order.
 
+Of a topic's queues on one broker those with the newest messages come first, as the broker lists
+them, and the answer soon has what it takes:
+
+======================================  =========================================================
+queue                                   is read
+======================================  =========================================================
+no message was ever in it               not at all
+of the 16 with the newest messages      as above
+of the others: its newest message is    not at all; the answer names the order that it relies on
+older than the times, or than what the
+answer has of others, by more than the
+clock went back in those 16
+any other                               from the end of the times back, a few messages at first,
+                                        until all that is left is older likewise
+======================================  =========================================================
+
 `QueueReader.read_in_order` reads the same from the oldest message on, for a caller that takes each
 pull before the next one, and so needs no bound on all of them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -44,7 +60,13 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.queue_puller import Pulled, PullStatus, add_damage, tools_puller
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
+from rocketlens.client.search.queue_offsets import (
+    QueueEnds,
+    max_offset,
+    min_offset,
+    offset_at_time,
+    queue_ends,
+)
 from rocketlens.client.search.records import Page, joined, take_page_in_turn
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
@@ -52,6 +74,10 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 
 RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""
+_AT_ONCE: Final = 4
+"""Queues of one broker that are read at once."""
+_FIRST_STEP: Final = 4
+"""Messages that are read at first of a queue of many, as few of its own are in an answer."""
 _GOLDEN: Final = 0.618034
 """However many of its multiples are taken, what they have behind the point is spread evenly."""
 
@@ -89,6 +115,81 @@ async def read_queue(
     return reader.relies_on_order
 
 
+async def read_queues(
+    cluster: ClusterCalls,
+    address: str,
+    queues: Sequence[MessageQueue],
+    *,
+    message_filter: MessageFilter,
+    findings: Findings,
+    damage: list[str],
+    exhaustive: bool = False,
+) -> bool:
+    """Add matching messages of the queues of one topic, those with the newest message first.
+
+    Returns and raises as `read_queue`. O(queues that can have messages of the answer), beside one
+    request for all, and one for each whose newest message is newer than the filter's times.
+    """
+    if not queues:
+        return False
+    ends = await queue_ends(cluster, address, queues[0].topic)
+    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // len(queues))
+    readers = [
+        QueueReader(
+            *(cluster, address, queue, message_filter, findings, damage, samples, exhaustive),
+            ends=ends.get(queue.queue_id),
+        )
+        for queue in queues
+    ]
+    readers.sort(key=lambda each: (each.ends and each.ends.newest_ms) or 0, reverse=True)
+    begin, end = message_filter.begin or 0, message_filter.end
+    first, others = readers, []
+    if not exhaustive:
+        count = limits.MAX_ORDER_SAMPLES // limits.MIN_ORDER_SAMPLES
+        first, others = readers[:count], readers[count:]
+
+    async def read(reader: QueueReader) -> None:
+        if reader.ends is None or reader.ends.stop > 0:
+            await reader.read(begin, end)
+
+    # The first one alone: it can show that others need not be read to their end.
+    await read(first[0])
+    await _for_each(first[1:], read)
+    set_back_ms = max(each.set_back_ms for each in first)
+
+    async def read_newest(reader: QueueReader) -> None:
+        reader.set_back_ms = set_back_ms
+        ends = reader.ends
+        if ends is None or ends.newest_ms is None:
+            await reader.read_newest(begin, end)
+        elif reader.is_needless(ends.newest_ms, begin):
+            reader.relies_on_order = True
+        else:
+            await reader.read_newest(begin, end)
+
+    await _for_each(others, read_newest)
+    return any(each.relies_on_order for each in readers)
+
+
+async def _for_each(
+    readers: Sequence["QueueReader"], read: Callable[["QueueReader"], Awaitable[None]]
+) -> None:
+    """Read queues in turn, several at once; the first error ends all of it."""
+    rest = iter(readers)
+
+    async def work() -> None:
+        for reader in rest:
+            await read(reader)
+
+    tasks = [asyncio.create_task(work()) for _ in readers[:_AT_ONCE]]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @dataclass(slots=True)
 class QueueReader:
     """Reads one queue of a broker at one address, once."""
@@ -107,6 +208,8 @@ class QueueReader:
     """
     pull_count: Callable[[], int] | None = None
     """Returns how many messages to pull at once, if not as many as a broker gives."""
+    ends: QueueEnds | None = None
+    """Where the queue begins and ends, if its broker listed that."""
     relies_on_order: bool = False
     set_back_ms: int = 0
     """By how much, at most, store times went back in what was read."""
@@ -114,6 +217,10 @@ class QueueReader:
     empty_pulls: int = 0
     is_over: bool = False
     """Whether reading has ended, for any reason."""
+    begins_at: int = 0
+    """An offset before which the queue was found to have nothing."""
+    is_moved: bool = False
+    """Whether the queue did not have an offset that it was listed with."""
 
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is, and look at what is left on both sides."""
@@ -122,8 +229,49 @@ class QueueReader:
         newer = (after + distance for distance in self._distances(stop - after))
         await self._sample(newer, lambda stored_ms: stored_ms <= end)
         before = await self._read_down(top, low, first, begin)
+        first = max(first, self.begins_at)
         older = (before - 1 - distance for distance in self._distances(before - first))
         await self._sample(older, lambda stored_ms: stored_ms >= begin)
+        await self._read_if_moved(begin, end)
+
+    async def read_newest(self, begin: int, end: int) -> None:
+        """Read only what the answer can need, relying on the order of store times.
+
+        That is for the queues of a broker on whose order others have been samples.
+        """
+        first, top, stop = await self._top(begin, end)
+        step = _FIRST_STEP
+        if top < stop:
+            # RocketMQ 4 finds the nearest message, which can be the last one of the times.
+            top = min(top + _FIRST_STEP, stop)
+            step = 2 * _FIRST_STEP
+            self.relies_on_order |= top < stop
+        while top > first and not self.is_over:
+            bottom = max(first, top - step)
+            page = await self._read_between(bottom, top)
+            first, top = max(first, self.begins_at), bottom
+            step = min(
+                2 * step, limits.MAX_PULL_MESSAGES if page.records else limits.MAX_EMPTY_STEP
+            )
+            if page.records:
+                self.set_back_ms = max(self.set_back_ms, page.set_back_ms)
+                if self.is_needless(page.least_ms, begin):
+                    self.relies_on_order |= top > first
+                    break
+        await self._read_if_moved(begin, end)
+
+    def is_needless(self, newest_ms: int, begin: int) -> bool:
+        """Return whether nothing that was stored at a time or before it can be in the answer, as
+        far as the clock did not go back by more than was seen.
+        """
+        newest_ms += self.set_back_ms
+        return newest_ms < begin or self.findings.is_past(newest_ms)
+
+    async def _read_if_moved(self, begin: int, end: int) -> None:
+        """Read again if the queue was listed in other offsets than it is pulled by."""
+        if self.is_moved:
+            self.ends, self.is_moved = None, False
+            await self.read(begin, end)
 
     async def read_in_order(self, begin: int, end: int, start: int | None = None) -> None:
         """Read from about where ``begin`` is to ``end``, each pull after `on_pull` took the one
@@ -149,21 +297,39 @@ class QueueReader:
 
     async def _edges(self, begin: int, end: int) -> tuple[int, int, int, int]:
         """Return where the queue and, within it, the times begin and end, asked for all at once."""
-        is_from = begin > 0 and not self.exhaustive
-        is_to = end < limits.MAX_TIMESTAMP_MS and not self.exhaustive
-        calls = [max_offset(self.cluster, self.address, self.queue)]
+        if begin <= 0 or self.exhaustive:
+            first, top, stop = await self._top(begin, end)
+            return 0, 0, top, stop
         # A broker may return any of several messages in one millisecond; none of the
         # millisecond before matches.
-        if is_from:
-            calls += [min_offset(self.cluster, self.address, self.queue), self._at_time(begin - 1)]
-        if is_to:
-            calls.append(self._at_time(end + 1))
-        stop, *offsets = await asyncio.gather(*calls)
-        top = min(offsets.pop(), stop) if is_to else stop
-        first, low = offsets if is_from else (0, 0)
-        first = min(first, stop)
+        (first, top, stop), low = await asyncio.gather(
+            self._top(begin, end), self._at_time(begin - 1)
+        )
         low = min(max(first, low), stop)
         return first, low, max(low, top), stop
+
+    async def _top(self, begin: int, end: int) -> tuple[int, int, int]:
+        """Return where the queue begins, where the times end in it, and where the queue ends.
+
+        The begin is 0 without a ``begin``: a broker that compacts the topic, or keeps it elsewhere,
+        can have older messages than those of its queue.
+        """
+        ends = self.ends
+        is_from = begin > 0 and not self.exhaustive
+        is_to = end < limits.MAX_TIMESTAMP_MS and not self.exhaustive
+        # The times end where the queue ends.
+        is_to &= ends is None or ends.newest_ms is None or ends.newest_ms > end
+        calls = [self._at_time(end + 1)] if is_to else []
+        if ends is None:
+            calls.append(max_offset(self.cluster, self.address, self.queue))
+            if is_from:
+                calls.append(min_offset(self.cluster, self.address, self.queue))
+        offsets = await asyncio.gather(*calls)
+        top = offsets.pop(0) if is_to else limits.MAX_LONG
+        first, stop = (0, offsets[0]) if ends is None else (ends.first, ends.stop)
+        if ends is None and is_from:
+            first = offsets[1]
+        return min(first, stop) if is_from else 0, min(top, stop), stop
 
     async def _read_up(self, offset: int, stop: int, end: int, top: int) -> int:
         """Read on to ``top``, and until all of a pull is newer than ``end``; return the offset
@@ -173,7 +339,7 @@ class QueueReader:
         """
         most_ms = 0
         while offset < stop and not self.is_over:
-            page, next_offset, _ = await self._pull(offset, stop - offset)
+            page, next_offset = await self._pull(offset, stop - offset)
             if next_offset <= offset:
                 break
             offset = next_offset
@@ -199,8 +365,8 @@ class QueueReader:
         while top > first and not self.is_over:
             is_around = top <= low
             bottom = max(first if is_around else low, top - step)
-            page, begins_at = await self._read_between(bottom, top)
-            first, low, top = max(first, begins_at), max(low, begins_at), bottom
+            page = await self._read_between(bottom, top)
+            first, low, top = max(first, self.begins_at), max(low, self.begins_at), bottom
             if not page.records:
                 step = min(2 * step, limits.MAX_EMPTY_STEP)
                 continue
@@ -215,19 +381,18 @@ class QueueReader:
                 return top
         return first
 
-    async def _read_between(self, bottom: int, top: int) -> tuple[Page, int]:
-        """Read ``[bottom, top)``; return all of it as one page, and the queue's minimum offset."""
+    async def _read_between(self, bottom: int, top: int) -> Page:
+        """Read ``[bottom, top)``; return all of it as one page."""
         pages: list[Page] = []
-        begins_at = 0
         offset = bottom
         while offset < top and not self.is_over:
-            page, next_offset, begins_at = await self._pull(offset, top - offset)
+            page, next_offset = await self._pull(offset, top - offset)
             if page.records:
                 pages.append(page)
             if next_offset <= offset:
                 break
             offset = next_offset
-        return joined(pages), begins_at
+        return joined(pages)
 
     def _distances(self, count: int) -> Iterable[int]:
         """Return which of ``count`` messages are samples, the furthest among them."""
@@ -277,8 +442,8 @@ class QueueReader:
                 "range may be anywhere in the queue: an exhaustive search reads all of it",
             )
 
-    async def _pull(self, offset: int, most: int) -> tuple[Page, int, int]:
-        """Add what an answer has; return it, where to go on, and where the queue begins."""
+    async def _pull(self, offset: int, most: int) -> tuple[Page, int]:
+        """Add what an answer has; return it, and where to go on."""
         count = limits.MAX_PULL_MESSAGES if self.pull_count is None else self.pull_count()
         page, pulled = await self._ask(offset, min(count, most))
         if pulled.gap is not None and pulled.gap not in self.damage:
@@ -294,10 +459,9 @@ class QueueReader:
             and self.on_pull is None
         ):
             self._give_up("more than an answer can hold, of other times or again and again")
-        begins_at = 0
         if pulled.status is PullStatus.OFFSET_ILLEGAL and pulled.next_offset > offset:
-            begins_at = pulled.next_offset
-        return page, pulled.next_offset, begins_at
+            self.begins_at = max(self.begins_at, pulled.next_offset)
+        return page, pulled.next_offset
 
     async def _ask(self, offset: int, count: int) -> tuple[Page, Pulled]:
         async with self.cluster.turn(self.address):
@@ -306,6 +470,8 @@ class QueueReader:
             page = await take_page_in_turn(
                 pulled.body, self.message_filter, self.findings, self.damage
             )
+            if self.ends is not None and pulled.status is PullStatus.OFFSET_ILLEGAL:
+                self.is_moved |= offset >= self.ends.first
             return page, pulled
 
     def _give_up(self, what: str) -> None:

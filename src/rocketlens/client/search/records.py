@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.connect.queue_puller import records_in
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.client.connect.queue_puller import views_in
+from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
@@ -43,13 +43,17 @@ def take_page(
 ) -> Page:
     """Add matching records of a response, newest first.
 
-    So a body that newer ones would displace is never decompressed. Takes the memory of the response
-    once more while it runs.
+    So a body that newer ones would displace is never decompressed, and of a record that matches
+    nothing no more is decoded than decides it. Takes the memory of the response once more while it
+    runs.
     """
-    page, matching = _read_page(body, message_filter, damage)
-    for record in matching:
-        findings.take(record)
-    return page
+    views = _views_of(body, damage)
+    for view in views:
+        if findings.is_past(view.store_timestamp_ms) and message_filter.counts_nothing:
+            break
+        for record in _matching(view, message_filter):
+            findings.take(record)
+    return _page_of(views)
 
 
 async def take_page_in_turn(
@@ -58,41 +62,47 @@ async def take_page_in_turn(
     """Do as `take_page`; in a thread, if bodies are looked at: decoding one can take seconds."""
     if not message_filter.reads_body:
         return take_page(body, message_filter, findings, damage)
-    page, matching = await in_thread(lambda: _read_page(body, message_filter, damage))
+    views = _views_of(body, damage)
+    matching = await in_thread(
+        lambda: [record for view in views for record in _matching(view, message_filter)]
+    )
     for record in matching:
         findings.take(record)
-    return page
+    return _page_of(views)
 
 
-def _read_page(
-    body: bytes, message_filter: MessageFilter, damage: list[str]
-) -> tuple[Page, list[Record]]:
-    """Return the counts of a response, and the records that match, newest first."""
-    records = sorted(records_in(body, damage), key=_age, reverse=True)
-    if not records:
-        return Page(), []
-    matching = [
-        each
-        for record in records
-        if message_filter.matches(record)
-        for each in message_filter.matching_in(record)
-    ]
-    in_log = sorted(records, key=lambda record: record.physical_offset)
-    oldest, latest_ms, set_back_ms = in_log[0], 0, 0
-    for record in in_log:
-        latest_ms = max(latest_ms, record.store_timestamp_ms)
-        set_back_ms = max(set_back_ms, latest_ms - record.store_timestamp_ms)
-    page = Page(
-        len(records),
-        sum(record.total_size for record in records),
+def _views_of(body: bytes, damage: list[str]) -> list[RecordView]:
+    """Return the records of a response, newest first."""
+    views = list(views_in(body, damage))
+    views.sort(key=_age, reverse=True)
+    return views
+
+
+def _matching(view: RecordView, message_filter: MessageFilter) -> Sequence[Record]:
+    """Return the messages of a record that match."""
+    return message_filter.matching_in(view.record()) if message_filter.matches(view) else ()
+
+
+def _page_of(views: Sequence[RecordView]) -> Page:
+    """Return the counts of a response whose records these are, newest first."""
+    if not views:
+        return Page()
+    in_log = sorted(views, key=lambda view: view.physical_offset)
+    latest_ms, set_back_ms = 0, 0
+    for view in in_log:
+        latest_ms = max(latest_ms, view.store_timestamp_ms)
+        set_back_ms = max(set_back_ms, latest_ms - view.store_timestamp_ms)
+    oldest = in_log[0].record()
+    return Page(
+        len(views),
+        sum(view.total_size for view in views),
         oldest.physical_offset,
         oldest.store_timestamp_ms,
-        records[-1].store_timestamp_ms,
-        records[0].store_timestamp_ms,
+        views[-1].store_timestamp_ms,
+        views[0].store_timestamp_ms,
         set_back_ms,
         order_in_time(oldest),
     )
-    return page, matching
 
 
 def joined(pages: Sequence[Page]) -> Page:
@@ -115,5 +125,5 @@ def joined(pages: Sequence[Page]) -> Page:
     )
 
 
-def _age(record: Record) -> tuple[int, int]:
-    return record.store_timestamp_ms, record.physical_offset
+def _age(view: RecordView) -> tuple[int, int]:
+    return view.store_timestamp_ms, view.physical_offset

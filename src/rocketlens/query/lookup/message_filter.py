@@ -86,6 +86,11 @@ class MessageFilter:
         return bool(self.light) or any(each is not None for each in conditions)
 
     @property
+    def counts_nothing(self) -> bool:
+        """Whether a message that an answer does not keep need not be looked at."""
+        return self.content is None and self.left_out is None
+
+    @property
     def record_topics(self) -> frozenset[str] | None:
         """The topics that records that match can have; None for any."""
         if self.light:

@@ -1,6 +1,10 @@
 """A queue is read from its newest end; what is not read of it is looked at by samples."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
@@ -9,8 +13,10 @@ from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.wire.bodies.stats import TopicStatsTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.support.fake_cluster import T0, ask
+from rocketlens.wire.declare import read_body, write_body
+from tests.support.fake_cluster import T0, ask, bodies
 from tests.support.patience import PATIENCE_S
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -215,3 +221,222 @@ def test_a_range_of_a_long_queue_costs_as_much_as_the_range_and_says_on_what_it_
 def test_a_queue_that_is_read_whole_relies_on_nothing(times, how):
     _, damage, broker = read(as_it_is, count=500, how=how, **times)
     assert (damage, broker.relies_on_order) == ([], False)
+
+
+# All queues of a topic, and a full scan beside them.
+
+
+@st.composite
+def topics(draw, steps):
+    """Return how many queues a topic has, its messages as queues and steps of the clock, how many
+    of the oldest of each queue are deleted, and what is asked.
+    """
+    queue_count = draw(st.sampled_from([1, 3, 8, 17, 40]))
+    size = draw(st.sampled_from([0, 5, 60, 400, 1_500]))
+    chosen = draw(st.randoms(use_true_random=False))
+    # Some queues have no message, and some most of them.
+    used = chosen.sample(range(queue_count), chosen.randint(1, queue_count))
+    stored = [(chosen.choice(used), chosen.choice(steps)) for _ in range(size)]
+    deleted = {queue_id: chosen.choice([0, 0, 3, 10_000]) for queue_id in used}
+    span = sum(step for _, step in stored)
+    times = sorted(T0 + chosen.randint(-5, max(span, 0) + 5) for _ in range(2))
+    asked = dict(zip(("begin", "end"), times, strict=True))
+    for name in chosen.sample(("begin", "end"), chosen.randint(0, 2)):
+        del asked[name]
+    return queue_count, stored, deleted, asked | {"max_num": chosen.choice([1, 5, 20, 10_000])}
+
+
+async def compare(cluster, admin, topic, **options):
+    """Return an answer, and the bodies and whether there are more that a scan of all leads to."""
+    queue_count, stored, deleted, asked = topic
+    broker = cluster.masters[0]
+    changed = {"read_queue_nums": queue_count, "write_queue_nums": queue_count}
+    cluster.name_servers[0].queue_data["T"] = changed
+    for number, (queue_id, step_ms) in enumerate(stored):
+        broker.step_ms = step_ms
+        broker.store("T", b"%d" % number, queue_id=queue_id)
+    for queue_id, count in deleted.items():
+        broker.deleted["T", queue_id] = min(count, len(broker.queues["T", queue_id]))
+    answer = await admin.find(topic="T", **asked, **options)
+    matching = [
+        each
+        for each in broker.records
+        if each.queue_offset >= broker.deleted["T", each.queue_id]
+        and asked.get("begin", 0) <= each.store_timestamp_ms <= asked.get("end", limits.MAX_LONG)
+    ]
+    matching.sort(key=lambda each: (each.store_timestamp_ms, each.physical_offset))
+    kept = matching[-asked["max_num"] :]
+    return answer, [each.body for each in kept], len(kept) < len(matching)
+
+
+@given(topics([0, 0, 1, 1, 2, 50]))
+def test_the_newest_of_all_queues_are_those_of_a_full_scan(topic):
+    async def scenario(cluster, admin):
+        answer, expected, is_more = await compare(cluster, admin, topic)
+        assert (bodies(answer), answer.truncated) == (expected, is_more)
+        assert answer.complete
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@given(topics([0, 1, 1, 1, 5, -3, -40, -2_000, 3_000]))
+def test_a_clock_that_was_set_back_hides_nothing_that_the_answer_does_not_name(topic):
+    async def scenario(cluster, admin):
+        answer, expected, _ = await compare(cluster, admin, topic)
+        assert bodies(answer) == expected or answer.relies_on or not answer.complete
+        answer = await admin.find(topic="T", **topic[-1], exhaustive=True)
+        assert (bodies(answer), answer.complete, answer.relies_on) == (expected, True, ())
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+def spread(broker, count, queue_count):
+    for number in range(count):
+        broker.store("T", b"%d" % number, queue_id=number % queue_count)
+
+
+@pytest.mark.parametrize("times", [{}, {"begin": T0 + 3_000}])
+def test_of_many_queues_only_those_with_the_newest_messages_are_read(times):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
+        spread(broker, 4_000, 400)
+        answer = await admin.find(topic="T", max_num=20, **times)
+        assert [int(each) for each in bodies(answer)] == list(range(3_980, 4_000))
+        assert (answer.complete, answer.truncated) == (True, True)
+        # 16 queues of which samples are taken, and those that have the others of the 20.
+        assert len(broker.asked) < 100
+        assert broker.codes().count(RequestCode.GET_MAX_OFFSET) == 0
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+def test_of_many_queues_each_costs_one_request_to_find_a_time_within_them():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
+        spread(broker, 8_000, 400)
+        answer = await admin.find(topic="T", max_num=20, end=T0 + 5_000)
+        assert [int(each) for each in bodies(answer)] == list(range(4_980, 5_000))
+        asked = broker.codes()
+        assert asked.count(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) == 400
+        assert asked.count(RequestCode.PULL_MESSAGE) < 400 + 16 * 8
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("queue_count", [8, 40])
+def test_a_broker_that_finds_the_nearest_message_of_a_time_hides_none(queue_count):
+    """As RocketMQ 4 does: between two messages it finds the one whose time is nearer."""
+
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
+        broker.step_ms = 100
+        spread(broker, 50 * queue_count, queue_count)
+        plain = broker.search_offset
+
+        def nearest(header, command):
+            found = int(plain(header, command).ext_fields["offset"])
+            queue = broker.queue(header.topic, header.queue_id)
+            around = range(max(found - 1, 0), min(found + 1, len(queue)))
+            times = [abs(queue[each].store_timestamp_ms - header.timestamp_ms) for each in around]
+            return Response(ext_fields={"offset": str(around[times.index(min(times))])})
+
+        broker.search_offset = nearest
+        broker.server.handlers.update(broker.handlers())
+        for end in range(T0 + 2_000, T0 + 2_000 + 200 * queue_count, 150):
+            answer = await admin.find(topic="T", max_num=10, end=end)
+            last = (end - T0) // 100
+            assert [int(each) for each in bodies(answer)] == list(range(last - 10, last))
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_queues_are_asked_one_by_one_if_a_broker_does_not_list_them(refused):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        spread(broker, 40, 4)
+        if refused:
+            broker.refused.add(RequestCode.GET_TOPIC_STATS_INFO)
+        else:
+            broker.topic_stats = lambda *_: Response(body=b"[]")
+            broker.server.handlers.update(broker.handlers())
+        answer = await admin.find(topic="T", max_num=5, begin=T0 + 10, end=T0 + 30)
+        assert [int(each) for each in bodies(answer)] == list(range(25, 30))
+        assert answer.complete
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("queue_count", [4, 40])
+def test_a_queue_that_is_listed_in_other_offsets_than_it_is_pulled_by_is_asked_itself(queue_count):
+    """Those of a static topic, whose queues began on other brokers."""
+
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
+        spread(broker, 40 * queue_count, queue_count)
+        for queue_id in range(queue_count):
+            broker.deleted["T", queue_id] = 30
+        plain = broker.topic_stats
+
+        def in_own_offsets(header, command):
+            table = read_body(TopicStatsTable, plain(header, command).body).offset_table
+            own = {
+                name: replace(each, min_offset=0, max_offset=each.max_offset - each.min_offset)
+                for name, each in table.items()
+            }
+            return Response(body=write_body(TopicStatsTable(offset_table=own)))
+
+        broker.topic_stats = in_own_offsets
+        broker.server.handlers.update(broker.handlers())
+        answer = await admin.find(topic="T", max_num=10_000)
+        expected = range(30 * queue_count, 40 * queue_count)
+        assert [int(each) for each in bodies(answer)] == list(expected)
+        assert answer.complete
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize("queue_count", [8, 40])
+def test_messages_that_arrive_while_queues_are_read_are_not_in_the_answer(queue_count):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
+        spread(broker, 10 * queue_count, queue_count)
+        plain = broker.pull
+
+        def pull(header, command):
+            broker.store("T", b"999999", queue_id=header.queue_id)
+            return plain(header, command)
+
+        broker.pull = pull
+        broker.server.handlers.update(broker.handlers())
+        answer = await admin.find(topic="T", max_num=20)
+        expected = range(10 * queue_count - 20, 10 * queue_count)
+        assert [int(each) for each in bodies(answer)] == list(expected)
+        assert (answer.complete, answer.truncated) == (True, True)
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+def test_an_error_of_one_queue_ends_the_reading_of_the_others():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        spread(broker, 400, 4)
+        plain = broker.pull
+
+        def pull(header, command):
+            if header.queue_id == 2:
+                return Response(ResponseCode.SYSTEM_ERROR, remark="it broke")
+            return plain(header, command)
+
+        broker.pull = pull
+        broker.server.handlers.update(broker.handlers())
+        answer = await admin.find(topic="T", max_num=20)
+        assert not answer.complete
+        assert "it broke" in answer.failures[0].error
+
+    ask(scenario, timeout_s=PATIENCE_S)

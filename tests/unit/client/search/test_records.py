@@ -2,9 +2,13 @@
 
 import pytest
 
+from rocketlens.client.search.records import take_page
 from rocketlens.errors import AnswerIncomplete
+from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.model.text.java import index_hash
-from tests.support.fake_cluster import ask, bodies, damage_body
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.lookup.message_filter import MessageFilter
+from tests.support.fake_cluster import T0, ask, bodies, damage_body
 
 
 def test_hash_twins_are_told_apart():
@@ -32,3 +36,29 @@ def test_a_damaged_record_costs_one_record_and_is_reported():
             await admin.view_message(stored[1].offset_msg_id)
 
     ask(scenario)
+
+
+@pytest.mark.parametrize(
+    ("message_filter", "count"),
+    [
+        (MessageFilter(topic="T", begin=T0 + 11, end=T0 + 14), 4),
+        (MessageFilter(topic="Other"), 0),
+        # The newest five, and the one that shows that there are more.
+        (MessageFilter(topic="T"), 6),
+    ],
+)
+def test_no_more_records_are_taken_apart_than_the_answer_needs(monkeypatch, message_filter, count):
+    async def scenario(cluster, _):
+        broker = cluster.masters[0]
+        for _ in range(30):
+            broker.store("T")
+        return bytes(broker.log)
+
+    body = ask(scenario)
+    taken_apart = []
+    plain = RecordView.record
+    monkeypatch.setattr(RecordView, "record", lambda view: taken_apart.append(view) or plain(view))
+    findings, damage = Findings(AnswerMessages(5)), []
+    page = take_page(body, message_filter, findings, damage)
+    # The oldest one shows where the page begins.
+    assert (len(taken_apart) - 1, page.records, damage) == (count, 30, [])
