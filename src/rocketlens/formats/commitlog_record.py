@@ -225,6 +225,7 @@ _READ_VIEW: Final = tuple(
 )
 _READ_OFFSET: Final = HEADS[0].struct_of("physical_offset").unpack_from
 _READ_QUEUE: Final = HEADS[0].struct_of("queue_id", "queue_offset").unpack_from
+_READ_SYS_FLAG: Final = HEADS[0].struct_of("sys_flag").unpack_from
 _READ_STORE_TIMESTAMP: Final = tuple(
     head.struct_of("store_timestamp_ms").unpack_from for head in HEADS
 )
@@ -384,7 +385,7 @@ class RecordView:
     @property
     def sys_flag(self) -> int:
         """Its system flag."""
-        return self.number("sys_flag")
+        return int(_READ_SYS_FLAG(self.buffer, self.start)[0])
 
     @property
     def body(self) -> bytes:

@@ -168,6 +168,18 @@ class ClientPool:
         # Shielded: other callers may wait for the same connection when one is cancelled.
         return await asyncio.shield(peer.dialling)
 
+    def ready_channel(self, address: str) -> Channel | None:
+        """Return the connection to ``address`` if a request can be sent on it at once, else None.
+
+        :raises WrongUse: if the pool is used in another event loop than before.
+        """
+        self._check_loop(address)
+        peer = self._peers.get(address)
+        channel = None if peer is None else peer.channel
+        if channel is None or not channel.is_open or channel.is_behind:
+            return None
+        return channel
+
     def forget(self, address: str) -> None:
         """Close the connection to an address that is not needed any more."""
         peer = self._peers.pop(address, None)

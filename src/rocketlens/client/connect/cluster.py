@@ -156,6 +156,10 @@ class ClusterCalls:
             clock
         )
         """By topic and address: see `rocketlens.client.connect.compacted_topics`."""
+        self.have_former_messages: Final = Recent[tuple[str, str, int], bool](clock)
+        """Whether queues that topics do not have any more have messages, by address, topic and the
+        number of the first of them: see `rocketlens.client.search.queue_offsets`.
+        """
         self.broker_configs: Final = Recent[str, Mapping[str, str]](clock)
         """By address; empty if a broker does not tell."""
 
@@ -177,6 +181,9 @@ class ClusterCalls:
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         ext_fields = self._signed(command.request.encode(header), body)
+        channel = self._pool.ready_channel(address)
+        if channel is not None:
+            return await channel.request(command.code, ext_fields, body, timeout_s=wait_s)
         try:
             async with asyncio.timeout(wait_s):
                 return await self._pool.call(
@@ -214,11 +221,12 @@ class ClusterCalls:
 
         :raises RemotingError: if there is no connection.
         """
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                await self._pool.channel(address)
-        except TimeoutError:
-            raise CallTimeout(address, f"no connection in {self.timeout_s:g} s") from None
+        if self._pool.ready_channel(address) is None:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self._pool.channel(address)
+            except TimeoutError:
+                raise CallTimeout(address, f"no connection in {self.timeout_s:g} s") from None
         async with self._turns:
             yield
 

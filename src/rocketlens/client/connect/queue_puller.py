@@ -178,28 +178,25 @@ class QueuePuller:
         :raises BadAnswer: if the answer cannot be right.
         :raises RemotingError: if there is no answer.
         """
+        sys_flag = (SUSPEND_FLAG if hold_s else 0) | (COMMIT_OFFSET_FLAG if commit_offset else 0)
+        text: str | None = None
+        if self._mode is not PullMode.PUSH:
+            # A broker knows what push consumers subscribe to from their heartbeats.
+            text = ALL_TAGS if subscription is None else subscription.sub_string
+            sys_flag |= SUBSCRIPTION_FLAG
         header = PullMessageRequest(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_message_nums=count,
-            sys_flag=(SUSPEND_FLAG if hold_s else 0) | (COMMIT_OFFSET_FLAG if commit_offset else 0),
+            sys_flag=sys_flag,
             commit_offset=commit_offset or 0,
             suspend_timeout_ms=int(hold_s * 1000),
-            expression_type=TAG_TYPE,
+            subscription=text,
+            subscription_version=0 if subscription is None else subscription.sub_version,
+            expression_type=TAG_TYPE if subscription is None else subscription.expression_type,
         )
-        if subscription is not None:
-            header = replace(
-                header,
-                subscription_version=subscription.sub_version,
-                expression_type=subscription.expression_type,
-            )
-        if self._mode is not PullMode.PUSH:
-            # A broker knows what push consumers subscribe to from their heartbeats.
-            text = ALL_TAGS if subscription is None else subscription.sub_string
-            sys_flag = header.sys_flag | SUBSCRIPTION_FLAG
-            header = replace(header, sys_flag=sys_flag, subscription=text)
         if timeout_s is None:
             timeout_s = self._cluster.timeout_s + hold_s
         command, answer = await self._answer(address, header, timeout_s)

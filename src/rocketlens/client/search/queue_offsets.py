@@ -128,11 +128,26 @@ async def former_messages(
     problems = []
     queues = [*route.read_queues, *route.unreadable_queues]
     first = max((each.queue_id + 1 for each in queues if each.broker_name == broker), default=0)
+    numbers = range(first, first + limits.FORMER_QUEUES_ASKED_FOR)
+    former = [
+        MessageQueue(route.topic, broker, number)
+        for number in (numbers if queue_ids is None else queue_ids)
+        if number >= first
+    ]
+
+    async def counts() -> list[int]:
+        asked = (_former_count(cluster, address, queue) for queue in former)
+        return await asyncio.gather(*asked)
+
+    async def has_messages() -> bool:
+        return any(count > 0 for count in await counts())
+
     if queue_ids is None:
-        queue_ids = range(first, first + limits.FORMER_QUEUES_ASKED_FOR)
-    former = [MessageQueue(route.topic, broker, number) for number in queue_ids if number >= first]
-    counts = await asyncio.gather(*(_former_count(cluster, address, queue) for queue in former))
-    for queue, count in zip(former, counts, strict=True):
+        # A topic that is given fewer queues gets another route, and so is asked for again.
+        key = (address, route.topic, first)
+        if not await cluster.have_former_messages.get(key, has_messages):
+            return []
+    for queue, count in zip(former, await counts(), strict=True):
         problems += _unreadable(queue, count, "the topic has fewer queues than it had")
     return problems
 

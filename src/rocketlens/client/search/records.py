@@ -90,8 +90,11 @@ def _page_of(views: Sequence[RecordView]) -> Page:
     in_log = sorted(views, key=lambda view: view.physical_offset)
     latest_ms, set_back_ms = 0, 0
     for view in in_log:
-        latest_ms = max(latest_ms, view.store_timestamp_ms)
-        set_back_ms = max(set_back_ms, latest_ms - view.store_timestamp_ms)
+        stored_ms = view.store_timestamp_ms
+        if stored_ms >= latest_ms:
+            latest_ms = stored_ms
+        else:
+            set_back_ms = max(set_back_ms, latest_ms - stored_ms)
     oldest = in_log[0].record()
     return Page(
         len(views),

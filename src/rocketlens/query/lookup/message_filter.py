@@ -155,9 +155,8 @@ class MessageFilter:
 
     def may_match(self, record: Record | RecordView) -> bool:
         """Return whether a record matches all conditions but ``content``."""
-        if not self.takes_topic(record.topic):
-            return False
-        if not self.is_in_time(record.store_timestamp_ms):
+        # The time first: a topic has to be decoded.
+        if not self.is_in_time(record.store_timestamp_ms) or not self.takes_topic(record.topic):
             return False
         if not self._has_properties(record):
             return False

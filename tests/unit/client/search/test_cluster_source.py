@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
@@ -69,6 +70,23 @@ def test_queues_that_a_topic_had_before_make_an_answer_incomplete():
         # The index of a broker answers all the same, and no queue was made by asking.
         assert bodies(await admin.query_message("T", "k2")) == [b"2"]
         assert len(broker.queues) == 4
+
+    ask(scenario)
+
+
+def test_queues_that_a_topic_had_before_are_looked_for_again_when_its_route_changes():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        for number in range(4):
+            broker.store("T", queue_id=number)
+        for _ in range(2):
+            assert (await admin.find(None, "T")).complete
+        asked = broker.codes().count(RequestCode.QUERY_CONSUME_QUEUE)
+        assert asked == limits.FORMER_QUEUES_ASKED_FOR
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 2, "write_queue_nums": 2}
+        admin.source.topology._routes.clear()
+        answer = await admin.find(None, "T")
+        assert [each.error.partition(":")[0] for each in answer.failures] == ["T/2", "T/3"]
 
     ask(scenario)
 
