@@ -27,13 +27,17 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
 from rocketlens.query.tiered import outside_log
-from rocketlens.store.read.log.scan import Chunk, LogWalk, first_copies
+from rocketlens.store.read.log.scan import Chunk, LogWalk, first_copies, interpreted_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
+_PART_BYTES: Final = 12 << 20
+"""Of a part of the log this much is read without the compiled kernels, in the time they take to
+load, unless it is known to be longer.
+"""
 _REPORTED_RECORDS: Final = 256
 """Records between two reports of progress, where they are read one by one: 3 ms, and up to 15 where
 their bodies are looked at.
@@ -316,7 +320,7 @@ class Scan(ArrowMessages):
             self._walk.stop = self._log.max_offset
         self._log_end_offset = self._reader.least_end()
         number = 0
-        for piece in self._walk.pieces(at_once=True):
+        for piece in self._walk.pieces(self._interpreted(), at_once=True):
             if isinstance(piece, Chunk):
                 for part in self._parts(piece):
                     yield part
@@ -330,6 +334,15 @@ class Scan(ArrowMessages):
             if number % _REPORTED_RECORDS == 0 and not self._goes_on(number):
                 return
         self.is_at_end = True
+
+    def _interpreted(self) -> int | None:
+        """Return how many bytes to read record by record at first; None for the usual."""
+        is_part = self._begin_offset > self._log.min_offset
+        is_long = self._walk.stop - self._walk.position > _PART_BYTES
+        # Files are made in their full size, so the log's end says little of what is written.
+        if not is_part or (is_long and self._stop is not None):
+            return None
+        return interpreted_bytes(_PART_BYTES)
 
     def _parts(self, chunk: Chunk) -> Iterator[Chunk]:
         """Yield a chunk whole, or in small parts where each message takes long to look at."""

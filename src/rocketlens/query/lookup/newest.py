@@ -24,14 +24,16 @@ their messages: as RocketMQ does, taking them to rise.
 
 Of a long log, messages of a range of store times can be in a part (`LogPart`). Store times rise
 along the log unless a clock was set back. Where those of its files' first messages rise, an hour of
-a log of many files is in a few of them. What relies on that says so: an exhaustive search reads the
-whole log.
+a log of many files is in a few of them, and where those of samples within these rise, too, in some
+MiB, with as much on both sides as a clock that was set back a little would hide. What relies on
+that says so: an exhaustive search reads the whole log.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import partial
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from rocketlens import limits
@@ -47,10 +49,17 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tiered import find_in_tiers
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
-from rocketlens.store.read.log.commitlog import CommitLog
+from rocketlens.store.read.log.commitlog import CommitLog, Segment
+from rocketlens.store.read.log.resync import next_record
 
 _MAX_OTHERS: Final = 20_000
 """Messages at the ends of queues that do not match, 10 us each: behind them a scan is faster."""
+_GRAIN_BYTES: Final = 1 << 20
+"""Samples of a file are at multiples of this, and a part begins and ends at one of them."""
+_SET_BACK_MS: Final = 1_000
+"""How far a clock may have been set back around the ends of a part: it reaches beyond its times by
+this and a grain. Clocks that are kept right by NTP are set back by less.
+"""
 
 
 class _Newest(NamedTuple):
@@ -101,7 +110,7 @@ def _find_in_log(
     if newest is None or not is_long(reader, log_end):
         find_in_time(part.scan(reader, message_filter), findings)
     else:
-        _rely_on_queues(reader, message_filter, newest, findings)
+        _rely_on_queues(reader, message_filter, newest, part, findings)
 
 
 def _topics(message_filter: MessageFilter) -> frozenset[str]:
@@ -190,13 +199,22 @@ def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
 
 
 def _rely_on_queues(
-    reader: StoreReader, message_filter: MessageFilter, newest: _Newest, findings: Findings
+    reader: StoreReader,
+    message_filter: MessageFilter,
+    newest: _Newest,
+    part: "LogPart",
+    findings: Findings,
 ) -> None:
-    """Add what queues lead to, and what is in the log behind all of them."""
+    """Add what queues lead to, and what is in the part of the log behind all of them."""
     end = reader.queues_end()
     findings.messages.truncated |= newest.is_enough
+    # What is there of the part, which can be nothing.
+    start = max(end, part.start or 0)
+    stop = None if part.stop is None else max(part.stop, start)
+    relies_on = part.relies_on if stop is not None or start > end else None
     # Newest first: findings take only as many as an answer can have.
-    find_in_time(Scan(reader, message_filter, start=end), findings)
+    scan = Scan(reader, message_filter, start=start, stop=stop, relies_on=relies_on)
+    find_in_time(scan, findings)
     for record in newest.records[: findings.messages.max_num]:
         if record.physical_offset < end and not findings.take(record):
             break
@@ -267,10 +285,68 @@ def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart 
     # The file before the first one that begins in the range can end in it.
     first = 0 if begin is None else max(bisect_left(times, begin) - 1, 0)
     last = bisect_right(times, end)
-    return LogPart(
-        segments[first].base_offset if first else None,
-        segments[last].base_offset if last < len(times) else None,
-    )
+    start = segments[first].base_offset if first else None
+    stop = segments[last].base_offset if last < len(times) else None
+    if begin is not None:
+        samples = _Samples(reader, segments[first])
+        start = samples.start(begin - _SET_BACK_MS) or start
+    if last and end < limits.MAX_TIMESTAMP_MS:
+        samples = _Samples(reader, segments[last - 1])
+        stop = samples.stop(end + _SET_BACK_MS) or stop
+    return LogPart(start, stop)
+
+
+class _Samples:
+    """Messages of one file, at some of the multiples of `_GRAIN_BYTES` in it."""
+
+    def __init__(self, reader: StoreReader, segment: Segment) -> None:
+        self._reader: Final = reader
+        self._segment: Final = segment
+        self._count: Final = segment.size // _GRAIN_BYTES
+        self._taken: Final[dict[int, tuple[int, int]]] = {}
+        """The physical offset and store time of the first message at or behind a multiple."""
+
+    def start(self, timestamp_ms: int) -> int | None:
+        """Return where to begin for the messages of a time and later: a grain before the last
+        sample that is before it; None for the begin of the file.
+        """
+        number = bisect_left(range(self._count), timestamp_ms, lo=1, key=self._at) - 2
+        return self._offset_of(number) if number > 0 else None
+
+    def stop(self, timestamp_ms: int) -> int | None:
+        """Return where to end for the messages of a time and before: a grain behind the first
+        sample that is behind it; None for the end of the file.
+        """
+        number = bisect_right(range(self._count), timestamp_ms, lo=1, key=self._at) + 1
+        return self._offset_of(number) if number < self._count else None
+
+    def _offset_of(self, number: int) -> int | None:
+        """Return the physical offset of a sample; None where times of the samples go back."""
+        self._at(number)
+        in_order = [self._taken[each] for each in sorted(self._taken)]
+        rises = all(before[1] <= after[1] for before, after in pairwise(in_order))
+        offset = self._taken[number][0]
+        return offset if rises and offset < self._segment.end_offset else None
+
+    def _at(self, number: int) -> int:
+        """Return the store time of the first message at or behind a multiple; later than any if the
+        file has none there.
+        """
+        if number not in self._taken:
+            self._taken[number] = self._take(self._segment.base_offset + number * _GRAIN_BYTES)
+        return self._taken[number][1]
+
+    def _take(self, position: int) -> tuple[int, int]:
+        log = self._reader.log
+        none = self._segment.end_offset, limits.MAX_TIMESTAMP_MS
+        try:
+            # A record can begin right there.
+            offset = next_record(log, position - 1, Reason.END, self._reader.is_indexed)
+            if offset is None or offset >= self._segment.end_offset:
+                return none
+            return offset, log.record_at(offset).store_timestamp_ms
+        except RecordError:
+            return none
 
 
 def is_long(reader: StoreReader, log_end: int) -> bool:

@@ -1,14 +1,15 @@
 """A range of times in a long log: the files that can have its messages are read, as is said."""
 
+import random
 from dataclasses import replace
 
 import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.query.lookup import by_time
+from rocketlens.query.lookup import by_time, newest
 from rocketlens.query.lookup.newest import LogPart
-from tests.support.made_stores import flip, make_store, some_messages
+from tests.support.made_stores import NOW_MS, flip, forged, make_store, some_messages
 
 SEGMENT_BYTES = 8192
 
@@ -197,3 +198,120 @@ def test_a_part_names_what_of_the_log_it_leaves_out(part, left_out):
         f"{left_out} was not read (an exhaustive search reads it)"
     )
     assert LogPart().relies_on is None
+
+
+# Within a file.
+
+LONG_SEGMENT_BYTES = 1 << 18
+
+
+@pytest.fixture
+def fine(monkeypatch):
+    """Samples of files are near one another."""
+    monkeypatch.setattr(newest, "_GRAIN_BYTES", 1024)
+
+
+def made_long(path, sent, **options):
+    return make_store(path / "store", sent, segment_bytes=LONG_SEGMENT_BYTES, **options)
+
+
+@pytest.mark.usefixtures("fine")
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_of_a_file_only_what_can_have_messages_of_the_times_is_read(tmp_path, read, with_queues):
+    made = made_long(tmp_path, some_messages(2_000), with_queues=with_queues)
+    assert made.records[-1].physical_offset > LONG_SEGMENT_BYTES
+    chosen = random.Random(7)
+    span = 137 * len(made.records)
+    for _ in range(60):
+        begin = NOW_MS + chosen.randrange(-1_000, span + 1_000)
+        end = begin + chosen.choice([0, 137, 5_000, 100_000])
+        times = {"begin": begin, "end": end}
+        for name in chosen.sample(("begin", "end"), chosen.choice([0, 0, 0, 1])):
+            del times[name]
+        read.clear()
+        found = found_in(made, **times)
+        low, high = times.get("begin", 0), times.get("end", limits.MAX_TIMESTAMP_MS)
+        assert (offsets(found), found.complete) == (expected(made, low, high), True)
+        if len(times) == 2:
+            [(start, stop)] = read
+            bytes_read = (stop or made.records[-1].physical_offset) - (start or 0)
+            # A second is 7 messages of some 300 bytes.
+            assert bytes_read < 300 * (end - begin) / 137 + 12_000
+
+
+@pytest.mark.usefixtures("fine")
+def test_a_clock_that_was_set_back_by_less_than_a_second_hides_no_message(tmp_path):
+    sent = some_messages(1_000)
+    set_back = [
+        replace(each, store_timestamp_ms=each.store_timestamp_ms - (900 if number > 400 else 0))
+        for number, each in enumerate(sent)
+    ]
+    made = made_long(tmp_path, set_back)
+    for number in range(380, 420):
+        at = made.records[number].store_timestamp_ms
+        found = found_in(made, begin=at, end=at)
+        assert offsets(found) == expected(made, at, at)
+
+
+@pytest.mark.usefixtures("fine")
+def test_a_file_in_which_samples_go_back_is_read_whole(tmp_path, read):
+    sent = some_messages(1_000)
+    set_back = [
+        replace(each, store_timestamp_ms=each.store_timestamp_ms - (60_000 if n > 400 else 0))
+        for n, each in enumerate(sent)
+    ]
+    made = made_long(tmp_path, set_back)
+    begin = made.records[500].store_timestamp_ms
+    found = found_in(made, begin=begin, end=begin + 200)
+    assert offsets(found) == expected(made, begin, begin + 200)
+    files = {None, *range(0, 2 * LONG_SEGMENT_BYTES, LONG_SEGMENT_BYTES)}
+    assert set(read[-1]) <= files
+
+
+@pytest.mark.usefixtures("fine")
+def test_damage_where_a_sample_would_be_hides_no_message_but_itself(tmp_path):
+    made = made_long(tmp_path, some_messages(1_000))
+    for record in made.records[100:900:3]:
+        flip(made.segment_path(record.physical_offset), record.physical_offset + 4)
+    begin, end = NOW_MS + 137 * 300, NOW_MS + 137 * 310
+    found = found_in(made, begin=begin, end=end)
+    sound = [
+        each.physical_offset
+        for number, each in enumerate(made.records)
+        if begin <= each.store_timestamp_ms <= end and (number - 100) % 3
+    ]
+    assert offsets(found) == sound
+    assert not found.complete
+
+
+@pytest.mark.usefixtures("fine")
+def test_a_record_in_a_body_is_no_sample(tmp_path):
+    sent = some_messages(600)
+    # Of any time: were it believed, the range would be taken to begin behind it.
+    inner = replace(sent[0], store_timestamp_ms=NOW_MS + 10_000_000, body=b"inner")
+    made = made_long(tmp_path / "plain", sent)
+    around = b"." * 1_000
+    for number in range(190, 210, 5):
+        offset = made.records[number].physical_offset
+        sent[number] = forged(sent[number], offset, around, around, inner)
+        made = made_long(tmp_path / str(number), sent)
+    begin, end = NOW_MS + 137 * 200, NOW_MS + 137 * 205
+    found = found_in(made, begin=begin, end=end)
+    assert offsets(found) == expected(made, begin, end)
+
+
+@pytest.mark.usefixtures("fine")
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_the_newest_of_a_time_do_not_need_all_of_the_log_behind_the_queues(
+    tmp_path, read, with_queues
+):
+    made = made_long(tmp_path, some_messages(2_000), with_queues=with_queues)
+    begin, end = NOW_MS + 137 * 700, NOW_MS + 137 * 800
+    found = found_in(made, topic="Topic1", begin=begin, end=end, max_num=5)
+    of_topic = [
+        each.physical_offset
+        for each in made.records
+        if each.topic == "Topic1" and begin <= each.store_timestamp_ms <= end
+    ]
+    assert (offsets(found), found.truncated, found.complete) == (of_topic[-5:], True, True)
+    assert all((start or 0) > 0 and stop is not None for start, stop in read)
