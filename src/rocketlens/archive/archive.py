@@ -32,6 +32,7 @@ from rocketlens.query.topic_choice import asked_topics, matching_topics
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from rocketlens.model.status import ArchiveStatus
     from rocketlens.model.topic import TopicsAnswer
     from rocketlens.query.story.story import Story
 
@@ -220,6 +221,10 @@ class Archive:
         from rocketlens.archive.topics import topics_of_archive
 
         return topics_of_archive(self.source, asked_topics(topic))
+
+    def status(self) -> "ArchiveStatus":
+        """Return what was archived of each source, from when to when, and what could not be."""
+        return self.source.status()
 
     @takes(StoryOptions, StoryRequest.parse)
     def story(

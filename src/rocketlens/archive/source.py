@@ -20,6 +20,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.model.status import ArchivedSourceStatus, ArchiveStatus
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import FindRequest
@@ -140,6 +141,8 @@ class ArchiveSource:
                 count += rows.num_rows
                 for message in matching(rows, message_filter):
                     findings.add(message)
+                if findings.is_left:
+                    break
             findings.add_read(file.size, count)
             if findings.is_left or findings.messages.is_over_bytes:
                 break
@@ -180,6 +183,22 @@ class ArchiveSource:
             covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
         covered.extend(_failed(self.name, each) for each in errors)
         return tuple(covered)
+
+    def status(self) -> ArchiveStatus:
+        """Return what was archived of each source, and the files that it is in; reads none of
+        them.
+        """
+        self.refresh()
+        files = [*self.reader.listing.messages, *self.reader.keys]
+        everything = MessageFilter()
+        return ArchiveStatus(
+            self.name,
+            tuple(_source_status(*each, self.reader.first_ms) for each in self._of_sources()),
+            len(self.topics),
+            len(files),
+            sum(each.size for each in files),
+            self.coverage(everything, None, ()),
+        )
 
     def _of_sources(
         self, listing: Listing | None = None
@@ -226,8 +245,7 @@ def _coverage_of(
 ) -> Iterator[Coverage]:
     """Yield what is there of a source; ``kept_ms`` is when messages begin that are kept."""
     begin = kept_ms if begin is None else max(begin, kept_ms)
-    first_ms = min((max(each.first_ms, kept_ms) for each in batches if each.messages), default=0)
-    last_ms = max((each.last_ms for each in batches if each.messages), default=0)
+    first_ms, last_ms = _held(batches, kept_ms)
     chosen = batches[-1].chosen
     topics = f" ({', '.join(chosen)})" if chosen else ""
     held = f"{source}{topics}, {_time_text(first_ms)} to {_time_text(last_ms)}"
@@ -241,6 +259,29 @@ def _coverage_of(
             for gap in batch.gaps:
                 yield _failed(source, gap)
         before_ms = max(before_ms, batch.last_ms if batch.messages else _MIN_MS)
+
+
+def _held(batches: "Sequence[ArchivedBatch]", kept_ms: int) -> tuple[int, int]:
+    """Return the store times of the oldest and the newest message of a source; 0 without one."""
+    times = [(each.first_ms, each.last_ms) for each in batches if each.messages]
+    oldest_ms = min((max(first, kept_ms) for first, _ in times), default=0)
+    return oldest_ms, max((last for _, last in times), default=0)
+
+
+def _source_status(
+    source: str, batches: "Sequence[ArchivedBatch]", kept_ms: int
+) -> ArchivedSourceStatus:
+    oldest_ms, newest_ms = _held(batches, kept_ms)
+    return ArchivedSourceStatus(
+        source,
+        batches[-1].chosen,
+        len(batches),
+        sum(each.messages for each in batches),
+        oldest_ms or None,
+        newest_ms or None,
+        batches[-1].archived_ms,
+        tuple(dict.fromkeys(gap for each in batches for gap in each.gaps)),
+    )
 
 
 def _not_archived(

@@ -187,7 +187,8 @@ def store_if_any(arguments: Namespace) -> Path | None:
         context = default_context() if name is None else named_context(name)
         store = context.store
         if store is None and context.names_source:
-            raise BadInput("this command needs a store, but the context names a cluster")
+            kind = "a cluster" if context.archive is None else "an archive"
+            raise BadInput(f"this command needs a store, but the context names {kind}")
     if store and "\0" in store:
         raise BadInput("--store has a zero character in it")
     return Path(store) if store else None
@@ -215,7 +216,7 @@ def refuse_archive(parser: ArgumentParser, why: str) -> None:
     def refuse(_: str) -> None:
         raise ArgumentTypeError(why)
 
-    parser.add_argument("--archive", type=refuse, help=SUPPRESS)
+    parser.add_argument("--archive", dest="refused_archive", type=refuse, help=SUPPRESS)
 
 
 def add_all_topics(parser: ArgumentParser) -> None:

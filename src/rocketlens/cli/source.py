@@ -56,7 +56,12 @@ def archive_of(arguments: Namespace) -> str | None:
 
 
 def _store_or_cluster(arguments: Namespace) -> ClusterAccess | None:
-    context = chosen_context(arguments, takes_store=True)
+    # Beside an archive only others can be named.
+    takes_archive = hasattr(arguments, "archive") and not archive_of(arguments)
+    context = chosen_context(arguments, takes_store=True, takes_archive=takes_archive)
+    if context.archive is not None:
+        arguments.archive, arguments.context = context.archive, None
+        return None
     if context.store is not None:
         # Together with a store, the name would be a contradiction.
         arguments.store, arguments.context = context.store, None
@@ -80,15 +85,15 @@ def ask_source(
 
     :raises BadInput: as `choose_source`; or when an archive is named beside another source.
     """
+    if is_merged(arguments):
+        raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
+    access = choose_source(arguments)
     archive = archive_of(arguments)
     if archive and in_archive is not None:
-        if is_merged(arguments):
-            raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
         from rocketlens.archive.archive import open_archive
 
         with open_archive(archive) as opened:
             return in_archive(opened)
-    access = choose_source(arguments)
     if access is not None:
         return ask_cluster(access, in_cluster)
     from rocketlens.query.offline import open_store

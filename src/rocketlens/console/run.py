@@ -1,4 +1,4 @@
-"""``rocketlens console``: the web console over stores and clusters."""
+"""``rocketlens console``: the web console over stores, archives and clusters."""
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -29,7 +29,7 @@ _DEFAULT_BIND: Final = ("127.0.0.1", 8088)
 EXAMPLES: Final = (
     ("rocketlens console --store /data/rocketmq/store", "a store directory, in a browser"),
     ("rocketlens console --namesrv 127.0.0.1:9876", "a running cluster"),
-    ("rocketlens console --context prod --context backup", "several sources, searched as one"),
+    ("rocketlens console --context prod --archive /lake/rocketmq", "several, searched as one"),
 )
 
 
@@ -106,6 +106,12 @@ def _add_sources(parser: ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         help="a broker.conf that says where a store and its log are",
+    )
+    parser.add_argument(
+        "--archive",
+        metavar="DIR",
+        action="append",
+        help="an archive, a directory or s3://BUCKET/PREFIX; repeat it for several",
     )
     parser.add_argument(
         "-n",
@@ -278,12 +284,14 @@ def _contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
         (name, named_context(name)) for name in arguments.context or ()
     ]
     named += [(None, Context(store=each)) for each in arguments.store or ()]
+    named += [(None, Context(archive=each)) for each in arguments.archive or ()]
     if arguments.namesrv is not None or not named:
         single = Namespace(**{**vars(arguments), "store": None, "context": None})
-        named.append((None, chosen_context(single, takes_store=True)))
+        chosen = chosen_context(single, takes_store=True, takes_archive=True)
+        named.append((None, chosen))
     if not all(context.names_source for _, context in named):
         raise BadInput(
-            "which store, or which cluster? Give --store DIR, --namesrv ADDR or --context NAME, or "
-            f"set {CONTEXT_VARIABLE}"
+            "which store, archive or cluster? Give --store DIR, --archive DIR, --namesrv ADDR or "
+            f"--context NAME, or set {CONTEXT_VARIABLE}"
         )
     return named

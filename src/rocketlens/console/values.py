@@ -309,7 +309,7 @@ class SourceValue(ConsoleValue):
     """A source of the console."""
 
     name: str
-    kind: Literal["store", "cluster"]
+    kind: Literal["store", "cluster", "archive"]
     title: str
 
 

@@ -1,4 +1,4 @@
-"""The state of a store directory, and of a cluster, as they are found."""
+"""The state of a store directory, of an archive, and of a cluster, as they are found."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -108,6 +108,44 @@ class StoreStatus:
     @property
     def complete(self) -> bool:
         """Whether everything could be read."""
+        return is_complete(self.coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSourceStatus:
+    """What an archive has of one source: a broker, or the topics of a cluster."""
+
+    name: str
+    topics: tuple[str, ...]
+    """The topics and patterns that are archived of it; none for all."""
+    batches: int
+    messages: int
+    """Messages that were archived, those of days that are not kept any more included."""
+    oldest_ms: int | None
+    """Store time of the oldest message that is kept; None without messages."""
+    newest_ms: int | None
+    archived_ms: int
+    """When the last batch was added."""
+    gaps: tuple[str, ...]
+    """Lines on what could not be archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveStatus:
+    """The state of one archive. Times are epoch milliseconds."""
+
+    root: str
+    sources: tuple[ArchivedSourceStatus, ...]
+    topics: int
+    files: int
+    """Files of messages and of keys."""
+    size_bytes: int
+    """Bytes of these files."""
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was archived."""
         return is_complete(self.coverage)
 
 

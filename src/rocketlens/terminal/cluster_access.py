@@ -59,7 +59,11 @@ class ClusterAccess(NamedTuple):
 
 
 def chosen_context(
-    arguments: Namespace, *, takes_store: bool, last: Context | None = None
+    arguments: Namespace,
+    *,
+    takes_store: bool,
+    takes_archive: bool = False,
+    last: Context | None = None,
 ) -> Context:
     """Return the source and the credentials; ``last`` is used for what is not set otherwise.
 
@@ -78,13 +82,18 @@ def chosen_context(
         named = options.over(environment)
         if not named.names_source:
             named = named.over(default_context())
-    if named.store is not None:
-        if not takes_store:
-            raise BadInput("this command needs a cluster, but the context names a store")
+    needs = "a store or a cluster" if takes_store else "a cluster"
+    for kind, directory, is_taken in (
+        ("a store", named.store, takes_store),
+        ("an archive", named.archive, takes_archive),
+    ):
+        if directory is None:
+            continue
+        if not is_taken:
+            raise BadInput(f"this command needs {needs}, but the context names {kind}")
         for name in options.given.keys() - {"store"}:
-            raise BadInput(
-                f"--{name.replace('_', '-')} is for a cluster, but {named.store} is a store"
-            )
+            option = name.replace("_", "-")
+            raise BadInput(f"--{option} is for a cluster, but {directory} is {kind}")
     return named if last is None else named.over(last)
 
 

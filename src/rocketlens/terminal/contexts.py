@@ -1,4 +1,4 @@
-"""Named contexts: the user's file of clusters and stores by name.
+"""Named contexts: the user's file of clusters, stores and archives by name.
 
 ::
 
@@ -14,6 +14,9 @@
 
     [contexts.backup]
     store = "/backup/rocketmq/store"
+
+    [contexts.lake]
+    archive = "s3://lake/rocketmq"           # or a directory
 
 The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
 ``~/.config``. A path in it is relative to the file's directory. Neither a secret nor the path of
@@ -43,7 +46,8 @@ from rocketlens.terminal.output import note
 
 CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
 
-_PATHS: Final = ("store", "secret_key_file", "ca", "cert", "cert_key")
+_SOURCES: Final = ("store", "archive", "namesrv")
+_PATHS: Final = ("store", "archive", "secret_key_file", "ca", "cert", "cert_key")
 _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
 _SWITCHES: Final = ("tls", "check_hostname", "insecure", "read_only")
 _LINE: Final = re.compile(r"at line \d+, column \d+")
@@ -61,6 +65,8 @@ class Context:
 
     store: str | None = None
     """A store directory, instead of a cluster."""
+    archive: str | None = None
+    """An archive, likewise: a directory, or ``s3://BUCKET/PREFIX``."""
     namesrv: str | None = None
     """Name servers, separated by semicolons."""
     namespace: str | None = None
@@ -84,10 +90,10 @@ class Context:
     def over(self, other: "Context") -> "Context":
         """Return this context, with missing settings taken from the other.
 
-        Store and name servers count as one setting, and so do the three forms of a secret.
+        Store, archive and name servers count as one setting, and so do the forms of a secret.
         """
         mine, others = self.given, other.given
-        for names in (("store", "namesrv"), _SECRETS):
+        for names in (_SOURCES, _SECRETS):
             if any(name in mine for name in names):
                 others = {name: value for name, value in others.items() if name not in names}
         return Context(**{**others, **mine})
@@ -100,8 +106,8 @@ class Context:
 
     @property
     def names_source(self) -> bool:
-        """Whether it names a store or a cluster."""
-        return self.store is not None or self.namesrv is not None
+        """Whether it names a store, an archive or a cluster."""
+        return any(getattr(self, name) is not None for name in _SOURCES)
 
     def secret(self) -> str | None:
         """Return the secret key, from the context, a file or the environment.
@@ -121,6 +127,11 @@ class Context:
 _KINDS_OF_KEYS: Final = {
     each.name: bool if each.name in _SWITCHES else str for each in fields(Context)
 }
+
+
+def is_address(archive: str) -> bool:
+    """Return whether an archive is named by an address, such as ``s3://BUCKET/PREFIX``."""
+    return "://" in archive
 
 
 def config_path() -> Path:
@@ -259,11 +270,14 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     _check_names(where, values, _KINDS_OF_KEYS)
     if len([key for key in _SECRETS if key in values]) > 1:
         raise BadInput(f"{where}: give only one of {', '.join(_SECRETS)}")
-    if "store" in values and len(values) > 1:
-        raise BadInput(f"{where}: store must stand alone, the other keys are for clusters")
+    for key in ("store", "archive"):
+        if key in values and len(values) > 1:
+            raise BadInput(f"{where}: {key} must stand alone, the other keys are for clusters")
     directory = path.expanduser().absolute().parent
     paths = {
-        key: str(directory / Path(values[key]).expanduser()) for key in _PATHS if key in values
+        key: str(directory / Path(values[key]).expanduser())
+        for key in _PATHS
+        if key in values and not (key == "archive" and is_address(values[key]))
     }
     return Context(**{**values, **paths})
 

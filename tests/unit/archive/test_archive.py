@@ -169,4 +169,4 @@ def test_a_closed_archive_is_not_used(tmp_path, golden):
 def test_an_archive_has_the_methods_of_a_store_but_those_of_a_broker():
     public = {name for name in dir(rocketlens.Store) if not name.startswith("_")}
     of_archive = {name for name in dir(rocketlens.Archive) if not name.startswith("_")}
-    assert public - of_archive == {"groups", "path", "status"}
+    assert public - of_archive == {"groups", "path"}

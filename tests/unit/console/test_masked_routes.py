@@ -20,6 +20,7 @@ from rocketlens.console.login.viewer import Grant, Role
 from rocketlens.console.sources.masks import FieldPath, MaskRule, Masks
 from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
+from tests.support.archives import archive_store
 from tests.support.console_client import console_client, form_token_in, log_in
 from tests.support.console_users import user
 from tests.support.made_stores import Sent, make_store
@@ -89,6 +90,13 @@ def stored(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("masked") / "store", sent).path
 
 
+@pytest.fixture(scope="module")
+def lake(stored, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lake") / "lake"
+    archive_store(directory, stored)
+    return directory
+
+
 def paths_of(source):
     """Give every route of the table, and the paths that it is asked by."""
     topics = ("order-1", ORDER, *(topic for topic, _ in COPIES))
@@ -121,10 +129,14 @@ def paths_of(source):
         yield from ((route, route.replace("{name}", quote(each, safe=""))) for each in topics)
 
 
-@pytest.mark.parametrize("source", ["live", "s"])
+@pytest.mark.parametrize("source", ["live", "s", "lake"])
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
-def test_a_masked_value_is_in_no_answer_of_any_route(live, stored, source, role):
-    contexts = [("live", live), ("s", Context(store=str(stored), namespace="shop"))]
+def test_a_masked_value_is_in_no_answer_of_any_route(live, stored, lake, source, role):
+    contexts = [
+        ("live", live),
+        ("s", Context(store=str(stored), namespace="shop")),
+        ("lake", Context(archive=str(lake))),
+    ]
     known = LocalUsers([user("li", Grant(role))], Masks(RULES))
     several = list(paths_of(source))
     assert {route for route, _ in several} == {route for route, _ in routes.paths()}

@@ -93,6 +93,8 @@ def test_a_secret_that_others_can_read_is_warned_of(config, tmp_path, capsys):
         ("[contexts.prod]\ntls = 'yes'", "tls must be true or false"),
         ("[contexts.prod]\nnamesrv = ''", "namesrv is empty"),
         ("[contexts.prod]\nstore = 's'\ntls = true", "store must stand alone"),
+        ("[contexts.prod]\narchive = 's'\nstore = 's'", "store must stand alone"),
+        ("[contexts.prod]\narchive = 's'\ntls = true", "archive must stand alone"),
         ("[contexts.other]\nstore = 's'", "has 1 context, but not this one"),
         ("", "has 0 contexts, but not this one"),
         ("[contexts.prod]\ntls = true", "no name server: give --namesrv"),

@@ -21,6 +21,7 @@ EXAMPLES: Final = (
         "one that checks access, and that no command may change",
     ),
     ("rocketlens context add backup --store /backup/rocketmq/store", "a store directory"),
+    ("rocketlens context add lake --archive s3://lake/rocketmq", "an archive"),
 )
 
 
@@ -34,6 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
     add_source(parser)
     parser.add_argument(
+        "--archive", metavar="DIR", help="an archive: a directory, or s3://BUCKET/PREFIX"
+    )
+    parser.add_argument(
         "--read-only", action="store_true", help="commands that change the cluster refuse it"
     )
     parser.add_argument("--use", action="store_true", help="make it the default context")
@@ -42,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Add a context to the file.
 
-    :raises BadInput: if there is one of that name, or it names not one store or one cluster.
+    :raises BadInput: if there is one of that name, or it names not one source.
     """
     from rocketlens.terminal.contexts import (
         all_contexts,
@@ -53,9 +57,13 @@ def run(arguments: Namespace) -> ExitCode:
     )
 
     if arguments.context is not None:
-        raise BadInput("--context names a context that is there already: give --store or --namesrv")
-    if bool(arguments.store) == bool(arguments.namesrv):
-        raise BadInput("what is it the name of? Give --store DIR or --namesrv ADDR")
+        raise BadInput(
+            "--context names a context that is there already: give --store, --archive or --namesrv"
+        )
+    if sum(map(bool, (arguments.store, arguments.archive, arguments.namesrv))) != 1:
+        raise BadInput(
+            "what is it the name of? Give one of --store DIR, --archive DIR and --namesrv ADDR"
+        )
     # Whether the file can be used, and who may write it.
     all_contexts()
     path = config_path()
@@ -74,6 +82,11 @@ def _values(arguments: Namespace) -> dict[str, str | bool]:
     values: dict[str, str | bool] = {}
     if arguments.store:
         values["store"] = str(Path(arguments.store).absolute())
+    elif arguments.archive:
+        from rocketlens.archive.location import ArchiveLocation
+
+        root = ArchiveLocation.of(arguments.archive)
+        values["archive"] = root.root if root.is_remote else str(Path(root.root).absolute())
     else:
         values["namesrv"] = arguments.namesrv
     for option in (*OPTIONS, *SWITCHES):
@@ -84,6 +97,7 @@ def _values(arguments: Namespace) -> dict[str, str | bool]:
         values[key] = str(Path(given).absolute()) if key in _FILES else given
     if arguments.read_only:
         values["read_only"] = True
-    if arguments.store and len(values) > 1:
-        raise BadInput("a store has no connection: --store stands alone")
+    for name in ("store", "archive"):
+        if getattr(arguments, name) and len(values) > 1:
+            raise BadInput(f"--{name} stands alone: the other options are for clusters")
     return values

@@ -60,6 +60,7 @@ def _shown(context: "Context") -> dict[str, object]:
     """Return what is not a secret."""
     return {
         "store": context.store,
+        "archive": context.archive,
         "namesrv": context.namesrv,
         "namespace": context.namespace,
         "access_control": context.access_key is not None,
@@ -69,7 +70,10 @@ def _shown(context: "Context") -> dict[str, object]:
 
 
 def _words(shown: dict[str, object]) -> tuple[str, str]:
-    source = f"store {shown['store']}" if shown["store"] else f"cluster {shown['namesrv'] or ''}"
+    source = next(
+        (f"{kind} {shown[kind]}" for kind in ("store", "archive") if shown[kind]),
+        f"cluster {shown['namesrv'] or ''}",
+    )
     notes = [f"namespace {shown['namespace']}"] if shown["namespace"] else []
     switches = {"access_control": "signs requests", "tls": "TLS", "read_only": "read-only"}
     notes += [switch for name, switch in switches.items() if shown[name]]

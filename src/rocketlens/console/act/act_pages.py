@@ -356,7 +356,7 @@ class BatchPages:
         return make
 
     def _is_store(self, names: tuple[str, ...]) -> bool:
-        return any(each.kind == "store" and each.name in names for each in self._actions.sources)
+        return any(each.kind != "cluster" and each.name in names for each in self._actions.sources)
 
 
 async def _chosen_in(request: Request) -> tuple[dict[str, str], list[str]]:

@@ -328,9 +328,11 @@ class Jobs:
         if not header.origin:
             return self.cluster_of(header)
         for each in self._sources:
-            if each.kind == "store" and each.title == header.origin:
+            if each.kind != "cluster" and each.title == header.origin:
                 return each
-        raise BadInput(f"no source of this console is the store of this job, {header.origin}")
+        raise BadInput(
+            f"no source of this console is the store or archive of this job, {header.origin}"
+        )
 
     async def state(self, name: str) -> JobState:
         """Return a job.

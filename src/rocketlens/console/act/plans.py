@@ -93,8 +93,8 @@ class ResendPlan:
 
     @property
     def from_store(self) -> str:
-        """The store directory that messages are read from; empty if the cluster has them."""
-        return self.origin.title if self.origin.kind == "store" else ""
+        """The store or archive that messages are read from; empty if the cluster has them."""
+        return "" if self.origin.kind == "cluster" else self.origin.title
 
 
 class Plans:
@@ -267,7 +267,7 @@ def _check_topics(cluster: ClusterOfConsole, topics: Sequence[str]) -> None:
 
 
 def cluster_for(sources: Sources, origin: ConsoleSource, name: str) -> ConsoleSource:
-    """Return where messages of a source are sent: its own cluster, or for a store the chosen one.
+    """Return where messages of a source are sent: its own cluster, or else the chosen one.
 
     :raises BadInput: if there is no such cluster, or none is chosen and there are several.
     """

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.status import BrokersAnswer, StoreStatus
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.source import Source
@@ -22,7 +22,7 @@ class ConsoleSource(Protocol):
 
     @property
     def title(self) -> str:
-        """The path, or the addresses of name servers."""
+        """The path or address, or the addresses of name servers."""
         ...
 
     @property
@@ -31,8 +31,8 @@ class ConsoleSource(Protocol):
         ...
 
     @property
-    def kind(self) -> Literal["store", "cluster"]:
-        """Whether it is a directory or runs."""
+    def kind(self) -> Literal["store", "cluster", "archive"]:
+        """Whether it runs, or is what was written."""
         ...
 
     @property
@@ -81,8 +81,10 @@ class ConsoleSource(Protocol):
         """Return its producers; None if it cannot know them, or they may not be seen."""
         ...
 
-    async def status(self) -> BrokersAnswer | StoreStatus | None:
-        """Return its brokers, or what a store directory is like; None if that may not be seen."""
+    async def status(self) -> BrokersAnswer | StoreStatus | ArchiveStatus | None:
+        """Return its brokers, or what a store directory or an archive is like; None if that may not
+        be seen.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The sources of a console: running clusters, and store directories.
+"""The sources of a console: running clusters, store directories, and archives.
 
-Stores are read in threads, one search by key and one that reads much of each at a time; a search
-that its reader has left ends at the next step.
+Stores and archives are read in threads, of each one search by key and one that reads much at a
+time; a search that its reader has left ends at the next step.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from rocketlens import limits
+from rocketlens.archive.archive import Archive
 from rocketlens.client.admin.cluster_topics import find_topic_settings, stored_since
 from rocketlens.client.all_sources import AnySource, story_async
 from rocketlens.client.cluster_story import ClusterStorySource
@@ -25,7 +26,7 @@ from rocketlens.console.sources.visible import visible_source
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.query.facts.topic_list import settings_in_store, topics_in_file
 from rocketlens.query.facts.waiting import WaitingMessages
@@ -214,6 +215,76 @@ class StoreDirectory:
         await asyncio.shield(self.source.run(self._by_key.close))
 
 
+class ArchiveOfConsole:
+    """An archive as one of the sources. It has messages only: no groups, and no settings."""
+
+    kind: Final = "archive"
+
+    def __init__(self, name: str, root: str) -> None:
+        """Open the archive.
+
+        :raises ArchiveError: if it is not one, or cannot be read.
+        """
+        self.name: Final = name
+        by_key, scanned = Archive(root), Archive(root)
+        self.title: Final = scanned.source.name
+        self.command_options: Final = ("--archive", self.title)
+        self.scans: Final = ThreadedSource(scanned.source)
+        """The archive for what reads many messages, as that of `StoreDirectory`."""
+        self.source: Final = ThreadedSource(by_key.source, scans=self.scans)
+        self.opened: Final = self
+        self._by_key: Final = by_key
+        self._scanned: Final = scanned
+
+    async def broker_of(self, message: MessageExt) -> str:
+        """Return the address of the broker: brokers of several clusters can have one name."""
+        return str(message.store_host)
+
+    async def story(self, message: MessageExt, group: str | None = None) -> Story:
+        """Return what archived records tell of a message."""
+        return await _story(self.source, message, group)
+
+    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
+        """Return what was archived of topics."""
+        return await self.scans.run(lambda: self._scanned.topics(names))
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return the topics of the messages that were archived; reads no messages."""
+        source = self._by_key.source
+
+        def names() -> Sequence[str]:
+            source.refresh()
+            return sorted(source.topics)
+
+        return await self.source.run(names)
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return nothing: how topics are configured is not archived."""
+        del topic
+        return []
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
+        """Return nothing: an archive is behind what it archives."""
+
+    async def waiting(self, answer: TopicsAnswer) -> None:
+        """Return nothing: what waits is not archived as such."""
+
+    async def groups(self, name: str | None = None) -> None:
+        """Return nothing: groups are not archived."""
+
+    async def producers(self) -> None:
+        """Return nothing: producers are not archived."""
+
+    async def status(self) -> ArchiveStatus:
+        """Return what was archived of each source, from when to when."""
+        return await self.source.run(self._by_key.status)
+
+    async def close(self) -> None:
+        """Close the archive."""
+        await asyncio.shield(self.scans.run(self._scanned.close))
+        await asyncio.shield(self.source.run(self._by_key.close))
+
+
 class Sources:
     """The sources of a console by name, as whose request is answered may see them."""
 
@@ -267,7 +338,8 @@ def source_names(contexts: Sequence[tuple[str | None, Context]]) -> list[str]:
     """Return a name for each source, as an address of a page can have it, no two the same."""
     names: list[str] = []
     for given, context in contexts:
-        text = given or (Path(context.store).name if context.store else context.namesrv) or "source"
+        directory = context.store or context.archive
+        text = given or (Path(directory).name if directory else context.namesrv) or "source"
         base = _NOT_IN_NAMES.sub("-", text).strip("-.") or "source"
         name, number = base, 1
         while name in names:
@@ -304,9 +376,12 @@ async def open_sources(
 
     :raises BadInput: if there are none, or too many, or one names nothing.
     :raises NotAStore: if a directory is not a store.
+    :raises ArchiveError: if one is not an archive, or cannot be read.
     """
     if not contexts:
-        raise BadInput("which sources? Give --context NAME, --namesrv ADDR or --store DIR")
+        raise BadInput(
+            "which sources? Give --context NAME, --namesrv ADDR, --store DIR or --archive DIR"
+        )
     if len(contexts) > limits.MAX_CONSOLE_SOURCES:
         raise BadInput(f"{len(contexts)} sources: at most {limits.MAX_CONSOLE_SOURCES}")
     sources: list[ConsoleSource] = []
@@ -314,6 +389,8 @@ async def open_sources(
         if context.store is not None:
             path = Path(context.store)
             one: ConsoleSource = await asyncio.to_thread(StoreDirectory, name, path)
+        elif context.archive is not None:
+            one = await asyncio.to_thread(ArchiveOfConsole, name, context.archive)
         else:
             access = cluster_access(context)
             admin = MQAdmin(

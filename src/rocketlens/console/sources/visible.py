@@ -350,9 +350,9 @@ class VisibleSource:
 
     async def status(self) -> BrokersAnswer | None:
         """Return which brokers there are, and whether they answer: what they count, and what the
-        files of a store are like, is of all topics.
+        files of a store or an archive are like, is of all topics.
         """
-        if self.kind == "store":
+        if self.kind != "cluster":
             return None
         answer = await self.opened.status()
         if not isinstance(answer, BrokersAnswer):

@@ -1,9 +1,9 @@
-"""The brokers of all clusters, and the state of store directories, for the page *Brokers* and the
+"""The brokers of all clusters, and the state of stores and archives, for the page *Brokers* and the
 API.
 
 Each broker is asked once, all of them side by side. A user who may see some topics of a source only
 learns which brokers it has and whether they answer: what they count is of all topics, and so are
-the files of a store.
+the files of a store or an archive.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
 
 
 class BrokerValue(ConsoleValue):
@@ -104,13 +104,38 @@ class StoreStateValue(ConsoleValue):
     newest_ms: int | None
 
 
+class ArchivedSourceValue(ConsoleValue):
+    """What an archive has of one source: a broker, or the topics of a cluster."""
+
+    name: str
+    topics: list[str] = Field(description="those that are archived, names or patterns; none: all")
+    batches: int
+    messages: int = Field(description="those of days that are not kept any more included")
+    oldest_ms: int | None
+    newest_ms: int | None
+    archived_ms: int = Field(description="when the last batch was added")
+    gaps: list[str] = Field(description="what could not be archived")
+
+
+class ArchiveStateValue(ConsoleValue):
+    """An archive."""
+
+    source: str
+    root: str
+    sources: list[ArchivedSourceValue]
+    topics: int
+    files: int
+    size_bytes: int
+
+
 class BrokersValue(ConsoleValue):
-    """Brokers and stores, and whether these are all."""
+    """Brokers, stores and archives, and whether these are all."""
 
     complete: bool
     brokers: list[BrokerValue]
     left_out: int = Field(description="brokers beyond those that one answer has")
     stores: list[StoreStateValue]
+    archives: list[ArchiveStateValue]
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
     coverage: list[CoverageValue]
 
@@ -122,7 +147,7 @@ class BrokerLookUps:
         self._sources: Final = sources
 
     async def brokers(self, names: Sequence[str] = ()) -> BrokersValue:
-        """Return the brokers and stores of some sources, all without names; a failure is coverage.
+        """Return the state of some sources, all without names; a failure is coverage.
 
         :raises BadInput: if there is no source of a name.
         """
@@ -141,12 +166,19 @@ class BrokerLookUps:
             brokers=brokers[: limits.MAX_CONSOLE_BROKERS],
             left_out=max(len(brokers) - limits.MAX_CONSOLE_BROKERS, 0),
             stores=[_store(s, each) for s, each in covered if isinstance(each, StoreStatus)],
+            archives=[
+                ArchiveStateValue.of(each, source=source.name)
+                for source, each in covered
+                if isinstance(each, ArchiveStatus)
+            ],
             hidden=[each.name for each in chosen if not viewer.sees_all(each.name)],
             coverage=coverage_values(covered),
         )
 
 
-async def _status_of(source: ConsoleSource) -> BrokersAnswer | StoreStatus | None:
+async def _status_of(
+    source: ConsoleSource,
+) -> BrokersAnswer | StoreStatus | ArchiveStatus | None:
     try:
         return await source.status()
     except BadInput:

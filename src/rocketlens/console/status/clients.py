@@ -40,7 +40,7 @@ class ClientsValue(ConsoleValue):
     complete: bool
     clients: list[ClientValue]
     left_out: int = Field(description="clients beyond those that one answer has")
-    without: list[str] = Field(description="store directories: no file names clients")
+    without: list[str] = Field(description="stores and archives: no file names clients")
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
     coverage: list[CoverageValue]
 
@@ -74,7 +74,7 @@ class ClientLookUps:
             complete=all(answer.complete for _, answer in covered),
             clients=clients[: limits.MAX_CONSOLE_CLIENTS],
             left_out=max(len(clients) - limits.MAX_CONSOLE_CLIENTS, 0),
-            without=[each.name for each in chosen if each.kind == "store"],
+            without=[each.name for each in chosen if each.kind != "cluster"],
             hidden=[each.name for each in clusters if not viewer.sees_all(each.name)],
             coverage=coverage_values(covered),
         )

@@ -46,6 +46,8 @@ class SourceStateValue(ConsoleValue):
     """Of the broker whose queues or index files are behind most."""
     closing: str | None
     """How a store directory was closed."""
+    archived_to_ms: int | None
+    """Of an archive, the store time up to which all of its sources are archived."""
     groups: int
     lag: list[GroupCountValue]
     """The groups that are behind most, the first of all."""
@@ -106,6 +108,9 @@ def _state_of(
         full_disk=fullest if fullest >= _DISK_IS_FULL else None,
         behind_bytes=max((each.behind_bytes or 0 for each in brokers.brokers), default=0),
         closing=next((each.closing for each in brokers.stores), None),
+        archived_to_ms=min(
+            (one.newest_ms or 0 for each in brokers.archives for one in each.sources), default=None
+        ),
         groups=len(groups.groups),
         lag=lag,
         dead_letters=dead,

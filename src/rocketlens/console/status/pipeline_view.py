@@ -76,7 +76,7 @@ class PipelineValue(ConsoleValue):
     brokers: list[PipelineBroker]
     left_out: int = Field(description="brokers that are not sampled: there are too many")
     errors: dict[str, str] = Field(description="why clusters could not be asked for brokers now")
-    stores: list[str] = Field(description="sources that are store directories: see /api/brokers")
+    stores: list[str] = Field(description="stores and archives: see /api/brokers")
     hidden: list[str] = Field(description="sources of which the user may not see all topics")
 
 
@@ -106,7 +106,7 @@ def pipeline_value(
         brokers=brokers,
         left_out=left_out,
         errors=errors,
-        stores=[each.name for each in visible if each.kind == "store"],
+        stores=[each.name for each in visible if each.kind != "cluster"],
         hidden=hidden,
     )
 

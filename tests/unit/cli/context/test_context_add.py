@@ -4,6 +4,8 @@ import tomllib
 
 import pytest
 
+from tests.support.archives import archive_store
+
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
@@ -42,12 +44,55 @@ def test_a_store_gets_a_name(run, config, write_store):
     assert run("find", "k", "--context", "old").code == 0
 
 
+def test_an_archive_gets_a_name_and_is_searched_by_it(run, config, golden, tmp_path):
+    store = golden("4.9.7")
+    sent = next(each for each in store.sent if (each["keys"] or "").startswith("batch-"))
+    archive_store(tmp_path / "lake", store.store)
+    assert run("context", "add", "lake", "--archive", tmp_path / "lake", "--use").code == 0
+    assert run("context", "list").out.splitlines()[1] == f"*\tlake\tarchive {tmp_path}/lake\t"
+    for command in (("find",), ("story",), ("show",)):
+        assert run(*command, sent["offset_msg_id"], "--context", "lake").code == 0
+    assert sent["topic"] in run("topics").out
+    assert run("find", "-t", sent["topic"], "--cursor", "begin", "--max", "1").code == 0
+    assert run("export", tmp_path / "all.jsonl", "-t", sent["topic"]).code == 0
+    query = run("sql", "select count(*) from messages", "--topic", sent["topic"])
+    assert (query.code, query.out.split()[-1] > "0") == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "needs"),
+    [
+        (("status",), "a store or a cluster"),
+        (("groups",), "a store or a cluster"),
+        (("tail", "-t", "T"), "a store or a cluster"),
+        (("send", "T", "x"), "a cluster"),
+        (("index", "verify"), "a store"),
+    ],
+)
+def test_commands_that_take_no_archive_refuse_a_context_that_names_one(run, config, command, needs):
+    assert run("context", "add", "lake", "--archive", "s3://lake/rocketmq").code == 0
+    done = run(*command, "--context", "lake")
+    assert (done.code, done.out) == (2, "")
+    assert f"this command needs {needs}, but the context names an archive" in done.err
+
+
+def test_an_address_of_an_archive_stays_what_it_is_and_has_no_credentials(run, config):
+    assert run("context", "add", "lake", "--archive", "s3://lake/rocketmq/").code == 0
+    assert tomllib.loads(config.read_text())["contexts"]["lake"] == {
+        "archive": "s3://lake/rocketmq"
+    }
+    done = run("context", "add", "other", "--archive", "s3://key:secret@lake/rocketmq")
+    assert (done.code, "secret@" in done.err) == (2, False)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "--store DIR or --namesrv ADDR"),
-        (("--store", "s", "-n", "a:1"), "--store DIR or --namesrv ADDR"),
+        ((), "one of --store DIR, --archive DIR and --namesrv ADDR"),
+        (("--store", "s", "-n", "a:1"), "one of --store DIR, --archive DIR and --namesrv ADDR"),
+        (("--store", "s", "--archive", "a"), "one of --store DIR"),
         (("--store", "s", "--tls"), "stands alone"),
+        (("--archive", "a", "--tls"), "stands alone"),
         (("--context", "x"), "already"),
     ],
 )

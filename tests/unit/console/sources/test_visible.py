@@ -11,6 +11,8 @@ import re
 import shutil
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -28,7 +30,8 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.terminal.contexts import Context
 from tests.support import oidc_world
-from tests.support.console_client import console_client, log_in, store_at
+from tests.support.archives import archive_store
+from tests.support.console_client import console_client, log_in
 from tests.support.console_users import user, users
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
@@ -242,6 +245,34 @@ def stores(tmp_path_factory):
     return both
 
 
+class Archived(NamedTuple):
+    """An archive of a made store, whose log is as that was."""
+
+    path: Path
+    records: list
+
+
+@pytest.fixture(scope="module")
+def archives(stores, tmp_path_factory):
+    both = []
+    for made in stores:
+        lake = tmp_path_factory.mktemp("lake") / "lake"
+        archive_store(lake, made.path)
+        both.append(Archived(lake, made.records))
+    return both
+
+
+@pytest.fixture(params=["stores", "archives"])
+def sources(request):
+    """A source with what is hidden, and one without it."""
+    return request.getfixturevalue(request.param)
+
+
+def context_of(made, name):
+    kind = "archive" if isinstance(made, Archived) else "store"
+    return name, Context(**{kind: str(made.path)})
+
+
 def ids_of(made):
     hidden, copy = (
         f"0A000009{10911:08X}{record.physical_offset:016X}"
@@ -255,7 +286,7 @@ def asked_by(viewer, made, known_ids, several):
 
     async def run():
         client_of = console_client(
-            store_at(made.path, "s"), store_at(made.path, "other"), users=users(viewer)
+            context_of(made, "s"), context_of(made, "other"), users=users(viewer)
         )
         async with client_of as client:
             await log_in(client, viewer.viewer.name)
@@ -279,9 +310,9 @@ def plain(answer, made):
     return answer.status_code, kind, text
 
 
-def test_every_route_answers_as_if_what_is_hidden_were_not_there(stores):
+def test_every_route_answers_as_if_what_is_hidden_were_not_there(sources):
     several = [path for _, path in paths() if not path.startswith("/login")]
-    made, without = stores
+    made, without = sources
     known_ids = ids_of(made)
     found = asked_by(PAY, made, known_ids, several)
     expected = asked_by(PAY, without, known_ids, several)
@@ -291,7 +322,7 @@ def test_every_route_answers_as_if_what_is_hidden_were_not_there(stores):
             assert SECRET not in one.text, path
 
 
-def test_a_copy_of_what_is_hidden_is_hidden_in_a_topic_that_may_be_seen(stores):
+def test_a_copy_of_what_is_hidden_is_hidden_in_a_topic_that_may_be_seen(sources):
     paths_of_copy = [
         f"/api/search?q={SECRET}-COPY",
         "/api/search?topic=%25RETRY%25pay",
@@ -300,7 +331,7 @@ def test_a_copy_of_what_is_hidden_is_hidden_in_a_topic_that_may_be_seen(stores):
         f"/m/{RETRY}",
         "/api/search?q={copy_id}",
     ]
-    made = stores[0]
+    made = sources[0]
     found = asked_by(RETRIES, made, ids_of(made), paths_of_copy)
     assert [each.status_code for each in found] == [200, 200, 404, 404, 404, 200]
     for each in (found[0], found[1], found[5]):
@@ -347,10 +378,10 @@ def test_what_may_be_seen_is_found_and_complete(stores):
     assert {each["topic"] for each in group["queues"]} <= {"order-paid", "%RETRY%pay"}
 
 
-def test_one_who_sees_all_sees_what_is_hidden_from_others(stores):
+def test_one_who_sees_all_sees_what_is_hidden_from_others(sources):
     all_seen = user("root", Grant(Role.ADMIN))
     found, message = asked_by(
-        all_seen, stores[0], {}, [f"/api/search?q={SECRET}-KEY&max=1", f"/api/message/{SALARY}"]
+        all_seen, sources[0], {}, [f"/api/search?q={SECRET}-KEY&max=1", f"/api/message/{SALARY}"]
     )
     assert [each["topic"] for each in found.json()["messages"]] == ["salary"]
     assert message.json()["body"]["content"] == SECRET

@@ -76,7 +76,7 @@ def test_connected_producers_are_listed_and_a_store_has_no_clients(tmp_path):
     assert (client["source"], client["consumes"]) == ("live", [])
     assert (value["complete"], value["without"]) == (True, ["s"])
     assert client["client_id"] in page
-    assert "no file of a store directory names clients" in page
+    assert "no file of a store or an archive names clients" in page
 
 
 def test_a_cluster_that_does_not_answer_is_named_and_not_an_empty_list():
