@@ -1,7 +1,8 @@
 """An object store that speaks S3, in a process of its own, as an archive's environment names it.
 
 Run as a program it serves until its input ends, and prints its port first. With ``refuse`` it is
-one that refuses each request, and says all that it knows, secrets included.
+one that refuses each request, and says all that it knows, secrets included. With ``overwrite`` it
+ignores the condition of a put, as older stores do.
 """
 
 import subprocess
@@ -28,12 +29,12 @@ def environment_of(port: int) -> dict[str, str]:
 
 
 @contextmanager
-def object_store() -> Iterator[dict[str, str]]:
+def object_store(*arguments: str) -> Iterator[dict[str, str]]:
     """Start an object store with one bucket; yield the variables that name it."""
     pytest.importorskip("moto", reason="an object store needs moto: make .venv")
     from pyarrow.fs import S3FileSystem
 
-    with serving() as port:
+    with serving(*arguments) as port:
         S3FileSystem(
             access_key=ACCESS_KEY,
             secret_key=SECRET_KEY,
@@ -82,8 +83,17 @@ def main() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_port
     else:
+        from moto.moto_server import werkzeug_app
         from moto.server import ThreadedMotoServer
 
+        if "overwrite" in sys.argv:
+            answer = werkzeug_app.DomainDispatcherApplication.__call__
+
+            def without_condition(app, environ, start_response):
+                environ.pop("HTTP_IF_NONE_MATCH", None)
+                return answer(app, environ, start_response)
+
+            werkzeug_app.DomainDispatcherApplication.__call__ = without_condition
         moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         moto.start()
         _, port = moto.get_host_and_port()

@@ -10,7 +10,8 @@
 ==========================  ================================================================
 
 They are read where an archive is opened, and go to Spark's tasks with their work. A commit is a
-conditional put (``If-None-Match``), so the store has to know these. No text that is made here has
+conditional put (``If-None-Match``), so the store has to know these:
+`rocketlens.archive.conditional_put` checks it. No text that is made here has
 a secret: what libraries say is shortened to a line, and secrets in it are replaced.
 """
 
@@ -48,12 +49,12 @@ _VARIABLES: Final = {
     _REGION: ("AWS_REGION", "AWS_DEFAULT_REGION"),
     _ENDPOINT: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
 }
-_CONNECT_S: Final = 5
+CONNECT_S: Final = 5
 _REQUEST_S: Final = 60
 _DELTA: Final = {
     "conditional_put": "etag",
     "allow_http": "true",
-    "connect_timeout": f"{_CONNECT_S}s",
+    "connect_timeout": f"{CONNECT_S}s",
     "timeout": f"{_REQUEST_S}s",
     "max_retries": "3",
     "retry_timeout": f"{_REQUEST_S}s",
@@ -105,6 +106,22 @@ class ArchiveLocation:
     def is_remote(self) -> bool:
         """Whether it is in an object store."""
         return self.root.startswith(_S3)
+
+    @property
+    def endpoint(self) -> str | None:
+        """The address of its object store; None for Amazon's, and for a directory."""
+        return self.options.get(_ENDPOINT)
+
+    @property
+    def region(self) -> str:
+        """The region that requests to its object store are signed for."""
+        return self.options[_REGION]
+
+    @property
+    def keys(self) -> tuple[str, str, str | None] | None:
+        """Access key, secret key and session token; None if the environment has no keys."""
+        key, secret = self.options.get(_KEY), self.options.get(_SECRET)
+        return None if key is None or secret is None else (key, secret, self.options.get(_TOKEN))
 
     @property
     def delta_options(self) -> dict[str, str] | None:
@@ -295,6 +312,6 @@ def _s3_files(options: tuple[tuple[str, str], ...]) -> "pyarrow.fs.S3FileSystem"
         region=named[_REGION],
         scheme=endpoint.scheme,
         endpoint_override=endpoint.netloc or None,
-        connect_timeout=_CONNECT_S,
+        connect_timeout=CONNECT_S,
         request_timeout=_REQUEST_S,
     )

@@ -89,7 +89,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Archive until a signal comes, or all is archived; FAILED if messages were lost."""
+    from rocketlens.archive.conditional_put import check_conditional_put
     from rocketlens.archive.journal import ArchiveTables
+    from rocketlens.archive.location import ArchiveLocation
     from rocketlens.archive.maintenance import keep_fit, vacuum, write_merged
     from rocketlens.cli.index.spark import ProgressLine, session
     from rocketlens.pipeline import jobs
@@ -98,7 +100,13 @@ def run(arguments: Namespace) -> ExitCode:
 
     check_available()
     sources = _sources(arguments)
-    tables = ArchiveTables(arguments.table, create=True)
+    location = ArchiveLocation.of(arguments.table)
+    if not check_conditional_put(location):
+        note(
+            f"{location.root}: whether the object store keeps one archiver from overwriting what "
+            "another committed was not checked: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    tables = ArchiveTables(location, create=True)
     vacuum(tables)
     stop = threading.Event()
     if not arguments.once:

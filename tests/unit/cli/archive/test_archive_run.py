@@ -10,8 +10,10 @@ import pytest
 from rocketlens import open_archive
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.cli.archive import archive_run
+from rocketlens.errors import ArchiveError
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import TapNote
+from tests.support.object_store import BUCKET, object_store
 from tests.support.synthetic import record, write_log
 
 
@@ -105,3 +107,18 @@ def test_a_tap_knows_its_broker(tmp_path):
     path.write_bytes(TapNote("broker-b", "127.0.0.1:10911", 0).encode())
     assert archive_run._named_store(str(tmp_path)) == ("broker-b", str(tmp_path))
     assert archive_run._named_store(f"broker-a={tmp_path}") == ("broker-a", str(tmp_path))
+
+
+def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anything_is_written(
+    run, tmp_path, monkeypatch
+):
+    write_log(tmp_path / "store", map(record, range(20)), 1 << 14)
+    command = ("archive", "run", "--table", f"s3://{BUCKET}/lake", "--once")
+    with object_store("overwrite") as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        done = run(*command, "--store", f"broker-a={tmp_path / 'store'}")
+        assert done.code == 2
+        assert "ignores If-None-Match" in done.err
+        with pytest.raises(ArchiveError, match="is not an archive"):
+            open_archive(f"s3://{BUCKET}/lake")
