@@ -3,7 +3,16 @@
 from pyspark.sql import Row
 
 from rocketlens.model.properties import RESENT
-from rocketlens.pipeline.duplicates import RETRY_WINDOW_MS, Cause, DuplicateGroup, find_duplicates
+from rocketlens.pipeline.duplicates import (
+    RETRY_WINDOW_MS,
+    Cause,
+    DuplicateGroup,
+    archived_messages,
+    find_duplicates,
+)
+from tests.support.archives import archive_store
+from tests.support.object_store import BUCKET, object_store
+from tests.support.synthetic import START_MS, record, write_log
 
 SCHEMA = (
     "topic string, unique_key string, queue_id int, queue_offset bigint, store_timestamp_ms bigint,"
@@ -47,3 +56,27 @@ def test_copies_are_grouped_by_topic_producer_and_cause_and_listed_with_their_po
     assert (first.unique_key, first.count, first.cause) == ("AGAIN", 3, Cause.SENT_AGAIN)
     assert [(copy.queue_id, copy.queue_offset) for copy in first.copies] == [(2, 2), (2, 6), (3, 7)]
     assert (second.unique_key, second.count) == ("ELSEWHERE", 2)
+
+
+def test_of_an_archive_in_an_object_store_they_are_those_of_one_in_a_directory(
+    spark, tmp_path, monkeypatch
+):
+    sent = [record(n, UNIQ_KEY=f"KEY{n // 2 * 2}", KEYS="k") for n in range(40)]
+    write_log(tmp_path / "store", sent, 1 << 14)
+    with object_store() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        reports = []
+        for root in (tmp_path / "lake", f"s3://{BUCKET}/lake"):
+            archive_store(root, tmp_path / "store")
+            for chosen in (
+                ("", None, None),
+                ("Top*", START_MS, START_MS + 14_000),
+                ("Other", None, None),
+            ):
+                table, problems = archived_messages(spark, str(root), *chosen)
+                assert problems == []
+                reports.append(find_duplicates(table, max_num=100))
+    in_directory, in_object_store = reports[:3], reports[3:]
+    assert in_object_store == in_directory
+    assert in_directory[0].unique_keys > in_directory[1].unique_keys > in_directory[2].unique_keys

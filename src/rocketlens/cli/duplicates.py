@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import (
+    add_archive,
     add_list_output,
     add_master,
     add_source,
@@ -43,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         f"left out.\n{SEARCH_EXIT_CODES}"
     )
     add_source(parser)
-    parser.add_argument("--archive", metavar="DIR", help="an archive")
+    add_archive(parser, is_merged=False)
     add_topics(parser, "only these topics")
     add_times(parser)
     parser.add_argument(
@@ -68,8 +69,8 @@ def run(arguments: Namespace) -> ExitCode:
     source = _source(arguments)
     with session(arguments.master) as spark:
         topics = ",".join(arguments.topic or ())
-        if source is None:
-            table, problems = archived_messages(spark, arguments.archive, topics, begin, end)
+        if source.archive is not None:
+            table, problems = archived_messages(spark, source.archive, topics, begin, end)
         else:
             table, problems = _read(spark, source, topics, begin, end)
         report = find_duplicates(table, arguments.max)
@@ -81,22 +82,25 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK if report.groups else ExitCode.NO
 
 
-def _source(arguments: Namespace) -> "Context | None":
-    """Return the store or the cluster to search; None for the archive.
+def _source(arguments: Namespace) -> "Context":
+    """Return the store, the cluster or the archive to search.
 
     What is none is refused before Spark takes seconds to start.
     """
     from rocketlens.terminal.cluster_access import chosen_context
+    from rocketlens.terminal.contexts import Context
 
     if arguments.archive:
         if arguments.store or arguments.namesrv or arguments.context:
             raise BadInput("--archive names all that is searched: leave out the other source")
+        source = Context(archive=arguments.archive)
+    else:
+        source = chosen_context(arguments, takes_store=True, takes_archive=True)
+    if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 
-        open_archive(arguments.archive).close()
-        return None
-    source = chosen_context(arguments, takes_store=True)
-    if source.store is not None:
+        open_archive(source.archive).close()
+    elif source.store is not None:
         from rocketlens.query.offline import open_store
 
         open_store(source.store).close()

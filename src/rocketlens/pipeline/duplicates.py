@@ -12,7 +12,8 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.archive.journal import ArchiveTables
-from rocketlens.archive.tables import MESSAGES
+from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.tables import MESSAGES, message_schema, widened
 from rocketlens.errors import BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
@@ -23,11 +24,20 @@ from rocketlens.model.rocketmq import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 RETRY_WINDOW_MS: Final = 60_000
 """Born times of one host that are nearer than this are attempts of one send."""
 _LISTED_COPIES: Final = 10
+_COLUMNS: Final = (
+    "topic string, unique_key string, queue_id int, queue_offset bigint, "
+    "store_timestamp_ms bigint, born_timestamp_ms bigint, born_host string, "
+    "properties map<string,string>"
+)
+"""What a search looks at."""
 
 
 class Cause(StrEnum):
@@ -164,12 +174,16 @@ def archived_messages(
     from pyspark.sql import functions as sql
 
     tables = ArchiveTables(root)
-    if tables.location.is_remote:
-        raise BadInput(f"{root} is in an object store: duplicates are listed of directories")
     paths = [each["path"] for each in tables.files(MESSAGES)]
     if not paths:
         raise BadInput(f"{root} has no messages yet")
-    messages = spark.read.parquet(*paths)
+    if tables.location.is_remote:
+        # Spark reads no object store without more jars.
+        rows = spark.sparkContext.parallelize([(each,) for each in paths], len(paths))
+        files = spark.createDataFrame(rows, "path string")
+        messages = files.mapInArrow(_FileReader(tables.location), _COLUMNS)
+    else:
+        messages = spark.read.parquet(*paths)
     if topics:
         patterns = "|".join(translate(each.strip()) for each in topics.split(","))
         messages = messages.where(sql.col("topic").rlike(f"^(?:{patterns})"))
@@ -178,6 +192,24 @@ def archived_messages(
     if end is not None:
         messages = messages.where(sql.col("store_timestamp_ms") <= end)
     return messages, [f"{each.source}: {gap}" for each in tables.batches() for gap in each.gaps]
+
+
+class _FileReader:
+    """Reads files of messages, in a task of Spark."""
+
+    def __init__(self, location: ArchiveLocation) -> None:
+        self._location: Final = location
+
+    def __call__(self, paths: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        columns = message_schema()
+        names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
+        for batch in paths:
+            for path in batch.column(0).to_pylist():
+                with self._location.parquet(path) as file:
+                    for group in range(file.num_row_groups):
+                        rows = file.read_row_group(group, columns=names, use_threads=False)
+                        chosen = widened(rows, columns, names).select(names)
+                        yield from chosen.to_batches()
 
 
 def _host() -> "Column":
