@@ -4,12 +4,16 @@ Nothing here decides whether a message matches; `rocketlens.archive.archive` doe
 """
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
+from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
+from rocketlens import limits
 from rocketlens.archive.bloom import (
     BLOCK_BYTES,
     CHECKSUMS,
@@ -240,6 +244,32 @@ class Listing(NamedTuple):
         return {topic for batch in self.batches for topic in batch.topics}
 
 
+ReadFile = Callable[[DataFile, list[str]], "Iterator[pa.Table]"]
+"""Yields tables of a file, and adds to the list what of it cannot be read."""
+
+
+class _ReadAhead:
+    """A file that a thread reads, one table ahead."""
+
+    def __init__(self, file: DataFile, read: ReadFile, pool: ThreadPoolExecutor) -> None:
+        self.file: Final = file
+        self.errors: Final[list[str]] = []
+        self._tables: Final = read(file, self.errors)
+        self._pool: Final = pool
+        self.following: Future[pa.Table | None] = pool.submit(next, self._tables, None)
+
+    def take(self) -> "pa.Table | None":
+        """Return the next table, None at the end, and have the one after that read."""
+        rows = self.following.result()
+        if rows is not None:
+            self.following = self._pool.submit(next, self._tables, None)
+        return rows
+
+    def cancel(self) -> None:
+        """Read nothing more of it."""
+        self.following.cancel()
+
+
 class ArchiveReader:
     """The files of an archive, listed when it is opened or refreshed; open files are kept."""
 
@@ -251,6 +281,8 @@ class ArchiveReader:
         self.root: Final = root
         self.tables: Final = ArchiveTables(root)
         self._open: Final[OrderedDict[str, _OpenFile]] = OrderedDict()
+        self._open_lock: Final = Lock()
+        self._pool: ThreadPoolExecutor | None = None
         self._list()
 
     def refresh(self) -> None:
@@ -294,16 +326,24 @@ class ArchiveReader:
         return file.path.removeprefix(f"{self.tables.location.path(MESSAGES)}/")
 
     def _opened(self, file: DataFile) -> _OpenFile:
-        opened = self._open.get(file.path)
-        if opened is None:
-            opened = self._open[file.path] = _OpenFile(self.tables.location, file.path)
+        with self._open_lock:
+            opened = self._open.get(file.path)
+            if opened is not None:
+                self._open.move_to_end(file.path)
+                return opened
+        # Several at once: no two threads read one file.
+        opened = _OpenFile(self.tables.location, file.path)
+        with self._open_lock:
+            self._open[file.path] = opened
             if len(self._open) > _MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].parquet.close()
-        self._open.move_to_end(file.path)
         return opened
 
     def close(self) -> None:
         """Close the files."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         while self._open:
             self._open.popitem()[1].parquet.close()
 
@@ -315,17 +355,19 @@ class ArchiveReader:
         hashed = key_hash(key)
         of_hash = {"key_hash": (hashed, hashed)}
         identities: set[tuple[Any, ...]] = set()
-        for file in self.keys:
-            if not file.can_have({**bounds, **of_hash}):
-                continue
-            for rows in self._groups(file, of_hash, errors, lambda at, n: at.read_hash(n, hashed)):
-                for row in rows.to_pylist():
-                    if row["key"] != key:
-                        continue
-                    identity = tuple(row[name] for name in _IDENTITY)
-                    if identity not in identities:
-                        identities.add(identity)
-                        yield {**row, "day": file.day}
+
+        def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
+            return self._groups(file, of_hash, own_errors, lambda at, n: at.read_hash(n, hashed))
+
+        files = [file for file in self.keys if file.can_have({**bounds, **of_hash})]
+        for file, rows in self._of_files(files, read, errors):
+            for row in rows.to_pylist():
+                if row["key"] != key:
+                    continue
+                identity = tuple(row[name] for name in _IDENTITY)
+                if identity not in identities:
+                    identities.add(identity)
+                    yield {**row, "day": file.day}
 
     def at(
         self, positions: Iterable[Mapping[str, Any]], errors: list[str]
@@ -335,24 +377,25 @@ class ArchiveReader:
         for each in positions:
             exact = {name: (each[name], each[name]) for name in _IDENTITY}
             wanted.setdefault(each["day"], {})[tuple(each[name] for name in _IDENTITY)] = exact
+        in_files: dict[str, set[tuple[Any, ...]]] = {}
         for file in self.listing.messages:
-            there = {
-                identity: exact
-                for identity, exact in wanted.get(file.day, {}).items()
-                if file.can_have(exact)
-            }
-            offsets = [identity[-1] for identity in there]
+            of_day = wanted.get(file.day, {}).items()
+            there = {identity for identity, exact in of_day if file.can_have(exact)}
+            if there:
+                in_files[file.path] = there
 
-            def read(
-                opened: _OpenFile, group: int, offsets: list[int] = offsets
-            ) -> "pa.Table | None":
-                return opened.read_at(group, offsets)
+        def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
+            offsets = [identity[-1] for identity in in_files[file.path]]
+            bounds = {"physical_offset": (min(offsets), max(offsets))}
+            return self._groups(
+                file, bounds, own_errors, lambda opened, n: opened.read_at(n, offsets)
+            )
 
-            bounds = {"physical_offset": (min(offsets), max(offsets))} if offsets else None
-            for rows in self._groups(file, bounds, errors, read) if bounds else ():
-                for row in rows.to_pylist():
-                    if tuple(row[name] for name in _IDENTITY) in there:
-                        yield row
+        files = [file for file in self.listing.messages if file.path in in_files]
+        for file, rows in self._of_files(files, read, errors):
+            for row in rows.to_pylist():
+                if tuple(row[name] for name in _IDENTITY) in in_files[file.path]:
+                    yield row
 
     def rows(
         self, file: DataFile, what: ArchiveRows, errors: list[str], *, newest_first: bool = False
@@ -370,6 +413,50 @@ class ArchiveReader:
         yield from self._numbered(
             file, what.bounds, errors, read, newest_first=newest_first, begin=what.begin_group
         )
+
+    def rows_of(
+        self, files: "Sequence[DataFile]", what: ArchiveRows, errors: list[str]
+    ) -> "Iterator[pa.Table]":
+        """Yield the messages of files that may match, as `rows`, for bounds that few are within."""
+
+        def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
+            return (rows for _, rows in self.rows(file, what, own_errors))
+
+        return (rows for _, rows in self._of_files(files, read, errors))
+
+    def _of_files(
+        self, files: "Sequence[DataFile]", read: "ReadFile", errors: list[str]
+    ) -> "Iterator[tuple[DataFile, pa.Table]]":
+        """Yield what ``read`` yields for each file, in the order of the files.
+
+        In an object store, where a request takes long, several files are read at once. Of each of
+        them one table is kept at most, until those before it are through.
+        """
+        if not self.tables.location.is_remote or len(files) < 2:
+            for file in files:
+                for rows in read(file, errors):
+                    yield file, rows
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(limits.MAX_ARCHIVE_READS, "rocketlens-archive")
+        ahead: deque[_ReadAhead] = deque()
+        waiting = iter(files)
+        try:
+            while True:
+                for file in islice(waiting, limits.MAX_ARCHIVE_READS - len(ahead)):
+                    ahead.append(_ReadAhead(file, read, self._pool))
+                if not ahead:
+                    return
+                rows = ahead[0].take()
+                if rows is None:
+                    errors.extend(ahead.popleft().errors)
+                else:
+                    yield ahead[0].file, rows
+        finally:
+            # No file is closed while it is read.
+            for each in ahead:
+                each.cancel()
+            wait([each.following for each in ahead])
 
     def columns(
         self, file: DataFile, names: Iterable[str], errors: list[str]

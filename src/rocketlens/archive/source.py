@@ -86,14 +86,14 @@ class ArchiveSource:
         if offset_msg_id is not None:
             host, offset = str(offset_msg_id.store_host), offset_msg_id.physical_offset
             bounds = {"physical_offset": (offset, offset), "store_host": (host, host)}
-            self._search(identified, findings, bounds)
+            self._find_within(identified, bounds, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
             request.kind == "queue-offset" or position.topic in self.topics
         )
         if position is not None and is_there:
             exact = {name: (value, value) for name, value in position._asdict().items()}
-            self._search(request.filter_of(is_identified=True), findings, exact)
+            self._find_within(request.filter_of(is_identified=True), exact, findings)
         if request.is_key and not findings.count:
             self._look_up(request.filter_of(topics, with_key=True), findings)
         if position is not None and not findings.count:
@@ -126,13 +126,23 @@ class ArchiveSource:
                     findings.add(message_of_row(row))
         findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
 
-    def _search(
-        self, message_filter: MessageFilter, findings: Findings, bounds: "Bounds | None" = None
+    def _find_within(
+        self, message_filter: MessageFilter, bounds: "Bounds", findings: Findings
     ) -> None:
+        """Add the messages that match, of which few are within bounds."""
         errors: list[str] = []
-        what = ArchiveRows(
-            {**bounds_of(message_filter), **(bounds or {})}, ColumnFilter(message_filter)
-        )
+        what = ArchiveRows({**bounds_of(message_filter), **bounds}, ColumnFilter(message_filter))
+        files = self.reader.listing.files(what.bounds)
+        for rows in self.reader.rows_of(files, what, errors):
+            for message in matching(rows, message_filter):
+                findings.add(message)
+            if findings.is_left:
+                break
+        findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
+
+    def _search(self, message_filter: MessageFilter, findings: Findings) -> None:
+        errors: list[str] = []
+        what = ArchiveRows(bounds_of(message_filter), ColumnFilter(message_filter))
         for file in self.reader.listing.files(what.bounds, newest_first=True):
             if findings.is_past(file.bounds["store_timestamp_ms"][1]):
                 continue

@@ -141,6 +141,86 @@ def test_closed_days_are_compacted_in_an_object_store_and_old_files_deleted(root
     assert keys_in(root) == []
 
 
+DAYS = 6
+
+
+@pytest.fixture
+def days(root, tmp_path):
+    """An archive with a key that each of several days has, day by day in files of their own."""
+    day_ms = 86_400_000
+    records = [record(n, store_timestamp_ms=day_ms * (n + 1), KEYS="often") for n in range(DAYS)]
+    write_log(tmp_path / "store", records, 1 << 14)
+    archive_store(root, tmp_path / "store")
+    with rocketlens.open_archive(root) as archive:
+        yield archive
+
+
+def opened_by(monkeypatch, before):
+    """Have ``before`` called with the path of each file of keys before it is opened."""
+    opened = ArchiveLocation.open
+
+    def open_file(location, path):
+        if "/message_keys/" in path:
+            before(path)
+        return opened(location, path)
+
+    monkeypatch.setattr(ArchiveLocation, "open", open_file)
+
+
+def test_a_look_up_without_a_day_reads_several_days_at_once(days, monkeypatch):
+    all_at_once = threading.Barrier(DAYS)
+    opened_by(monkeypatch, lambda _: all_at_once.wait(60))
+    assert [each.queue_offset for each in days.find("often")] == list(range(DAYS))
+
+
+def test_as_many_days_are_read_at_once_as_are_allowed_and_their_order_stays(days, monkeypatch):
+    monkeypatch.setattr("rocketlens.limits.MAX_ARCHIVE_READS", 2)
+    lock, opening, most = threading.Lock(), set(), []
+    second = threading.Event()
+
+    def count(path):
+        with lock:
+            opening.add(path)
+            most.append(len(opening))
+            is_first = len(most) == 1
+        if is_first:
+            assert second.wait(60)
+        else:
+            second.set()
+        with lock:
+            opening.remove(path)
+
+    opened_by(monkeypatch, count)
+    found = list(days.source.reader.positions("often", {}, []))
+    assert [each["queue_offset"] for each in found] == list(range(DAYS))
+    assert max(most) == 2
+
+
+def test_a_day_that_cannot_be_read_makes_a_look_up_incomplete_and_the_others_are_found(
+    days, monkeypatch
+):
+    lost = days.source.reader.keys[2].path
+
+    def fail(path):
+        if path == lost:
+            raise OSError("it is broken")
+
+    opened_by(monkeypatch, fail)
+    answer = days.find("often")
+    assert [each.queue_offset for each in answer] == [0, 1, 3, 4, 5]
+    assert [each.error for each in answer.failures] == [f"{lost} cannot be read: it is broken"]
+
+
+def test_a_look_up_that_ends_early_leaves_no_thread_reading(days):
+    reader = days.source.reader
+    positions = reader.positions("often", {}, [])
+    assert next(positions)["queue_offset"] == 0
+    positions.close()
+    days.close()
+    names = {each.name for each in threading.enumerate()}
+    assert not any("rocketlens-archive" in each for each in names)
+
+
 def test_an_object_store_that_is_offline_is_a_line_and_no_empty_answer(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
