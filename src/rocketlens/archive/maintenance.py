@@ -18,10 +18,11 @@ removes is written to ``_removed`` before it, for vacuum.
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -270,7 +271,8 @@ def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa
     """Yield the keys of files in the order of their hashes.
 
     One piece after another is read of all files, and sorted: of each file a row group more than
-    what the piece has.
+    what the piece has. A key that fills more row groups than a piece has is one of its own, which
+    has its order already, so it is never in memory as a whole.
     """
     groups = sorted(
         (group.column(0).statistics.min, group.column(0).statistics.max, number, at)
@@ -278,23 +280,36 @@ def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa
         for number in range(file.num_row_groups)
         for group in (file.metadata.row_group(number),)
     )
-    cuts = [_HASHES_FROM]
+    rows_of: Counter[int] = Counter()
+    bytes_of: Counter[int] = Counter()
+    for low, high, number, at in groups:
+        if low == high:
+            group = files[at].metadata.row_group(number)
+            rows_of[low] += group.num_rows
+            bytes_of[low] += group.total_byte_size
+    frequent = {
+        each for each in rows_of if rows_of[each] >= _SORTED_ROWS or bytes_of[each] >= _SORTED_BYTES
+    }
+    cuts = {_HASHES_FROM, *frequent, *(each + 1 for each in frequent)}
     rows = size = 0
     for low, _, number, at in groups:
         group = files[at].metadata.row_group(number)
-        if low > cuts[-1] and (rows >= _SORTED_ROWS or size >= _SORTED_BYTES):
-            cuts.append(low)
+        if rows >= _SORTED_ROWS or size >= _SORTED_BYTES:
+            cuts.add(low)
             rows = size = 0
         rows += group.num_rows
         size += group.total_byte_size
-    for low, high in zip(cuts, [*cuts[1:], _HASHES_FROM + _HASHES], strict=True):
-        tables = [
+    ends = sorted({*cuts, _HASHES_FROM + _HASHES})
+    for low, high in pairwise(ends):
+        tables = (
             _between(_rows(files[at], number, KEYS), low, high)
             for first, last, number, at in groups
             if first < high and low <= last
-        ]
-        if any(each.num_rows for each in tables):
-            yield _in_order(tables)
+        )
+        if low in frequent:
+            yield from _in_parts(tables)
+        else:
+            yield from _in_order(tables)
 
 
 def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
@@ -306,10 +321,30 @@ def _between(rows: "pa.Table", low: int, high: int) -> "pa.Table":
     return rows.slice(int(first), int(last - first))
 
 
-def _in_order(tables: "Iterable[pa.Table]") -> "pa.Table":
+def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+    """Yield tables together, as many as are sorted at once."""
+    import pyarrow as pa
+
+    part: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        part.append(table)
+        rows += table.num_rows
+        size += table.nbytes
+        if rows >= _SORTED_ROWS or size >= _SORTED_BYTES:
+            yield pa.concat_tables(part)
+            part, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_tables(part)
+
+
+def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+    """Yield the rows of tables, if there are some, as one in the order of their hashes."""
     import numpy as np
     import pyarrow as pa
 
-    rows = pa.concat_tables(tables).combine_chunks()
-    order = np.argsort(rows.column("key_hash").to_numpy(), kind="stable")
-    return rows.take(pa.array(order))
+    some = [each for each in tables if each.num_rows]
+    if some:
+        rows = pa.concat_tables(some).combine_chunks()
+        order = np.argsort(rows.column("key_hash").to_numpy(), kind="stable")
+        yield rows.take(pa.array(order))

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import rocketlens
-from rocketlens.archive import maintenance
+from rocketlens.archive import files, maintenance
 from rocketlens.archive.files import TableFile
 from rocketlens.archive.journal import ArchiveTables
-from rocketlens.archive.maintenance import compact, expire, vacuum, write_merged
+from rocketlens.archive.maintenance import _merge_tasks, compact, expire, vacuum, write_merged
 from rocketlens.archive.tables import key_hash
 from rocketlens.errors import ArchiveError
 from tests.support.archives import archive_store
@@ -101,6 +101,45 @@ def test_many_keys_are_files_with_a_part_of_all_hashes_in_order(root, monkeypatc
     check_all_are_found(root)
     hashed = key_hash("key-7")
     assert sum(low <= hashed <= high for bounds in of_day.values() for low, high in bounds) <= DAYS
+
+
+def test_a_key_of_many_messages_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
+    for module, name, value in (
+        (files, "_KEY_ROWS", 4),
+        (maintenance, "_SORTED_ROWS", 16),
+        (maintenance, "_FILE_ROWS", 64),
+    ):
+        monkeypatch.setattr(module, name, value)
+    count = 400
+    sent = [record(n, store_timestamp_ms=START_MS, KEYS=f"hot key-{n}") for n in range(count)]
+    for end in (count // 2, count):
+        write_log(tmp_path / "store", sent[:end], 1 << 17)
+        archive_store(tmp_path / "lake", tmp_path / "store")
+    tables = ArchiveTables(str(tmp_path / "lake"))
+    hashed = key_hash("hot")
+    most = []
+
+    def write(self, rows):
+        most.append(rows.num_rows)
+        written(self, rows)
+
+    written = TableFile.write
+    monkeypatch.setattr(TableFile, "write", write)
+    (task,) = [t for t in _merge_tasks(tables, "message_keys", "9999") if len(t.paths) == 2]
+    merged = write_merged(task)
+    assert sum(each.rows for each in merged) == 3 * count
+    # A piece, and of each file a row group more than that at its ends.
+    assert max(most) <= 16 + 2 * 2 * 4
+    hashes = []
+    for each in merged:
+        path = tables.path("message_keys", each.path)
+        hashes += tables.location.parquet(path).read(["key_hash"]).to_pydict()["key_hash"]
+    assert hashes == sorted(hashes)
+    assert hashes.count(hashed) == count
+    compact(tables, run_here, AFTERWARDS)
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        assert len(archive.find("hot", kind="key")) == count
+        assert len(archive.find("key-7", kind="key")) == 1
 
 
 POINTS = ("while files are written", "before a commit", "after a commit")
