@@ -1,5 +1,6 @@
 """``rocketlens archive run``: Spark writes an archive, from which messages are found."""
 
+import itertools
 import shutil
 import signal
 import subprocess
@@ -11,9 +12,17 @@ import pytest
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import compact, write_merged
 from rocketlens.cli.index import spark as cli_spark
 from rocketlens.main import main
-from tests.support.archives import archive_store
+from tests.support.archives import (
+    BATCHES,
+    DAYS,
+    archive_of_days,
+    archive_store,
+    check_days,
+    delete_all_unused,
+)
 
 
 @pytest.fixture
@@ -57,3 +66,31 @@ def test_a_job_that_is_killed_is_resumed_with_nothing_twice_and_nothing_missing(
     tables = ArchiveTables(str(lake))
     rows = sum(each["num_records"] for each in tables.files("messages"))
     assert rows == len(messages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "number"),
+    [
+        ("task", 1),
+        *itertools.product(("note", "before", "after"), (1, 2, DAYS + 1, 2 * DAYS)),
+        ("vacuum", 1),
+        ("vacuum", BATCHES * DAYS + 2),
+    ],
+)
+def test_a_compaction_by_spark_that_is_killed_loses_nothing_and_the_next_one_goes_on(
+    tmp_path, point, number, jdk
+):
+    lake = archive_of_days(tmp_path)
+    job = [sys.executable, "-m", "tests.pipeline.compacting_job", lake, point, str(number)]
+    done = subprocess.run(job, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    check_days(lake)
+    tables = ArchiveTables(str(lake))
+    compact(tables, lambda tasks: list(map(write_merged, tasks)))
+    names = ("messages", "message_keys")
+    assert [len(tables.files(name)) for name in names] == [DAYS] * 2
+    check_days(lake)
+    delete_all_unused(lake)
+    check_days(lake)
+    assert len(list(lake.glob("*/*/*.parquet"))) == 2 * DAYS

@@ -1,7 +1,17 @@
 """Archives for tests, written in this process: what Spark's tasks do, without Spark."""
 
+import os
+import time
+
+import rocketlens
 from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import vacuum
 from rocketlens.pipeline.archive import ArchivedStore, archive_next, write_share
+from tests.support.synthetic import START_MS, record, write_log
+
+DAY_MS = 86_400_000
+DAYS, BATCHES, EACH = 3, 4, 10
+"""Days and batches of `archive_of_days`, and the messages that a batch has of each day."""
 
 
 def run_here(tasks):
@@ -14,3 +24,40 @@ def archive_store(root, store, broker="broker-a", run_tasks=run_here):
     tables = ArchiveTables(str(root), create=True)
     source = ArchivedStore(str(store), broker)
     return list(iter(lambda: archive_next(tables, source, run_tasks), None))
+
+
+def archive_of_days(directory):
+    """Archive several days, each batch of which has messages of all of them; return its root."""
+    records = [
+        record(number, store_timestamp_ms=START_MS + DAY_MS * (number % DAYS))
+        for number in range(BATCHES * DAYS * EACH)
+    ]
+    for batch in range(BATCHES):
+        write_log(directory / "store", records[: (batch + 1) * DAYS * EACH], 1 << 16)
+        archive_store(directory / "lake", directory / "store")
+    return directory / "lake"
+
+
+def check_days(root, days=range(DAYS)):
+    """Check that an archive of `archive_of_days` has each message of some days once."""
+    with rocketlens.open_archive(root) as archive:
+        messages = list(archive.scan())
+        numbers = sorted(int(each.keys[0][4:]) for each in messages)
+        assert numbers == [n for n in range(BATCHES * DAYS * EACH) if n % DAYS in days]
+        for number in numbers[:7]:
+            (message,) = archive.find(f"key-{number}").messages
+            assert archive.find(message.position).messages == (message,)
+            assert len(archive.find(message.unique_key)) == 1
+
+
+def make_old(root):
+    """Make all files of an archive older than what a vacuum leaves alone."""
+    week_ago = time.time() - 8 * 86_400
+    for path in root.glob("*/*/*.parquet"):
+        os.utime(path, (week_ago, week_ago))
+
+
+def delete_all_unused(root):
+    """Delete what a vacuum deletes when the grace is over."""
+    make_old(root)
+    return vacuum(ArchiveTables(str(root)), time.time_ns() // 1_000_000 + 8 * DAY_MS)

@@ -1,8 +1,6 @@
 """Closed days become few files, old days leave, and what nothing needs is deleted: at any time."""
 
 import itertools
-import os
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,11 +12,18 @@ from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.maintenance import _merge_tasks, compact, expire, vacuum, write_merged
 from rocketlens.archive.tables import key_hash
 from rocketlens.errors import ArchiveError
-from tests.support.archives import archive_store
+from tests.support.archives import (
+    BATCHES,
+    DAYS,
+    EACH,
+    archive_of_days,
+    archive_store,
+    check_days,
+    delete_all_unused,
+    make_old,
+)
 from tests.support.synthetic import START_MS, record, write_log
 
-DAY_MS = 86_400_000
-DAYS, BATCHES, EACH = 3, 4, 10
 AFTERWARDS = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(days=DAYS)
 
 
@@ -28,16 +33,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def root(tmp_path):
-    """An archive of several days, each batch of which has messages of all of them."""
-    numbers = itertools.count()
-    records = [
-        record(number, store_timestamp_ms=START_MS + DAY_MS * (number % DAYS))
-        for number in (next(numbers) for _ in range(BATCHES * DAYS * EACH))
-    ]
-    for batch in range(BATCHES):
-        write_log(tmp_path / "store", records[: (batch + 1) * DAYS * EACH], 1 << 16)
-        archive_store(tmp_path / "lake", tmp_path / "store")
-    return tmp_path / "lake"
+    return archive_of_days(tmp_path)
 
 
 def run_here(tasks):
@@ -48,23 +44,12 @@ def files_of(root, name):
     return ArchiveTables(str(root)).files(name)
 
 
-def check_all_are_found(root, days=range(DAYS)):
-    with rocketlens.open_archive(root) as archive:
-        messages = list(archive.scan())
-        numbers = sorted(int(each.keys[0][4:]) for each in messages)
-        assert numbers == [n for n in range(BATCHES * DAYS * EACH) if n % DAYS in days]
-        for number in numbers[:7]:
-            (message,) = archive.find(f"key-{number}").messages
-            assert archive.find(message.position).messages == (message,)
-            assert len(archive.find(message.unique_key)) == 1
-
-
 def test_days_that_are_over_have_one_file_of_each_table(root):
     before = [len(files_of(root, name)) for name in ("messages", "message_keys")]
     assert before == [BATCHES * DAYS] * 2
     assert compact(ArchiveTables(str(root)), run_here, AFTERWARDS) == 2 * BATCHES * DAYS
     assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
-    check_all_are_found(root)
+    check_days(root)
     assert compact(ArchiveTables(str(root)), run_here, AFTERWARDS) == 0
 
 
@@ -98,7 +83,7 @@ def test_many_keys_are_files_with_a_part_of_all_hashes_in_order(root, monkeypatc
         assert len(bounds) > 1
         assert all(last < first for (_, last), (first, _) in itertools.pairwise(sorted(bounds)))
     assert len(tables.files("messages")) > DAYS
-    check_all_are_found(root)
+    check_days(root)
     hashed = key_hash("key-7")
     assert sum(low <= hashed <= high for bounds in of_day.values() for low, high in bounds) <= DAYS
 
@@ -168,21 +153,13 @@ def test_compaction_that_is_killed_at_any_point_is_resumed(root, monkeypatch, po
         patched.setattr(TableFile, "abort", lambda _: None)
         with pytest.raises(Killed):
             compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
-    check_all_are_found(root)
+    check_days(root)
     compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
     assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
-    check_all_are_found(root)
+    check_days(root)
     delete_all_unused(root)
-    check_all_are_found(root)
+    check_days(root)
     assert len(list(root.glob("*/*/*.parquet"))) == 2 * DAYS
-
-
-def delete_all_unused(root):
-    """Delete what a vacuum deletes when the grace is over."""
-    week_ago = time.time() - 8 * 86_400
-    for path in root.glob("*/*/*.parquet"):
-        os.utime(path, (week_ago, week_ago))
-    return vacuum(ArchiveTables(str(root)), time.time_ns() // 1_000_000 + 8 * DAY_MS)
 
 
 def test_of_two_jobs_that_compact_a_day_one_does_and_nothing_is_lost(root):
@@ -194,7 +171,7 @@ def test_of_two_jobs_that_compact_a_day_one_does_and_nothing_is_lost(root):
         return written
 
     assert compact(slow, overtaken, AFTERWARDS) == 0
-    check_all_are_found(root)
+    check_days(root)
     assert [len(files_of(root, name)) for name in ("messages", "message_keys")] == [DAYS] * 2
 
 
@@ -218,18 +195,18 @@ def test_a_compaction_whose_confirmation_is_lost_counts(root, monkeypatch):
 
     monkeypatch.setattr(ArchiveTables, "exchange", lose_answer)
     compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
-    check_all_are_found(root)
+    check_days(root)
 
 
 def test_days_before_those_that_are_kept_are_gone_and_answers_say_from_when(root):
     first = expire(ArchiveTables(str(root)), DAYS - 1, AFTERWARDS)
-    check_all_are_found(root, days=range(1, DAYS))
+    check_days(root, days=range(1, DAYS))
     with rocketlens.open_archive(root) as archive:
         answer = archive.find("key-0")
         assert (answer.messages, answer.complete) == ((), True)
         assert f"{first}T00:00:00" in answer.coverage[0].source
     assert expire(ArchiveTables(str(root)), 2**31 - 1, AFTERWARDS).year == 1
-    check_all_are_found(root, days=range(1, DAYS))
+    check_days(root, days=range(1, DAYS))
 
 
 @pytest.mark.parametrize("table", ["messages", "message_keys"])
@@ -245,21 +222,19 @@ def test_retention_that_is_killed_before_a_commit_is_resumed(root, monkeypatch, 
         patched.setattr(ArchiveTables, "exchange", exchange_or_die)
         with pytest.raises(Killed):
             expire(ArchiveTables(str(root)), 1, AFTERWARDS)
-    check_all_are_found(root, days=range(DAYS) if table == "messages" else range(2, DAYS))
+    check_days(root, days=range(DAYS) if table == "messages" else range(2, DAYS))
     expire(ArchiveTables(str(root)), 1, AFTERWARDS)
-    check_all_are_found(root, days=range(2, DAYS))
+    check_days(root, days=range(2, DAYS))
     assert {len(files_of(root, name)) for name in ("messages", "message_keys")} == {BATCHES}
 
 
 def test_removed_files_are_deleted_after_a_week_and_not_before(root):
     old = rocketlens.open_archive(root)
     compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
-    week_ago = time.time() - 8 * 86_400
-    for path in root.glob("*/*/*.parquet"):
-        os.utime(path, (week_ago, week_ago))
+    make_old(root)
     assert vacuum(ArchiveTables(str(root))) == []
     with old:
         assert len(list(old.scan())) == BATCHES * DAYS * EACH
     assert len(delete_all_unused(root)) == 2 * BATCHES * DAYS
     assert list(root.glob("*/_removed/*")) == []
-    check_all_are_found(root)
+    check_days(root)
