@@ -39,6 +39,12 @@ RETENTION: Final = "/retention"
 _EXCHANGES: Final = "/exchanges"
 ARCHIVE_VERSION: Final = 1
 _VERSION_PROPERTY: Final = "rocketlens.archiveVersion"
+_COLUMNS: Final = {
+    JOURNAL: ("source", "number", "begin", "end", "files"),
+    MESSAGES: ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp_ms"),
+    KEYS: ("key_hash", "key", "topic", "physical_offset"),
+}
+"""Columns by which a table of an archive of any version is told from others."""
 _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
 
@@ -88,11 +94,13 @@ class ArchiveTables:
         """Open the tables; with ``create`` make those that are not there.
 
         :raises ArchiveError: if there is no archive, or of a version that cannot be read.
+        :raises BadInput: if the path cannot be that of one.
         :raises PackageMissing: if deltalake is not installed.
         """
         self.location: Final = (
             root if isinstance(root, ArchiveLocation) else ArchiveLocation.of(root)
         )
+        self.location.check_path()
         self.root: Final = self.location.root
         self.run: Final = str(uuid.uuid4())
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
@@ -125,6 +133,7 @@ class ArchiveTables:
                 "`rocketlens archive run --table` makes one"
             ) from error
         _check_protocol(table, path)
+        _check_columns(table, name, path)
         missing = _missing_columns(table, with_day, path)
         if create and missing:
             table.alter.add_columns(missing)
@@ -359,6 +368,19 @@ def _check_protocol(table: Any, path: str) -> None:
             f"{path} is of version {version} of archives, and this program reads version "
             f"{ARCHIVE_VERSION}: use a newer RocketLens"
         )
+
+
+def _check_columns(table: Any, name: str, path: str) -> None:
+    """Check that a table is one of an archive, of whatever version.
+
+    :raises ArchiveError: if it is not.
+    """
+    there = {field.name for field in table.schema().fields}
+    for column in _COLUMNS[name]:
+        if column not in there:
+            raise ArchiveError(
+                f"{path} has no column {column}: it is a table of Delta, but no table of an archive"
+            )
 
 
 def _missing_columns(table: Any, columns: "pa.Schema", path: str) -> list[Any]:

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.arrow import package
+from rocketlens.model.text.escape import printable
 from rocketlens.store.disk import Disk
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 
 JOURNAL: Final = "journal"
 _S3: Final = "s3://"
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|s3:/")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NOT_IN_PREFIX: Final = "?#%\\"
+_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _KEY: Final = "aws_access_key_id"
 _SECRET: Final = "aws_secret_access_key"  # noqa: S105 - the name of an option
 _TOKEN: Final = "aws_session_token"  # noqa: S105 - likewise
@@ -90,11 +94,12 @@ class ArchiveLocation:
         if scheme is None:
             return cls(text)
         bucket, _, prefix = text[len(_S3) :].rstrip("/").partition("/")
-        if not text.startswith(_S3) or "@" in bucket or not bucket or not prefix:
+        if not text.startswith(_S3) or not _BUCKET.fullmatch(bucket) or not prefix:
             raise BadInput(
                 f"an archive of {scheme[0]}… is a directory or s3://BUCKET/PREFIX: credentials are "
                 "those of the environment, such as AWS_ACCESS_KEY_ID"
             )
+        _check_prefix(prefix)
         options = {
             option: value
             for option, names in _VARIABLES.items()
@@ -131,6 +136,21 @@ class ArchiveLocation:
     def path(self, *parts: str) -> str:
         """Return the path or address of something in it."""
         return "/".join((self.root, *parts)) if self.is_remote else str(Path(self.root, *parts))
+
+    def check_path(self) -> None:
+        """Check that a directory is named, and that Delta takes its path as it is written.
+
+        :raises BadInput: if not.
+        """
+        if not self.root:
+            raise BadInput("which archive? Its directory, or s3://BUCKET/PREFIX, is an empty text")
+        if "\0" in self.root:
+            raise BadInput("the directory of an archive has a zero character in it")
+        if not self.is_remote and _ENCODED.search(self.root):
+            raise BadInput(
+                f"{printable(self.root)[:200]} has a % before two digits, which Delta reads as "
+                "another character: name the directory differently"
+            )
 
     def is_archive(self) -> bool:
         """Return whether there can be an archive: an address is not asked."""
@@ -297,6 +317,21 @@ class ArchiveLocation:
             if self.options.get(option):
                 text = text.replace(self.options[option], "***")
         return text[:_MAX_REASON]
+
+
+def _check_prefix(prefix: str) -> None:
+    """Check that all who read an address take its prefix as it is written.
+
+    :raises BadInput: if not.
+    """
+    odd = next((each for each in prefix if each in _NOT_IN_PREFIX or not each.isprintable()), None)
+    if odd is not None:
+        raise BadInput(
+            f"the prefix of an archive has {odd!r}, which not all programs read alike: use "
+            "letters, digits, - _ . and /"
+        )
+    if not all(part.strip(".") for part in prefix.split("/")):
+        raise BadInput("the prefix of an archive has an empty part, or one of dots alone")
 
 
 @cache

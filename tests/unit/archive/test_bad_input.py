@@ -3,6 +3,8 @@
 import shutil
 from dataclasses import replace
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 import rocketlens
@@ -103,3 +105,15 @@ def test_a_directory_that_is_gone_makes_the_answer_incomplete(tmp_path):
         (tmp_path / "elsewhere").rename(tmp_path / "lake")
         assert len(archive.find("key-7")) == 1
         assert archive.find("key-7").complete
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_tables_of_delta_that_are_no_archive_are_refused_and_not_changed(tmp_path, create):
+    for name in ("messages", "message_keys", "journal"):
+        rows = pa.table({"source": ["mine"], "topic": ["mine"]})
+        deltalake.write_deltalake(tmp_path / name, rows)
+    with pytest.raises(ArchiveError, match=r"has no column queue_id: .* no table of an archive"):
+        ArchiveTables(str(tmp_path), create=create)
+    for name in ("messages", "message_keys", "journal"):
+        table = deltalake.DeltaTable(tmp_path / name)
+        assert (table.version(), len(table.schema().fields)) == (0, 2)

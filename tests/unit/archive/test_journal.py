@@ -266,7 +266,9 @@ def test_a_table_of_a_newer_version_is_refused(tmp_path, store, create):
 
 
 def test_a_table_that_is_of_something_else_is_refused(tmp_path):
-    columns = pa.schema([pa.field("topic", pa.int64())])
+    names = ("topic", "queue_offset", "physical_offset", "store_timestamp_ms")
+    columns = pa.schema([pa.field(each, pa.int64()) for each in names])
+    columns = columns.append(pa.field("queue_id", pa.int32()))
     deltalake.DeltaTable.create(str(tmp_path / "messages"), columns)
     with pytest.raises(ArchiveError, match=r"the column topic with another type, .*long"):
         ArchiveTables(str(tmp_path), create=True)

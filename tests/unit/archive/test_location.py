@@ -274,9 +274,39 @@ def test_no_error_has_a_secret(monkeypatch):
 
 @pytest.mark.parametrize(
     "root",
-    ["s3://", "s3://lake", "s3://lake/", "gs://lake/x", "s3://key:secret@lake/x", "file:///tmp/x"],
+    [
+        *("s3://", "s3://lake", "s3://lake/", "gs://lake/x", "s3://key:secret@lake/x"),
+        *("file:///tmp/x", "s3:/lake/x", "S3://lake/x", "s3a://lake/x", "s3://la ke/x"),
+        "https://lake.s3.amazonaws.com/x",
+    ],
 )
 def test_what_is_no_address_of_an_archive_is_refused(root):
     with pytest.raises(BadInput, match=r"is a directory or s3://BUCKET/PREFIX") as raised:
         rocketlens.open_archive(root)
     assert "secret@" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [
+        ("", "an empty text"),
+        ("/lake\0", "a zero character"),
+        ("/data/a%20lake", "a % before two digits"),
+        ("s3://lake/x?versionId=1", r"has '\?'"),
+        ("s3://lake/x#part", "has '#'"),
+        ("s3://lake/a%20lake", "has '%'"),
+        ("s3://lake/a\\b", "has "),
+        ("s3://lake/x\n", "has "),
+        ("s3://lake//x", "an empty part"),
+        ("s3://lake/x/../y", "of dots alone"),
+    ],
+)
+def test_a_path_that_not_all_programs_read_alike_is_refused(root, said):
+    with pytest.raises(BadInput, match=said) as raised:
+        rocketlens.open_archive(root)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_store_may_have_such_a_path(tmp_path):
+    store = written(tmp_path / "a%20store")
+    assert len(rocketlens.find("key-7", sources=[str(store)])) == 1

@@ -16,6 +16,7 @@ from rocketlens.cli.options import (
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say
 
@@ -154,7 +155,8 @@ def _archive_all(
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":
     from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedCluster, ArchivedStore
 
-    cluster = arguments.cluster or DEFAULT_CLUSTER
+    cluster = DEFAULT_CLUSTER if arguments.cluster is None else arguments.cluster
+    _check_name("--cluster", cluster)
     topics = arguments.topic or []
     if arguments.namesrv and arguments.store:
         raise BadInput("--store archives a directory and --namesrv a cluster: give only one")
@@ -165,11 +167,26 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
         return [ArchivedCluster(named | reader_options(arguments), cluster=cluster)]
     if not arguments.store:
         raise BadInput("what to archive? Give --store BROKER=DIR, or --namesrv ADDR with --topic")
-    stores: list[ArchivedSource] = []
-    for text in arguments.store:
-        broker, path = _named_store(text)
-        stores.append(ArchivedStore(path, broker, cluster=cluster, topics=topics))
-    return stores
+    named_stores = [_named_store(text) for text in arguments.store]
+    for what, values in (
+        ("broker", [broker for broker, _ in named_stores]),
+        ("directory", [str(Path(path).resolve()) for _, path in named_stores]),
+    ):
+        twice = next((each for each in values if values.count(each) > 1), None)
+        if twice is not None:
+            raise BadInput(f"--store names the {what} {printable(twice)[:200]} twice")
+    return [
+        ArchivedStore(path, broker, cluster=cluster, topics=topics) for broker, path in named_stores
+    ]
+
+
+def _check_name(option: str, name: str) -> None:
+    """Check the name of a cluster or a broker, which names a source of the archive."""
+    if not name or not name.isprintable() or "/" in name:
+        raise BadInput(
+            f"{option}: {printable(name)[:80]!r} is no name: expected text without / and control "
+            "characters"
+        )
 
 
 def _named_store(text: str) -> tuple[str, str]:
@@ -179,6 +196,7 @@ def _named_store(text: str) -> tuple[str, str]:
 
     broker, is_named, path = text.partition("=")
     if is_named and broker and "/" not in broker:
+        _check_name("--store", broker)
         return broker, path
     tapped = read_tap_note(StoreLayout.of(Path(text)))
     if tapped is None:

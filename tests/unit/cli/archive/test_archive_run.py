@@ -122,3 +122,24 @@ def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anyt
         assert "ignores If-None-Match" in done.err
         with pytest.raises(ArchiveError, match="is not an archive"):
             open_archive(f"s3://{BUCKET}/lake")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--store", "a={store}", "--store", "a={other}"), "names the broker a twice"),
+        (("--store", "a={store}", "--store", "b={store}/"), "names the directory {store} twice"),
+        (("--store", "a\x01={store}"), "is no name"),
+        (("--store", "a={store}", "--cluster", "x/y"), "is no name"),
+        (("--store", "a={store}", "--cluster", ""), "is no name"),
+        (("--store", "a={store}", "--table", ""), "an empty text"),
+    ],
+)
+def test_what_would_be_archived_under_a_wrong_name_is_refused(run, tmp_path, options, said):
+    paths = {name: tmp_path / name for name in ("store", "other")}
+    for path in paths.values():
+        write_log(path, map(record, range(3)), 1 << 14)
+    given = [each.format(**paths) for each in options]
+    done = run("archive", "run", "--table", tmp_path / "lake", "--once", *given)
+    assert (done.code, said.format(**paths) in done.err) == (2, True), done.err
+    assert not (tmp_path / "lake").exists()
