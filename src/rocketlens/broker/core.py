@@ -146,7 +146,7 @@ class BrokerCore:
         self.batches = Batches(parts)
         runs: Runs = SendRuns(parts, self.config)
         if self.access is None:
-            runs = CompiledPulls(self.pull_reader, runs)
+            runs = CompiledPulls(self.store, self.pull_reader, runs)
         look_ups = CompiledLookUps(self.store, self.search, self.config, self.access)
         self.network.handle_together(PlainRequests(look_ups, runs))
 

@@ -3,12 +3,14 @@
 What is usual is answered: codes 11 and 361 in either header, with texts of printable ASCII, where
 :mod:`rocketlens.broker.delivery.pull_reader` has something to say at once. All else (a refusal, a
 pull that may have to be held, an offset that was reset, an error) is left to
-``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes the
-same tables, or nothing. Access control compares requests, so there are no compiled pulls with it.
-Importing this module loads numba.
+``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes
+the same tables, or nothing. The records of a pull of all messages are mostly taken by one call of a
+kernel; others are taken as always. Access control compares requests, so there are no compiled pulls
+with it. Importing this module loads numba.
 """
 
 from array import array
+from struct import Struct
 from time import perf_counter
 from typing import Any, Final
 
@@ -17,11 +19,16 @@ import numpy as np
 from rocketlens import limits
 from rocketlens.broker.delivery.held_pulls import PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
-from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, answered_fields
+from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, PullResult, answered_fields
 from rocketlens.formats.compiled import kernels_pull_header as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
+from rocketlens.formats.compiled.kernels_pull import take
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.formats.consumequeue_entry import decode as decode_entry
+from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import Runs
+from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
@@ -37,7 +44,11 @@ _CODEC_AT: Final = 4
 _REQUEST_BYTES: Final = 4096
 _MAX_TOGETHER_BYTES: Final = 64 * 1024
 """Replies to pulls that came together are sent when they have so many bytes."""
+_MAX_ENTRIES: Final = 1_024
+_NO_CODES: Final = np.zeros(0, np.int32)
 _MARK: Final = limits.MAX_INT
+_FIELDS: Final = Struct(f"={kernels.REQUEST_NUMBERS - kernels.VALUES}q")
+_FIELDS_AT: Final = 8 * kernels.VALUES
 
 
 def may_be_pull(received: bytes | memoryview) -> bool:
@@ -51,8 +62,9 @@ def may_be_pull(received: bytes | memoryview) -> bool:
 class CompiledPulls:
     """Answers usual pulls; what ``others`` handle is passed to them. See `net.Runs`."""
 
-    def __init__(self, reader: PullReader, others: Runs) -> None:
+    def __init__(self, store: MessageStore, reader: PullReader, others: Runs) -> None:
         """Load the kernel; in any thread."""
+        self._store: Final = store
         self._reader: Final = reader
         self._others: Final = others
         self._names: Final = _names()
@@ -64,6 +76,7 @@ class CompiledPulls:
         inbox = bytearray(_REQUEST_BYTES)
         self._inbox_view: Final = memoryview(inbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
+        self._bounds: Final = np.zeros(2 * _MAX_ENTRIES, np.int64)
         self._read(self._inbox, 0, 0)
 
     def take(
@@ -125,11 +138,13 @@ class CompiledPulls:
             return None
         if reader.has_resets:
             return None
-        result = reader.get(request, pull_filter, request.queue_offset)
+        result = self._all_of(request) if pull_filter.is_all else None
+        if result is None:
+            result = reader.get(request, pull_filter, request.queue_offset)
         size = sum(map(len, result.slices))
         if result.code == ResponseCode.PULL_NOT_FOUND or size > limits.MAX_ANSWER_FRAME_BYTES:
             return None
-        low, high = reader.bounds(request)
+        _, low, high = reader.queue_of(request)
         opaque = self._numbers[kernels.OPAQUE]
         if result.code == ResponseCode.SUCCESS:
             header = _FOUND % (result.next_offset, low, high, opaque)
@@ -142,21 +157,61 @@ class CompiledPulls:
         reader.count(result)
         return reply
 
+    def _all_of(self, request: PullFields) -> PullResult | None:
+        """Do `PullReader.get` for a pull of all messages that the kernel takes in one call.
+
+        They are of one file of the queue and of one segment. None if there is anything else.
+        """
+        queue, low, high = self._reader.queue_of(request)
+        first, topic = request.queue_offset, request.topic
+        if queue is None or not low <= first < high or topic.startswith(LMQ_PREFIX):
+            return None
+        budget = self._reader.budget(request)
+        count = min(budget.message_count, high - first)
+        entries = queue.read_bytes(first, count)
+        if count > _MAX_ENTRIES or len(entries) != count * ENTRY_BYTES:
+            return None
+        physical_offset = decode_entry(entries).physical_offset
+        segment = self._store.log_from(physical_offset)
+        if segment is None or physical_offset < budget.in_memory_from:
+            return None
+        view, base_offset = segment
+        done, taken, _, slice_count, is_full = take(
+            np.frombuffer(entries, np.uint8),
+            request.queue_id,
+            first,
+            np.frombuffer(topic.encode(), np.uint8),
+            _NO_CODES,
+            False,  # noqa: FBT003 - numba takes positional arguments only
+            np.frombuffer(view, np.uint8),
+            base_offset,
+            max(base_offset, budget.in_memory_from),
+            base_offset + len(view),
+            0,
+            0,
+            *budget.room_at(physical_offset),
+            self._bounds,
+        )
+        if done < count and not is_full:
+            return None
+        bounds = self._bounds[: 2 * slice_count].tolist()
+        slices = [view[start:stop] for start, stop in zip(bounds[::2], bounds[1::2], strict=True)]
+        return PullResult(FOUND, ResponseCode.SUCCESS, first + done, tuple(slices), taken)
+
     def _fields(self, received: bytes | memoryview) -> PullFields:
         """Return the fields of the pull that was read."""
-        numbers = self._numbers
-        queue_id, queue_offset, max_nums, flag, commit, suspend_ms, version, max_bytes = numbers[
-            kernels.VALUES : kernels.REQUEST_NUMBERS
-        ]
-        slices = numbers[2 * kernels.GROUP : 2 * kernels.TEXT_STOP]
-        group, topic, subscription, kind = [
-            None if length < 0 else str(received[start : start + length], "ascii")
-            for start, length in zip(slices[::2], slices[1::2], strict=True)
-        ]
-        # The kernel leaves a pull without a group or a topic to others.
+        numbers = _FIELDS.unpack_from(self._numbers, _FIELDS_AT)
+        queue_id, queue_offset, max_nums, flag, commit, suspend_ms = numbers[:6]
+        version, max_bytes, group, group_bytes, topic, topic_bytes = numbers[6:12]
+        wanted, wanted_bytes, kind, kind_bytes = numbers[12:]
         return PullFields(
-            *(group or "", topic or "", queue_id, queue_offset, max_nums, flag, commit),
-            *(suspend_ms, subscription, version, kind, max_bytes),
+            str(received[group : group + group_bytes], "ascii"),
+            str(received[topic : topic + topic_bytes], "ascii"),
+            *(queue_id, queue_offset, max_nums, flag, commit, suspend_ms),
+            None if wanted_bytes < 0 else str(received[wanted : wanted + wanted_bytes], "ascii"),
+            version,
+            None if kind_bytes < 0 else str(received[kind : kind + kind_bytes], "ascii"),
+            max_bytes,
         )
 
 

@@ -226,13 +226,10 @@ class PullReader:
 
     def get(self, request: PullFields, pull_filter: PullFilter, offset: int) -> PullResult:
         """Return the messages at an offset; see the table above."""
-        queues = self._store.queues
-        queue = queues.get(request.topic, request.queue_id)
-        high = 0 if queue is None else queue.next_offset
+        queue, low, high = self.queue_of(request)
         if queue is None or high == 0:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
             return PullResult("NO_MESSAGE_IN_QUEUE", code, 0)
-        low = queues.min_offset_of(queue)
         if offset < low:
             return PullResult("OFFSET_TOO_SMALL", ResponseCode.PULL_OFFSET_MOVED, low)
         if offset == high:
@@ -241,7 +238,8 @@ class PullReader:
             return PullResult("OFFSET_OVERFLOW_BADLY", ResponseCode.PULL_OFFSET_MOVED, high)
         return self._collect(queue, request, pull_filter, (offset, high))
 
-    def _budget(self, request: PullFields) -> Budget:
+    def budget(self, request: PullFields) -> Budget:
+        """Return the bounds of a pull."""
         config = self._config
         max_bytes = min(
             limits.MAX_ANSWER_FRAME_BYTES,
@@ -267,7 +265,7 @@ class PullReader:
         span: tuple[int, int],
     ) -> PullResult:
         """Return as many matching messages as the budget allows."""
-        budget = self._budget(request)
+        budget = self.budget(request)
         first, high = span
         records = PullRecords(self._store, queue, pull_filter, budget, first)
         records.collect(min(high, first + max(pull_filter.entries_at_once, budget.message_count)))
@@ -282,15 +280,17 @@ class PullReader:
 
     def response(self, request: PullFields, result: PullResult) -> Response:
         """Return the response to a pull, with the bounds of its queue."""
-        low, high = self.bounds(request)
+        _, low, high = self.queue_of(request)
         fields = answered_fields(str(result.next_offset), str(low), str(high))
         return Response(result.code, fields, b"".join(result.slices), result.status)
 
-    def bounds(self, request: PullFields) -> tuple[int, int]:
-        """Return the first and the next offset of a pull's queue."""
+    def queue_of(self, request: PullFields) -> tuple[QueueWriter | None, int, int]:
+        """Return the queue of a pull, if it has or had messages, with its first and next offset."""
         queues = self._store.queues
         queue = queues.get(request.topic, request.queue_id)
-        return (0, 0) if queue is None else (queues.min_offset_of(queue), queue.next_offset)
+        if queue is None:
+            return None, 0, 0
+        return queue, queues.min_offset_of(queue), queue.next_offset
 
     def commit(self, request: PullFields) -> None:
         """Set the offset that a pull brings, in a queue of which it is known that it exists."""

@@ -48,8 +48,11 @@ GROUP, TOPIC, SUBSCRIPTION, EXPRESSION_TYPE, TEXT_STOP = range(NO_FIELD + 1, NO_
 
 OPAQUE: Final = NUMBERS + OPAQUES
 VALUES: Final = HEADER_SCRATCH
-"""Where the values of the first fields begin, in the numbers of a request."""
-REQUEST_NUMBERS: Final = VALUES + NUMBER_COUNT
+"""Where the values of the first fields begin, in the numbers of a request. Start and length of each
+text follow them.
+"""
+SLICES: Final = VALUES + NUMBER_COUNT
+REQUEST_NUMBERS: Final = SLICES + 2 * (TEXT_STOP - GROUP)
 
 _PREFIX_BYTES: Final = 8
 _LAST_NEEDED: Final = SYS_FLAG
@@ -74,6 +77,8 @@ def read_fields(buffer: ByteArray, numbers: Numbers) -> bool:
             return False
         if not is_printable(buffer, numbers[2 * field], length):
             return False
+        numbers[SLICES + 2 * (field - GROUP)] = numbers[2 * field]
+        numbers[SLICES + 2 * (field - GROUP) + 1] = length
     return True
 
 

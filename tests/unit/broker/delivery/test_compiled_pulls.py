@@ -18,6 +18,12 @@ from tests.unit.broker.lookup.test_compiled import mutated
 COUNT = 240
 SUSPEND, SUBSCRIPTION = 2, 4
 SMALL = {"mappedFileSizeCommitLog": 40_000, "mappedFileSizeConsumeQueue": 2_000}
+CONFIGS = [
+    {},
+    SMALL,
+    {"maxTransferCountOnMessageInMemory": 5, "maxTransferBytesOnMessageInMemory": 2_000},
+    SMALL | {"accessMessageInMemoryMaxRatio": 0},
+]
 
 
 def pull(offset, queue_id=0, opaque=1, *, codec=0, code=11, flag=0, **changes):
@@ -209,12 +215,27 @@ def run(directory, seed, rounds, odd):
             )
         return both.answered
 
-    return in_broker(directory, test, **SMALL if seed % 2 else {})
+    return in_broker(directory, test, **CONFIGS[seed % len(CONFIGS)])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_compiled_pulls_answer_and_change_what_the_others_do(tmp_path, seed):
     assert run(tmp_path, seed, 300, 0.12) > 60
+
+
+def test_a_usual_pull_is_one_call_of_the_kernel(tmp_path, monkeypatch):
+    async def test(world):
+        await fill(world)
+        both = Both(world)
+        monkeypatch.setattr(both.pulls._reader, "get", None)
+        for queue_id in range(3):
+            pulled = await world.pull(5, queue_id, maxMsgNums=9)
+            assert pulled.ext_fields["nextBeginOffset"] == "14"
+            stored = [record.body for record in world.stored("Orders", queue_id)]
+            assert bodies(pulled) == stored[5:14]
+        assert both.answered == 3
+
+    in_broker(tmp_path, test)
 
 
 def test_a_pull_that_finds_nothing_is_held_and_woken_by_what_is_sent(tmp_path):
