@@ -75,21 +75,12 @@ def checksums(values: "npt.NDArray[np.int64]") -> dict[str, int]:
     """Return the checksum of the filter that a row group of sorted values gets, by its size."""
     import numpy as np
 
-    primes = [np.uint64(each) for each in (_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4)]
-    by = [np.uint64(each) for each in (31, 33, 27, 37, 29, 32)]
-    word = values.view(np.uint64) * primes[1]
-    word = (word << by[0] | word >> by[1]) * primes[0] ^ np.uint64(_START)
-    hashed = (word << by[2] | word >> by[3]) * primes[0] + primes[3]
-    hashed = (hashed ^ hashed >> by[1]) * primes[1]
-    hashed = (hashed ^ hashed >> by[4]) * primes[2]
-    hashed ^= hashed >> by[5]
-    count = _MAX_FILTER_BYTES // BLOCK_BYTES
-    blocks = ((hashed >> by[5]) * np.uint64(count) >> by[5]).astype(np.int64)
-    bits = np.zeros((count, len(_SALTS)), "<u4")
-    low = hashed.astype(np.uint32)
-    for at, salt in enumerate(_SALTS):
-        chosen = np.uint32(1) << (low * np.uint32(salt) >> np.uint32(27))
-        np.bitwise_or.at(bits[:, at], blocks, chosen)
+    from rocketlens.formats.compiled import kernels_archive
+
+    primes = np.array((_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4), np.uint64)
+    bits = np.zeros((_MAX_FILTER_BYTES // BLOCK_BYTES, len(_SALTS)), np.uint32)
+    salts = np.array(_SALTS, np.uint32)
+    kernels_archive.set_filter_bits(values, primes, np.uint64(_START), salts, bits.reshape(-1))
     expected = 2 * (1 + int(np.count_nonzero(np.diff(values))))
     of_sizes = {}
     while len(bits):

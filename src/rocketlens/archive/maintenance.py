@@ -29,7 +29,14 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens.archive.files import NewFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.tables import KEYS, MESSAGES, columns_of, day_number, widened
+from rocketlens.archive.tables import (
+    KEYS,
+    MESSAGES,
+    columns_of,
+    day_number,
+    sort_order,
+    widened,
+)
 from rocketlens.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -340,11 +347,9 @@ def _in_parts(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
 
 def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     """Yield the rows of tables, if there are some, as one in the order of their hashes."""
-    import numpy as np
     import pyarrow as pa
 
     some = [each for each in tables if each.num_rows]
     if some:
         rows = pa.concat_tables(some).combine_chunks()
-        order = np.argsort(rows.column("key_hash").to_numpy(), kind="stable")
-        yield rows.take(pa.array(order))
+        yield rows.take(pa.array(sort_order(rows.column("key_hash").to_numpy())))

@@ -137,37 +137,39 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
 
 def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
     """Return rows of `key_rows` with their hashes, in the order of these."""
-    import numpy as np
     import pyarrow as pa
 
     hashes = key_hashes(rows.column("key").combine_chunks())
-    order = np.argsort(hashes, kind="stable")
     named = rows.append_column("key_hash", pa.array(hashes))
-    return named.select(key_schema().names).take(pa.array(order))
+    return named.select(key_schema().names).take(pa.array(sort_order(hashes)))
 
 
 def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
-    """Return the hash of each text of a string array without nulls; all at once, byte by byte."""
+    """Return the hash of each text of a string array without nulls."""
     import numpy as np
 
+    from rocketlens.formats.compiled import kernels_archive
+
     count = len(keys)
-    _, raw_offsets, raw_bytes = keys.buffers()
-    hashes = np.full(count, _FNV_BASIS, np.uint64)
-    if count and raw_bytes is not None:
+    hashes = np.empty(count, np.int64)
+    if count:
+        _, raw_offsets, raw_bytes = keys.buffers()
         offsets = np.frombuffer(raw_offsets, np.int32)[keys.offset : keys.offset + count + 1]
-        content = np.frombuffer(raw_bytes, np.uint8)
-        # The longest first: those that still have a byte at some index are always in front.
-        order = np.argsort(offsets[:-1] - offsets[1:], kind="stable")
-        starts = offsets[:-1][order].astype(np.int64)
-        lengths = np.diff(offsets)[order]
-        ordered = hashes[order]
-        prime = np.uint64(_FNV_PRIME)
-        for index in range(int(lengths[0])):
-            longer = int(np.searchsorted(-lengths, -index, side="left"))
-            ordered[:longer] ^= content[starts[:longer] + index]
-            ordered[:longer] *= prime
-        hashes[order] = ordered
-    return hashes.view(np.int64)
+        content = np.frombuffer(raw_bytes or b"", np.uint8)
+        basis, prime = np.uint64(_FNV_BASIS), np.uint64(_FNV_PRIME)
+        kernels_archive.hash_texts(content, offsets, basis, prime, hashes)
+    return hashes
+
+
+def sort_order(hashes: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int32]":
+    """Return the indexes that sort hashes; equal ones keep their order."""
+    import numpy as np
+
+    from rocketlens.formats.compiled import kernels_archive
+
+    order = np.empty(len(hashes), np.int32)
+    kernels_archive.sort_order(hashes, order)
+    return order
 
 
 def key_hash(key: str) -> int:

@@ -84,17 +84,17 @@ Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
 
 def compile_all() -> CompiledKernels:
     """Compile every kernel that is not compiled yet: half a minute, if none is."""
-    from rocketlens.formats.compiled import kernels_json, kernels_send
+    from rocketlens.formats.compiled import kernels_archive, kernels_json, kernels_send
 
-    del kernels_json, kernels_send
+    del kernels_archive, kernels_json, kernels_send
     return compile_kernels()
 
 
 def compiled_count() -> tuple[int, int]:
     """Return how many kernels are compiled, and how many there are; compiles none."""
-    from rocketlens.formats.compiled import kernels_json, kernels_send
+    from rocketlens.formats.compiled import kernels_archive, kernels_json, kernels_send
 
-    del kernels_json, kernels_send
+    del kernels_archive, kernels_json, kernels_send
     return count_compiled()
 
 
