@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.reader import ArchiveRows, Listing
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
-from rocketlens.archive.tables import DERIVED
 from rocketlens.errors import ArchiveError, BadInput
+from rocketlens.formats.columns import DERIVED
 from rocketlens.model.answer import Coverage, is_complete
 from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
 from rocketlens.model.message import MessageExt

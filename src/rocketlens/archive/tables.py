@@ -21,6 +21,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.formats.columns import DERIVED
 from rocketlens.model.arrow import schema
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ MESSAGES: Final = "messages"
 KEYS: Final = "message_keys"
 DAY: Final = "day"
 """The partition column of ``messages`` and ``message_keys``."""
-DERIVED: Final = frozenset({"msg_id", "offset_msg_id", "store_time", "born_time"})
-"""Columns of messages that follow from others, and are not stored."""
 POSITION: Final = (
     "cluster",
     "broker",
@@ -66,7 +65,7 @@ _FNV_PRIME: Final = 0x100000001B3
 
 @cache
 def message_schema() -> "pa.Schema":
-    """Return the columns of ``messages`` without its partition."""
+    """Return the columns of ``messages`` without its partition. Derived ones are not stored."""
     import pyarrow as pa
 
     fields = [field for field in schema() if field.name not in DERIVED]

@@ -155,6 +155,10 @@ class BatchScan:
         self.store: Final = _store_option(options)
         self.losses: list[str] | None = None
         """If this is a list, a line on each part that cannot be read is added to it."""
+        self.with_derived = True
+        """Whether batches have the columns of `rocketlens.formats.columns.DERIVED`, too. Those of
+        messages that are sent in batches always have them.
+        """
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
         self.takes_loss = "failOnDataLoss" in options and not self.fails_on_loss
@@ -367,6 +371,7 @@ class BatchScan:
                     yield from columns.batches(
                         *(content, base_offset, chosen),
                         with_body=self.with_body,
+                        with_derived=self.with_derived,
                         physical_offsets=offsets,
                     )
 

@@ -6,6 +6,7 @@ no such position: :func:`stitch` follows the records from the segment's first by
 ranges, and a range that did not begin where the one before it ended is read again from there.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 RANGE_BYTES: Final = 64 << 20
 """Bytes of log that one task reads by default: about a tenth of a second of work."""
 _MIN_RANGE_BYTES: Final = 1 << 16
+_STEP_BYTES: Final = 4 << 20
 NOTHING_WRITTEN: Final = "nothing was written here"
 ROWS_AT_ONCE: Final = 16_384
 """Records held as rows at a time: 2 MiB, which stays in the processor's cache."""
@@ -412,11 +414,13 @@ def is_unwritten(segment: Segment) -> bool:
     return not any(fs.read_bytes(segment.path, SIZE_AND_MAGIC.size) or b"")
 
 
-def walk_log(log: CommitLog, begin: int, stop: int) -> int:
+def walk_log(log: CommitLog, begin: int, stop: int, starts: list[int] | None = None) -> int:
     """Return the offset of the first record at or after ``stop``, or an earlier end of the log.
 
     Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
-    written to. Only headers are read: about 50 ms a GiB once it is in memory.
+    written to. Only headers are read: about 50 ms a GiB once it is in memory. If ``starts`` is a
+    list, an offset that the walk passed is added to it every `_STEP_BYTES`: walks that begin there
+    end where this one does.
     """
     from rocketlens.formats.compiled import kernels
 
@@ -427,6 +431,8 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
         if segment is not None:
             base = segment.base_offset
             target = min(stop - base, segment.size)
+            if starts is not None:
+                target = min(target, position - base + _STEP_BYTES)
             try:
                 content = log.map(segment).array()
             except SegmentLost as error:
@@ -440,6 +446,8 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
             byte_offset, reason = kernels.walk_to(content, base, position - base, target)
             position = base + byte_offset
             if reason is kernels.ScanReason.STOP:
+                if starts is not None:
+                    starts.append(position)
                 continue
             if reason is kernels.ScanReason.END and base >= last_base:
                 break
@@ -452,12 +460,21 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
     return position
 
 
+def nearest_start(starts: Sequence[int], offset: int, begin: int) -> int:
+    """Return the last of ``starts``, offsets of `walk_log`, from ``begin`` to ``offset``; ``begin``
+    if there is none.
+    """
+    number = bisect_right(starts, offset)
+    return max(starts[number - 1], begin) if number else begin
+
+
 def stretches(
-    log: CommitLog, begin: int, end: int, range_bytes: int
+    log: CommitLog, begin: int, end: int, range_bytes: int, starts: Sequence[int] = ()
 ) -> Iterator[tuple[LogRange, int]]:
     """Split the log from ``begin``, a record's start, to ``end`` into ranges of about equal size.
 
-    Each comes with a position of its segment, at or before its start, at which a record begins.
+    Each comes with a position of its segment, at or before its start, at which a record begins:
+    the nearest of ``starts``, or else the first in the segment.
     """
     for segment in log.segments:
         first = max(begin - segment.base_offset, 0)
@@ -466,10 +483,9 @@ def stretches(
             continue
         count = -(-(last - first) // range_bytes)
         edges = [first + (last - first) * number // count for number in range(count + 1)]
+        base = segment.base_offset
         for start, stop in pairwise(edges):
             yield (
-                LogRange(
-                    str(segment.path), segment.base_offset, segment.size, start, stop, known=False
-                ),
-                first,
+                LogRange(str(segment.path), base, segment.size, start, stop, known=False),
+                nearest_start(starts, base + start, base + first) - base,
             )

@@ -21,7 +21,7 @@ are few. An offset without anchors, as version 0.1.0 wrote it, is taken as it is
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -131,15 +131,19 @@ def _crc_at(log: "CommitLog", physical_offset: int) -> int | None:
     return zlib.crc32(log.map(segment).view[start : start + record.total_size])
 
 
-def last_record(log: "CommitLog", begin: int, end: int) -> "Record | None":
+def last_record(
+    log: "CommitLog", begin: int, end: int, starts: Sequence[int] = ()
+) -> "Record | None":
     """Return the last record before ``end``, walking from ``begin``, where a record begins.
 
-    Costs a walk over headers, and the decoding of a few records.
+    Costs a walk over headers, from the nearest of ``starts`` that a walk from ``begin`` passed, and
+    the decoding of a few records.
     """
-    from rocketlens.bulk.ranges import walk_log
+    from rocketlens.bulk.ranges import nearest_start, walk_log
 
     for reach in (_NEAR_BYTES, _FAR_BYTES, end):
-        start = walk_log(log, begin, max(begin, end - reach))
+        near = max(begin, end - reach)
+        start = walk_log(log, nearest_start(starts, near, begin), near)
         last = None
         if start < end:
             for record in LogWalk(log, start, end).records():

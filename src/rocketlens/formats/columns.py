@@ -11,6 +11,7 @@ buffer is read.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BodyError
@@ -46,6 +47,9 @@ none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is
 where it is as its producer had it. The timestamps are null where the milliseconds beside them are
 before the year 1 or after 9999."""
 
+DERIVED: Final = frozenset({"msg_id", "offset_msg_id", *TIME_COLUMNS})
+"""Columns that follow from others."""
+
 STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
 """A batch ends with the message that exceeds this, so one huge body has a batch of its own."""
@@ -60,15 +64,18 @@ def batches(
     rows: "Rows",
     *,
     with_body: bool,
+    with_derived: bool = True,
     physical_offsets: "npt.NDArray[np.int64] | None" = None,
 ) -> Iterator[Any]:
     """Return the messages of ``rows`` as record batches of bounded size.
 
+    ``with_derived``: also the columns of :data:`DERIVED`.
     ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
     positions of ``content`` the records are (:mod:`rocketlens.formats.batch_rows`).
     """
     import numpy as np
 
+    batch = partial(_batch, content, base_offset, with_derived=with_derived)
     offsets = rows["physical_offset"] if physical_offsets is None else physical_offsets
     sizes = np.cumsum(rows["store_size"], dtype=np.int64)
     start = 0
@@ -79,17 +86,20 @@ def batches(
         placed = offsets[start : start + len(part)]
         start += len(part)
         if not with_body:
-            yield _batch(content, base_offset, part, placed, _nulls(len(part)))
+            yield batch(part, placed, _nulls(len(part)))
         elif not (part["sys_flag"] & COMPRESSED).any():
-            yield _batch(content, base_offset, part, placed, _bytes(content, base_offset, part))
+            yield batch(part, placed, _bytes(content, base_offset, part))
         else:
-            yield from _decompressed(content, base_offset, part, placed)
+            for some, body, body_error in _decompressed(content, base_offset, part):
+                yield batch(part[some], placed[some], body, body_error=body_error)
 
 
 def _decompressed(
-    content: "Bytes", base_offset: int, rows: "Rows", offsets: "npt.NDArray[np.int64]"
-) -> Iterator[Any]:
-    """Return batches of rows of which some bodies are compressed."""
+    content: "Bytes", base_offset: int, rows: "Rows"
+) -> Iterator[tuple[slice, Any, Any]]:
+    """Yield bodies, of which some are compressed, and errors of them, with the rows that have them:
+    those of a batch at a time.
+    """
     import pyarrow as pa
 
     bodies: list[bytes] = []
@@ -108,11 +118,8 @@ def _decompressed(
         errors.append(body_error)
         size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
-            column, error_column = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
             part = slice(first, number + 1)
-            yield _batch(
-                content, base_offset, rows[part], offsets[part], column, body_error=error_column
-            )
+            yield part, pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
             bodies, errors, first, size = [], [], number + 1, 0
 
 
@@ -123,12 +130,12 @@ def _batch(
     offsets: "npt.NDArray[np.int64]",
     body: Any,
     *,
+    with_derived: bool,
     body_error: Any = None,
 ) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = _offset_msg_ids(content, base_offset, rows, offsets)
     unique_key = _text(content, base_offset, rows, "unique_key")
     made = {
         "physical_offset": pa.array(offsets),
@@ -136,18 +143,20 @@ def _batch(
         "tags": _text(content, base_offset, rows, "tags"),
         "keys": _keys(content, base_offset, rows),
         "unique_key": unique_key,
-        "msg_id": pc.coalesce(unique_key, ids),
-        "offset_msg_id": ids,
         "born_host": _hosts(content, base_offset, rows, "born"),
         "store_host": _hosts(content, base_offset, rows, "store"),
         "properties": _properties(content, base_offset, rows),
         "body": body,
         "body_error": pa.nulls(len(rows), pa.string()) if body_error is None else body_error,
     }
-    for name, milliseconds in TIME_COLUMNS.items():
-        made[name] = time_column(pa.array(rows[milliseconds]))
-    arrays = [made[name] if name in made else pa.array(rows[name]) for name in COLUMNS]
-    return pa.RecordBatch.from_arrays(arrays, list(COLUMNS))
+    if with_derived:
+        ids = _offset_msg_ids(content, base_offset, rows, offsets)
+        made |= {"msg_id": pc.coalesce(unique_key, ids), "offset_msg_id": ids}
+        for name, milliseconds in TIME_COLUMNS.items():
+            made[name] = time_column(pa.array(rows[milliseconds]))
+    names = [name for name in COLUMNS if with_derived or name not in DERIVED]
+    arrays = [made[name] if name in made else pa.array(rows[name]) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names)
 
 
 def _nulls(count: int) -> Any:
@@ -253,10 +262,11 @@ def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
             str(unpack_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)
         ]
         return pa.array(texts, pa.string())
-    packed = _host_bytes(content, base_offset, rows, which).view(">u8").ravel()
-    distinct, number = np.unique(packed, return_inverse=True)
-    texts = [str(unpack_host(int(host).to_bytes(8, "big"))) for host in distinct]
-    return pa.array(texts, pa.string()).take(pa.array(number))
+    packed = _host_bytes(content, base_offset, rows, which).view(np.uint64).ravel()
+    coded = pa.array(packed).dictionary_encode()
+    distinct = coded.dictionary.to_numpy()
+    texts = [str(unpack_host(host.tobytes())) for host in distinct]
+    return pa.array(texts, pa.string()).take(coded.indices)
 
 
 def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:

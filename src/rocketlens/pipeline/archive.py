@@ -96,6 +96,7 @@ class ArchivedStore(RocketMQStreamReader):
             "maxPartitionBytes": str(_SHARE_BYTES),
         }
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))
+        self._messages.with_derived = False
         self.cluster: Final = cluster
         self.broker: Final = broker
         self.chosen: Final = frozenset(asked_topics(",".join(topics)) if topics else ())

@@ -98,6 +98,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._layout = StoreLayout.of(Path(self._messages.store))
         self._store = self._layout.root
         self._target: int | None = None
+        self._starts: Final[list[int]] = []
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the stream begins: the first record there or after, or the log's end.
@@ -188,6 +189,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     begin.physical_offset,
                     last.physical_offset,
                     self._messages.partition_bytes,
+                    self._starts,
                 )
             ]
         finally:
@@ -231,13 +233,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         synced = self._synced()
         if synced is not None:
             stop = min(stop, synced)
-        end = walk_log(log, first, stop) if stop > first else first
-        last = last_record(log, first, end) if end > first else None
+        self._starts.clear()
+        end = walk_log(log, first, stop, self._starts) if stop > first else first
+        last = last_record(log, first, end, self._starts) if end > first else None
         if last is not None and not is_whole(
             log, last, is_closed=not (self._store / "abort").exists()
         ):
             end = last.physical_offset
-            last = last_record(log, first, end) if end > first else None
+            last = last_record(log, first, end, self._starts) if end > first else None
         if end > first and synced is None and not self._with_unsynced:
             for segment in log.segments:
                 if segment.base_offset < end and first < segment.end_offset:

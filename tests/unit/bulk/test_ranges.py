@@ -111,6 +111,43 @@ def test_each_range_alone_finds_its_true_start(tmp_path_factory, edges, damage):
     assert found == [o for r in whole.results for o in r.offsets]
 
 
+@settings(
+    max_examples=sized(30, 100),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    step=st.integers(1, 2000),
+    damage=st.lists(st.tuples(st.integers(0, 3 * SEGMENT - 1), st.integers(0, 7)), max_size=3),
+)
+def test_tasks_begin_at_offsets_that_a_walk_passed_and_read_the_same(
+    tmp_path_factory, step, damage
+):
+    from rocketlens.bulk import ranges
+
+    log = make_log(tmp_path_factory.mktemp("log"), damage)
+    starts = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ranges, "_STEP_BYTES", step)
+        end = ranges.walk_log(log, 0, 3 * SEGMENT, starts)
+    assert end == ranges.walk_log(log, 0, 3 * SEGMENT)
+    assert starts == sorted(starts)
+    for start in starts[:-1]:
+        assert ranges.walk_log(log, start, end) == end
+    found, near = [], []
+    for hints in ((), starts):
+        for planned, walk_from in ranges.stretches(log, 0, end, 1000, hints):
+            mapped, content = ranges.open_range(planned)
+            found.append(ranges.true_start(planned, content, walk_from))
+            near.append(planned.start - walk_from)
+            del content
+            mapped.close()
+    half = len(found) // 2
+    assert found[half:] == found[:half]
+    if not damage:
+        # A record has less than 1000 bytes.
+        assert max(near[half:]) < step + 1000
+
+
 @pytest.mark.parametrize("range_bytes", [1, 1 << 16, 1 << 20])
 def test_ranges_cover_every_written_byte_once(tmp_path, range_bytes):
     from rocketlens.bulk.ranges import cut

@@ -103,6 +103,8 @@ def test_the_last_record_before_an_offset_is_found(log, written):
         last = written[count - 1]
         found = last_record(log, 0, last.physical_offset + last.total_size)
         assert found.physical_offset == last.physical_offset
+        starts = [each.physical_offset for each in written[::7]]
+        assert last_record(log, 0, last.physical_offset + last.total_size, starts) == found
     assert last_record(log, 0, 0) is None
 
 

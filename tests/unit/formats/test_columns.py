@@ -20,7 +20,7 @@ COMPRESSED = 1
 V4, V6 = Host("10.0.0.1", 10911), Host("fd00::7", 10911)
 
 
-def batches_of(store, *, with_body=True):
+def batches_of(store, **options):
     [log_range] = ranges_of(store)
     mapped, content = open_range(log_range)
     try:
@@ -28,7 +28,7 @@ def batches_of(store, *, with_body=True):
             batch
             for rows in RangeReader(log_range, content)
             for batch in columns.batches(
-                content, log_range.base_offset, rows.copy(), with_body=with_body
+                content, log_range.base_offset, rows.copy(), **({"with_body": True} | options)
             )
         ]
     finally:
@@ -87,6 +87,15 @@ def test_a_batch_ends_at_its_stored_bytes_and_one_record_always_fits(
 def test_bodies_that_are_not_wanted_are_null(written, tmp_path):
     assert {row["body"] for row in rows_of(batches_of(tmp_path, with_body=False))} == {None}
     assert len(written) == 30
+
+
+def test_columns_that_follow_from_others_can_be_left_out(written, tmp_path):
+    odd = replace(record(31, body=b"no zlib"), sys_flag=COMPRESSED)
+    write_log(tmp_path, [*written, odd], 1 << 16)
+    kept = [name for name in columns.COLUMNS if name not in columns.DERIVED]
+    assert len(columns.COLUMNS) - len(kept) == 4
+    expected = [batch.select(kept) for batch in batches_of(tmp_path)]
+    assert batches_of(tmp_path, with_derived=False) == expected
 
 
 def test_a_body_that_cannot_be_decompressed_is_as_stored_and_says_why(tmp_path):
