@@ -24,6 +24,7 @@ from rocketlens.archive.tables import (
     key_rows,
     message_schema,
     sorted_by_hash,
+    with_codes,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ _DICTIONARIES: Final = [
 ]
 _FILTERED: Final = "key_hash"
 _COUNTERS: Final = ["queue_id", "store_size", "store_timestamp_ms", "born_timestamp_ms"]
+_SCATTERED: Final = frozenset({"key_hash", "queue_offset", "physical_offset"})
+"""Columns of keys that nothing makes smaller once they are sorted by hash, but their own range."""
 
 
 class NewFile(NamedTuple):
@@ -188,16 +191,24 @@ class TableFile:
         self._checksums: Final[list[dict[str, int]]] = []
         self.rows = 0
         self._sink: Final = location.create(self._path)
-        names = set(columns.names)
+        names = columns.names
+        counters = [*_COUNTERS]
+        compression: Any = "zstd"
+        if table == KEYS:
+            columns = with_codes(columns.empty_table()).schema
+            counters += ["queue_offset", "physical_offset"]
+            compression = {name: "none" if name in _SCATTERED else "zstd" for name in names}
         self._writer: Final = pq.ParquetWriter(
             self._sink,
             columns,
-            compression="zstd",
+            compression=compression,
             use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in names],
             write_statistics=[*self._bounded],
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in _COUNTERS if name in names},
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in counters if name in names},
             write_page_checksum=True,
             bloom_filter_options={_FILTERED: FILTER_OPTIONS} if table == KEYS else None,
+            # Readers would get dictionaries.
+            store_schema=table != KEYS,
         )
 
     def write(self, rows: "pa.Table") -> None:
@@ -214,6 +225,7 @@ class TableFile:
         most = _KEY_ROWS if self._table == KEYS else _MESSAGE_ROWS
         group_rows = min(fitting, most)
         if self._table == KEYS:
+            rows = with_codes(rows)
             hashes = rows.column(_FILTERED).to_numpy()
             for start in range(0, len(hashes), group_rows):
                 self._checksums.append(checksums(hashes[start : start + group_rows]))

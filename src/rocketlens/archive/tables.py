@@ -55,6 +55,11 @@ MESSAGE_BOUNDS: Final = (
 KEY_BOUNDS: Final = ("key_hash", "store_timestamp_ms")
 """Columns whose least and greatest values the Delta log has of each file."""
 
+CODED: Final = frozenset({"cluster", "broker", "kind"})
+"""Columns of keys that are written as they are dictionaries in memory: the texts of all row groups
+are in each, so there must be few.
+"""
+
 DAY_MS: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
@@ -115,12 +120,13 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
 
 
 def key_rows(messages: "pa.Table") -> "pa.Table":
-    """Return a row for each key and each unique key of messages, without hashes."""
+    """Return a row for each key and each unique key of messages, without hashes, `with_codes`."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     listed = messages.column("keys")
-    positions = messages.select(POSITION)
+    positions = with_codes(messages.select(POSITION))
     of_keys = positions.take(pc.list_parent_indices(listed))
     has_unique_key = pc.is_valid(messages.column("unique_key"))
     of_unique_keys = positions.filter(has_unique_key)
@@ -129,17 +135,30 @@ def key_rows(messages: "pa.Table") -> "pa.Table":
         (of_keys, pc.list_flatten(listed), "key"),
         (of_unique_keys, messages.column("unique_key").filter(has_unique_key), "unique-key"),
     ):
-        kinds = pa.repeat(pa.scalar(kind), rows.num_rows)
+        codes = pa.array(np.zeros(rows.num_rows, np.int32))
+        kinds = pa.DictionaryArray.from_arrays(codes, [kind])
         parts.append(rows.append_column("key", keys).append_column("kind", kinds))
     return pa.concat_tables(parts)
+
+
+def with_codes(rows: "pa.Table") -> "pa.Table":
+    """Return rows of ``message_keys`` with dictionaries where few texts are repeated: `CODED`."""
+    import pyarrow as pa
+
+    for number, field in enumerate(rows.schema):
+        if field.name in CODED and not pa.types.is_dictionary(field.type):
+            coded = rows.column(number).dictionary_encode()
+            rows = rows.set_column(number, field.name, coded)
+    return rows.unify_dictionaries()
 
 
 def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
     """Return rows of `key_rows` with their hashes, in the order of these."""
     import pyarrow as pa
 
-    hashes = key_hashes(rows.column("key").combine_chunks())
-    named = rows.append_column("key_hash", pa.array(hashes))
+    whole = rows.unify_dictionaries().combine_chunks()
+    hashes = key_hashes(whole.column("key").combine_chunks())
+    named = whole.append_column("key_hash", pa.array(hashes))
     return named.select(key_schema().names).take(pa.array(sort_order(hashes)))
 
 

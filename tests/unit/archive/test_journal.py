@@ -7,12 +7,15 @@ import time
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import rocketlens
 from rocketlens.archive import files, journal, tables
 from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.maintenance import compact, vacuum, write_merged
+from rocketlens.bulk import ranges
 from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput, PackageMissing
 from rocketlens.pipeline.archive import ArchivedStore, archive_next
 from tests.support.archives import archive_store, run_here
@@ -272,6 +275,53 @@ def test_a_table_that_is_of_something_else_is_refused(tmp_path):
     deltalake.DeltaTable.create(str(tmp_path / "messages"), columns)
     with pytest.raises(ArchiveError, match=r"the column topic with another type, .*long"):
         ArchiveTables(str(tmp_path), create=True)
+
+
+def test_tasks_look_for_their_first_record_nearby(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranges, "_STEP_BYTES", 500)
+    source = ArchivedStore(str(written(tmp_path, 100)), "broker-a")
+    source.scan.partition_bytes = 3000
+    begin = source.initialOffset()
+    end = source.latestOffset(begin, source.getDefaultReadLimit())
+    shares = [each.value for each in source.partitions(begin, end)]
+    assert len(shares) > 5
+    assert all(0 <= each.log_range.start - each.walk_from < 1000 for each in shares)
+
+
+def test_files_have_the_columns_of_their_tables(tmp_path, store):
+    archive_store(tmp_path / "lake", store)
+    for name in ("messages", "message_keys"):
+        (path,) = (tmp_path / "lake" / name).glob("*/*.parquet")
+        assert pq.read_schema(path).equals(tables.columns_of(name))
+
+
+def test_keys_of_many_brokers_are_written_together(tmp_path):
+    location = ArchiveLocation.of(tmp_path)
+    columns = tables.key_schema()
+    count = 40_000
+    numbers = range(count)
+    rows = tables.widened(
+        pa.table(
+            {
+                "key_hash": pa.array(numbers, pa.int64()),
+                "key": [f"key-{number}" for number in numbers],
+                "kind": [("key", "unique-key")[number % 2] for number in numbers],
+                "cluster": [f"cluster-{number % 3}" for number in numbers],
+                "broker": [f"broker-{number % 100}" for number in numbers],
+                "topic": [f"topic-{number % 1000}" for number in numbers],
+                "queue_offset": pa.array([-number for number in numbers], pa.int64()),
+                "physical_offset": pa.array([2**62 - number for number in numbers], pa.int64()),
+            }
+        ),
+        columns,
+        columns.names,
+    )
+    file = files.TableFile(location, "message_keys", "2026-11-20")
+    for start in range(0, count, 17_000):
+        file.write(rows.slice(start, 17_000))
+    assert (
+        pq.read_table(location.path("message_keys", file.close().path), partitioning=None) == rows
+    )
 
 
 def test_without_deltalake_one_line_says_what_to_install(tmp_path, monkeypatch):
