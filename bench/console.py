@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import httpx
@@ -78,7 +77,7 @@ def report(store: SyntheticStore, entries: int, *, is_quick: bool) -> Iterator[s
         yield "  no Chromium was found"
         return
     chosen = random.Random(7)
-    with _console(store.path) as (address, process):
+    with running("--store", str(store.path)) as (address, process):
         waits = sorted(asyncio.run(_searches(address, store, chosen)))
         with sync_playwright() as playwright:
             window = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
@@ -116,8 +115,9 @@ def report(store: SyntheticStore, entries: int, *, is_quick: bool) -> Iterator[s
 
 
 @contextmanager
-def _console(store: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    words = ["-m", "rocketlens", "console", "--store", str(store), "--bind", "127.0.0.1:0"]
+def running(*source: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run a console of a source, and return its address and its process."""
+    words = ["-m", "rocketlens", "console", *source, "--bind", "127.0.0.1:0"]
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
