@@ -972,6 +972,8 @@ MAX_CLASS_ARCHIVE_S: Final = 120.0
 machine, once."""
 MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
 """Of log that one batch of an archive has: what a job that is killed reads again, at most."""
+MAX_KEPT_COUNTS: Final = 100_000
+"""Queues of files of an open archive whose counts are kept, for lists of topics: 60 MB."""
 MAX_ARCHIVE_READS: Final = 16
 """Files of an archive in an object store that one look-up reads at once: a request takes tens of
 milliseconds, most of them waiting. pyarrow has 25 connections to a store at most."""

@@ -283,6 +283,9 @@ class ArchiveReader:
         self._open: Final[OrderedDict[str, _OpenFile]] = OrderedDict()
         self._open_lock: Final = Lock()
         self._pool: ThreadPoolExecutor | None = None
+        self.kept: Final[dict[str, list[Any]]] = {}
+        """What was counted of files, by their paths: see `rocketlens.archive.topics`."""
+        self._kept_counts = 0
         self._list()
 
     def refresh(self) -> None:
@@ -312,10 +315,19 @@ class ArchiveReader:
         self.first_ms = -(1 << 63) if day is None else day * DAY_MS
         files = map(_data_file, self.tables.files(MESSAGES))
         self.listing = Listing(self.tables.messages.version(), self.tables.batches(), list(files))
+        there = {file.path for file in self.listing.messages}
+        for path in self.kept.keys() - there:
+            self._kept_counts -= len(self.kept.pop(path))
         self.keys = [
             *map(_data_file, self.tables.files(KEYS)),
             *(self._new_file(each) for each in self.tables.missing_keys()),
         ]
+
+    def keep(self, file: DataFile, counts: list[Any]) -> None:
+        """Keep what was counted of a file, if there is room."""
+        if self._kept_counts + len(counts) <= limits.MAX_KEPT_COUNTS:
+            self.kept[file.path] = counts
+            self._kept_counts += len(counts)
 
     def _new_file(self, file: NewFile) -> DataFile:
         bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}

@@ -1,13 +1,15 @@
 """The topics of an archive, counted by the columns of its files that say where messages are.
 
-What is read is a few bytes a message: no keys, properties or bodies. Apart from `archive`, and
-loaded by its method alone: look-ups start without it.
+What is read is a few bytes a message: no keys, properties or bodies. Files do not change, so what
+was counted of one is kept while the archive is open. Apart from `archive`, and loaded by its method
+alone: look-ups start without it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.archive.reader import ArchiveReader, DataFile
 from rocketlens.archive.source import ArchiveSource, bounds_of
 from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
@@ -27,12 +29,13 @@ _COUNTED: Final = (
     ("store_size", "sum"),
 )
 _Queue = tuple[str, str, str, int]
+_FileCounts = list[tuple[_Queue, list[int]]]
 
 
 def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> TopicsAnswer:
     """Return all topics of an archive, or those that names and patterns match, with their queues.
 
-    O(messages of the files that can have the topics).
+    O(messages of the files that can have the topics and were not counted before).
 
     :raises TopicNotFound: if no topic has a name, or matches a pattern.
     """
@@ -45,10 +48,9 @@ def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> Topi
     message_filter = MessageFilter(topics=frozenset(names or listed))
     errors: list[str] = []
     parts: dict[_Queue, list[list[int]]] = defaultdict(list)
-    columns = [*_QUEUE, "sys_flag", *dict.fromkeys(name for name, _ in _COUNTED)]
     for file in source.reader.listing.files(bounds_of(message_filter)):
-        for table in source.reader.columns(file, columns, errors):
-            _add_counts(table, parts)
+        for queue, of_file in _counts_of(source.reader, file, errors):
+            parts[queue].append(of_file)
     is_one_cluster = len({cluster for cluster, *_ in parts}) < 2
     queues: dict[str, list[TopicQueue]] = {name: [] for name in names or listed}
     for (cluster, broker, topic, queue_id), counts in sorted(parts.items()):
@@ -59,6 +61,32 @@ def topics_of_archive(source: ArchiveSource, requested: Collection[str]) -> Topi
         tuple(FoundTopic(name, None if errors else tuple(queues[name])) for name in sorted(queues)),
         source.coverage(message_filter, names, errors),
     )
+
+
+def _counts_of(reader: ArchiveReader, file: DataFile, errors: list[str]) -> _FileCounts:
+    """Return the counts of a file's queues; what cannot be read is added to ``errors``."""
+    kept = reader.kept.get(file.path)
+    if kept is not None:
+        return kept
+    found: dict[_Queue, list[list[int]]] = defaultdict(list)
+    own_errors: list[str] = []
+    columns = [*_QUEUE, "sys_flag", *dict.fromkeys(name for name, _ in _COUNTED)]
+    for table in reader.columns(file, columns, own_errors):
+        _add_counts(table, found)
+    counts = [(queue, _together(several)) for queue, several in found.items()]
+    errors.extend(own_errors)
+    if not own_errors:
+        reader.keep(file, counts)
+    return counts
+
+
+def _together(several: list[list[int]]) -> list[int]:
+    """Return the counts of all row groups of a file as one, in the order of `_COUNTED`."""
+    functions: dict[str, Callable[[Iterable[int]], int]] = {"min": min, "max": max}
+    return [
+        functions.get(function, sum)(values)
+        for (_, function), values in zip(_COUNTED, zip(*several, strict=True), strict=True)
+    ]
 
 
 def _add_counts(table: "pa.Table", parts: dict[_Queue, list[list[int]]]) -> None:

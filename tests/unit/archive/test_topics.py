@@ -1,10 +1,15 @@
 """Topics of an archive, counted by its columns."""
 
+from pathlib import Path
+
 import pytest
 
 import rocketlens
+from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.maintenance import compact, write_merged
+from rocketlens.archive.reader import ArchiveReader
 from rocketlens.errors import TopicNotFound
-from tests.support.archives import archive_store
+from tests.support.archives import BATCHES, DAYS, archive_of_days, archive_store
 
 
 def test_topics_have_the_queues_of_the_store_and_the_broker_of_the_archive(golden, tmp_path):
@@ -28,3 +33,46 @@ def test_topics_have_the_queues_of_the_store_and_the_broker_of_the_archive(golde
         assert [topic.name for topic in archive.topics(name)] == [name]
         with pytest.raises(TopicNotFound, match=f"did you mean {name}"):
             archive.topics(name.lower())
+
+
+def test_a_file_is_counted_once_and_one_that_was_compacted_is_forgotten(tmp_path, monkeypatch):
+    root = archive_of_days(tmp_path)
+    read = []
+    columns = ArchiveReader.columns
+    monkeypatch.setattr(
+        ArchiveReader,
+        "columns",
+        lambda self, file, *rest: read.append(file.path) or columns(self, file, *rest),
+    )
+    with rocketlens.open_archive(root) as archive:
+        first = archive.topics()
+        assert len(read) == DAYS * BATCHES
+        assert archive.topics() == first
+        assert archive.topics("Topic").topics == first.topics
+        assert len(read) == DAYS * BATCHES
+        compact(ArchiveTables(str(root)), lambda tasks: list(map(write_merged, tasks)))
+        again = archive.topics()
+        assert len(read) == DAYS * BATCHES + DAYS
+        assert again.topics == first.topics
+        assert len(archive.source.reader.kept) == DAYS
+
+
+def test_counts_beyond_the_bound_are_not_kept_and_counted_again(tmp_path, monkeypatch):
+    root = archive_of_days(tmp_path)
+    with rocketlens.open_archive(root) as archive:
+        expected = archive.topics()
+    monkeypatch.setattr("rocketlens.limits.MAX_KEPT_COUNTS", 2)
+    with rocketlens.open_archive(root) as archive:
+        assert [archive.topics() for _ in range(2)] == [expected] * 2
+        assert len(archive.source.reader.kept) == 2
+
+
+def test_what_of_a_file_could_not_be_read_is_not_kept(tmp_path):
+    root = archive_of_days(tmp_path)
+    with rocketlens.open_archive(root) as archive:
+        path = Path(archive.source.reader.listing.messages[0].path)
+        content = path.read_bytes()
+        path.write_bytes(bytes(len(content)))
+        assert not archive.topics().complete
+        path.write_bytes(content)
+        assert archive.topics().complete
