@@ -360,13 +360,15 @@ class ArchiveReader:
             self._open.popitem()[1].parquet.close()
 
     def positions(self, key: str, bounds: Bounds, errors: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield where the messages with a key are: rows of ``message_keys``, each message once.
+        """Yield where the messages with a key are: rows of ``message_keys``.
+
+        A message comes as often as it has the key: twice if that is its unique key, too. Which ones
+        came is not kept: a key can have millions.
 
         Files that cannot be read are skipped, and a line for each is added to ``errors``.
         """
         hashed = key_hash(key)
         of_hash = {"key_hash": (hashed, hashed)}
-        identities: set[tuple[Any, ...]] = set()
 
         def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
             return self._groups(file, of_hash, own_errors, lambda at, n: at.read_hash(n, hashed))
@@ -374,11 +376,7 @@ class ArchiveReader:
         files = [file for file in self.keys if file.can_have({**bounds, **of_hash})]
         for file, rows in self._of_files(files, read, errors):
             for row in rows.to_pylist():
-                if row["key"] != key:
-                    continue
-                identity = tuple(row[name] for name in _IDENTITY)
-                if identity not in identities:
-                    identities.add(identity)
+                if row["key"] == key:
                     yield {**row, "day": file.day}
 
     def at(

@@ -13,6 +13,7 @@ from rocketlens.errors import (
     WrongUse,
 )
 from tests.support.archives import archive_store
+from tests.support.synthetic import record, write_log
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
@@ -170,3 +171,18 @@ def test_an_archive_has_the_methods_of_a_store_but_those_of_a_broker():
     public = {name for name in dir(rocketlens.Store) if not name.startswith("_")}
     of_archive = {name for name in dir(rocketlens.Archive) if not name.startswith("_")}
     assert public - of_archive == {"groups", "path"}
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 4096])
+def test_a_message_with_a_key_in_several_ways_comes_once(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr("rocketlens.archive.source._POSITIONS_AT_ONCE", at_once)
+    sent = [record(n, KEYS="often often" if n % 2 else "often", UNIQ_KEY="often") for n in range(9)]
+    write_log(tmp_path / "store", sent, 1 << 14)
+    archive_store(tmp_path / "lake", tmp_path / "store")
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        answer = archive.find("often", max_num=4)
+        assert ([each.queue_offset for each in answer], answer.truncated) == ([5, 6, 7, 8], True)
+        answer = archive.find("often")
+        assert ([each.queue_offset for each in answer], answer.truncated) == ([*range(9)], False)
+        assert len(archive.query_message("Topic", "often", max_num=9)) == 9
+        assert not archive.query_message("Topic", "often", max_num=9).truncated
