@@ -38,7 +38,9 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.index_file import (
     ENTRY,
+    ENTRY_BYTES,
     HEADER_BYTES,
+    SLOT_BYTES,
     ChainCheck,
     check_chains,
 )
@@ -350,8 +352,9 @@ def _load_chain_check() -> None:
 
     from rocketlens.formats.compiled import kernels
 
-    nothing = np.zeros(0, np.uint8)
-    kernels.check_index_file(nothing, nothing, slot_count=0, last_entry=0)
+    # One empty slot: none at all is refused.
+    slots, entries = np.zeros(SLOT_BYTES, np.uint8), np.zeros(ENTRY_BYTES, np.uint8)
+    kernels.check_index_file(slots, entries, slot_count=1, last_entry=0)
 
 
 def check_links(file: IndexFile) -> None:
