@@ -582,6 +582,12 @@ MAX_LOOK_UP_TURN_S: Final = 0.001
 MAX_LOOP_CANDIDATES: Final = 256
 """Candidates that a look-up on the event loop looks at: some milliseconds."""
 
+MAX_LOOP_INDEX_FILES: Final = 32
+"""Index files that a look-up on the event loop looks at: likewise, if none of them is in memory."""
+
+MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
+"""Entries in memory that a look-up on the event loop compares one by one: 30 us."""
+
 MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
 """Records that a look-up on the event loop answers with, in bytes: likewise."""
 

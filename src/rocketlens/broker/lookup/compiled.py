@@ -21,16 +21,17 @@ from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import segment_at
 from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.broker.lookup.snapshot import LogSnapshot, snapshot_of
 from rocketlens.broker.lookup.usual import has_read_to_end, whole_tail
 from rocketlens.errors import RocketLensError
+from rocketlens.formats.compiled import kernels_answer as one_call
 from rocketlens.formats.compiled import kernels_candidates as candidates_of
 from rocketlens.formats.compiled import kernels_look_up as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_group import Runs
 from rocketlens.net.server import host_of
-from rocketlens.query.store_reader import StoreReader
-from rocketlens.store.read.index.entry_runs import WINDOW_BITS, EntryRun
+from rocketlens.store.read.index.entry_runs import WINDOW_BITS
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode
@@ -48,30 +49,13 @@ _HEAD_START: Final = frame.PREFIX_BYTES
 _HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
 _CODEC_AT: Final = 4
 _MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
-_MAX_FILES: Final = 32
 _MAX_NEW_BYTES: Final = 64 * 1024
 """Log that is compared record by record: 10 us."""
-_MAX_UNSORTED: Final = 32 * 1024
 _MARK: Final = limits.MAX_INT
+_MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
 _REPLY_BYTES: Final = 128 * 1024
 _HEADER_BYTES: Final = 1024
-
-
-class _Still(NamedTuple):
-    """What look-ups need as long as nothing is appended, and no entry moves.
-
-    The segment is the last one, which no cleaner deletes.
-    """
-
-    end_offset: int
-    version: int
-    """Of the memory."""
-    reader: StoreReader
-    runs: Sequence[EntryRun]
-    arrays: tuple[Any, ...]
-    view: memoryview
-    content: Any
 
 
 class ReadingRights(Protocol):
@@ -128,18 +112,20 @@ class CompiledLookUps:
         self._inbox_view: Final = memoryview(inbox)
         self._outbox_view: Final = memoryview(outbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
-        self._head: Final = np.zeros(_HEADER_BYTES, np.uint8)
+        head = bytearray(_HEADER_BYTES)
+        self._head_view: Final = memoryview(head)
         self._work: Final = (
             *(self._names, self._settings, self._request, self._candidates),
-            *(self._head, np.frombuffer(outbox, np.uint8)),
+            *(np.frombuffer(head, np.uint8), np.frombuffer(outbox, np.uint8)),
         )
-        self._begins: Final = np.zeros(kernels.FLOOR + 1, np.int64)
-        self._still: _Still | None = None
+        self._snapshot: LogSnapshot | None = None
         self._floor = 0
         self._last: Appended | None = None
         self._reader: _Reader | None = None
         self._query_head: tuple[bytes, bytes] = b"", b""
         self._view_head: Final = _split_header({})
+        names = commands.QUERY_MESSAGE.response.wire_names.values()
+        self._query_template: Final = _split_header(dict(zip(names, _MARKS, strict=True)))
         self._load()
 
     def _load(self) -> None:
@@ -149,9 +135,7 @@ class CompiledLookUps:
         kernels.match(nothing, request, nothing, 0, candidates, 0, 0, 0)
         kernels.scan(nothing, request, nothing, 0, 0, 0, candidates)
         kernels.view(nothing, 1, 0, request)
-        kernels.answer(
-            self._inbox, 0, self._work, (entries,) * kernels.RUN_COUNT, nothing, self._begins, 0
-        )
+        one_call.answer(self._inbox, 0, self._work, np.zeros(one_call.FIRST_ROW, np.int64), 0, 0)
         candidates_of.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
         file_numbers = np.zeros(candidates_of.FILE_NUMBERS, np.int64)
         candidates_of.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
@@ -161,6 +145,7 @@ class CompiledLookUps:
     ) -> tuple[int, int, bytes]:
         """Answer look-ups from the beginning of ``received`` on; see `net.Runs`."""
         frames = np.frombuffer(received, np.uint8)
+        self._renew_head()
         end, size = 0, 0
         replies: list[bytes] = []
         while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
@@ -178,24 +163,23 @@ class CompiledLookUps:
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is left to others."""
-        length, still = len(received), self._still
+        length, snapshot = len(received), self._snapshot
         if length > _REQUEST_BYTES:
             return None
+        self._renew_head()
         self._inbox_view[:length] = received
-        if still is not None and self._is_still(still):
-            end = kernels.answer(
-                self._inbox,
-                length,
-                self._work,
-                still.arrays,
-                still.content,
-                self._begins,
-                self._store.min_offset,
+        store = self._store
+        if snapshot is not None and self._is_usable(snapshot):
+            end = one_call.answer(
+                *(self._inbox, length, self._work, snapshot.sources),
+                *(store.min_offset, store.end_offset),
             )
             if not end or not self._is_let_through(channel, self._inbox_view):
                 return None
-            if end > 0 and self._is_answer(still):
-                return bytes(self._outbox_view[:end])
+            if end != candidates_of.UNUSUAL:
+                is_proven, end = end > 0, abs(end)
+                if self._is_answer(end, is_proven=is_proven):
+                    return bytes(self._outbox_view[:end])
             return self._reply(channel, self._inbox)
         end = kernels.read_request(
             self._inbox, 0, length, self._names, self._settings, self._request
@@ -249,21 +233,25 @@ class CompiledLookUps:
         start, length = self._numbers[2 * field : 2 * field + 2]
         return bytes(received[start : start + length]) if length >= 0 else None
 
-    def _is_answer(self, still: "_Still") -> bool:
-        """Return whether what was written is the answer: to a view only if a queue leads there."""
-        numbers = self._numbers
-        if numbers[kernels.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
+    def _is_answer(self, end: int, *, is_proven: bool) -> bool:
+        """Return whether what was written up to ``end`` is the answer: to a view only if a record
+        begins there, and it may be read.
+        """
+        if self._numbers[kernels.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
             return True
-        offset, size = numbers[kernels.OFFSET], self._offsets[candidates_of.CANDIDATE_ROOM]
-        return self._is_queued(still.view, offset, size)
+        if is_proven and self._rights is None:
+            return True
+        offset, size = self._offsets[0], self._offsets[candidates_of.CANDIDATE_ROOM]
+        record = self._outbox_view[end - size : end]
+        return self._may_view(record, offset, is_proven=is_proven)
 
-    def _is_queued(self, view: memoryview, offset: int, size: int) -> bool:
-        """Return whether a queue leads to the record that was viewed in a segment, and it may be
-        read.
+    def _may_view(self, record: memoryview, offset: int, *, is_proven: bool) -> bool:
+        """Return whether the record that was viewed may be read, and a queue leads to it unless it
+        ``is_proven`` that it begins there.
         """
         numbers, rights = self._numbers, self._rights
         start = numbers[kernels.TOPIC_START]
-        topic = bytes(view[start : start + numbers[kernels.TOPIC_BYTES]])
+        topic = bytes(record[start : start + numbers[kernels.TOPIC_BYTES]])
         if not topic.isascii():
             return False
         name, position = topic.decode(), (numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET])
@@ -272,48 +260,57 @@ class CompiledLookUps:
             code = RequestCode.VIEW_MESSAGE_BY_ID
             if reader is None or not rights.may_read_all(code, *reader, name):
                 return False
-        return self._search.has_entry(name, position, offset, size)
+        return is_proven or self._search.has_entry(name, position, offset, len(record))
 
-    def _is_still(self, still: "_Still") -> bool:
-        """Return whether nothing was appended or read since."""
-        index = self._search.index
-        tail = index.tail
+    def _is_usable(self, snapshot: LogSnapshot | None) -> bool:
+        """Return whether a snapshot still is of this log, and little was appended since."""
         return (
-            still.end_offset == self._store.end_offset
-            and still.reader is index.reader
-            and tail is not None
-            and still.version == tail.version
-            and still.runs is tail.sorted_runs
+            snapshot is not None
+            and 0 <= self._store.end_offset - snapshot.read_to <= _MAX_NEW_BYTES
+            and snapshot.is_of(self._search.index)
         )
 
-    def _keep_still(self, index: LiveIndex, last: "Appended") -> None:
-        """Store what look-ups need as long as nothing changes, if all entries are in a few runs."""
-        tail, end_offset = index.tail, self._store.end_offset
-        if tail is None or index.reader.index.sound or index.read_to != end_offset:
+    def _renew_snapshot(self, index: LiveIndex) -> None:
+        """Store what look-ups need from now on, if memory read on, or another log is there.
+
+        The thread of look-ups must be kept from working.
+        """
+        old = self._snapshot
+        if old is not None and index.read_to == old.read_to and old.is_of(index):
             return
-        runs = tail.sorted_runs
-        if runs is None or len(runs) > kernels.RUN_COUNT or index.unread or tail.damage:
+        if self._store.end_offset - index.read_to <= _MAX_NEW_BYTES:
+            self._snapshot = snapshot_of(index) or old
+
+    def _renew_head(self) -> None:
+        """Write the headers of replies, if another message is the last one by now."""
+        last = self._store.last_appended
+        if last is None or last is self._last:
             return
-        newest_first = [*reversed(runs)]
-        view, base = segment_at(index.reader.log, last.physical_offset)
-        for number, run in enumerate(newest_first):
-            self._begins[number] = run.window << WINDOW_BITS
-        self._begins[kernels.SEGMENT] = base
-        none = [np.zeros(0, np.uint64)] * (kernels.RUN_COUNT - len(runs))
-        arrays = (*(run.packed for run in newest_first), *none)
-        content = np.frombuffer(view, np.uint8)
-        self._still = _Still(end_offset, tail.version, index.reader, runs, arrays, view, content)
-        config, heads = self._config, (*self._view_head, *self._query_head)
+        self._last = last
+        before, after = self._query_template
+        for mark, number in zip(
+            _MARKS, (last.store_timestamp_ms, last.physical_offset), strict=True
+        ):
+            before = before.replace(mark.encode(), b"%d" % number)
+            after = after.replace(mark.encode(), b"%d" % number)
+        self._query_head = before, after
+        heads = *self._view_head, before, after
         joined, lengths = b"".join(heads), [*map(len, heads)]
-        self._head[: len(joined)] = np.frombuffer(joined, np.uint8)
+        self._head_view[: len(joined)] = joined
+        config = self._config
         counts = config.defaultQueryMaxNum, config.maxMsgsNumBatch
         settings = *counts, sum(lengths[:2]), 0, *lengths[2:], *lengths[:2]
-        self._settings[kernels.UNIQUE_NUM : kernels.VIEW_AFTER + 1] = settings
+        self._settings[one_call.UNIQUE_NUM : one_call.VIEW_AFTER + 1] = settings
 
     def _reply(self, channel: Channel, frames: Any) -> bytes | None:
+        turns, index = self._search.turns, self._search.index
         if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
             reply = self._view()
-            self._settle()
+            if not self._is_usable(self._snapshot) and turns.try_begin(channel):
+                try:
+                    self._renew_snapshot(index)
+                finally:
+                    turns.end()
             return reply
         config, numbers = self._config, self._numbers
         is_unique_query, max_num = (
@@ -322,30 +319,16 @@ class CompiledLookUps:
         )
         max_num = config.defaultQueryMaxNum if is_unique_query else max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
-        turns = self._search.turns
         if not 0 < max_num <= _MAX_NUM or not turns.try_begin(channel):
             return None
         try:
-            records = self._query(self._search.index, frames, max_num)
+            records = self._query(index, frames, max_num)
+            self._renew_snapshot(index)
         except RocketLensError:
             return None
         finally:
             turns.end()
-        self._settle()
         return self._framed(self._query_head, records) if records and self._last else None
-
-    def _settle(self) -> None:
-        """Store what was appended last, and if that was it before, what look-ups need."""
-        last = self._store.last_appended
-        if last is None:
-            return
-        if last is not self._last:
-            fields = (last.store_timestamp_ms, last.physical_offset)
-            names = commands.QUERY_MESSAGE.response.wire_names.values()
-            self._query_head = _split_header(dict(zip(names, map(str, fields), strict=True)))
-            self._last = last
-        elif self._still is None or not self._is_still(self._still):
-            self._keep_still(self._search.index, last)
 
     def _framed(self, head: tuple[bytes, bytes], records: Sequence[bytes | memoryview]) -> bytes:
         before, after = head
@@ -392,7 +375,7 @@ class CompiledLookUps:
         `_floor` is the oldest offset then, otherwise 0.
         """
         tail, files = whole_tail(index), index.reader.index.sound
-        if tail is None or len(files) > _MAX_FILES:
+        if tail is None or len(files) > limits.MAX_LOOP_INDEX_FILES:
             return 0
         self._floor = 0
         count = self._scan_new(index, frames)
@@ -434,7 +417,9 @@ class CompiledLookUps:
             self._offsets[count] = offset
             count += 1
         for run in runs:
-            if count > room or (not run.is_sorted and len(run.packed) > _MAX_UNSORTED):
+            if count > room or (
+                not run.is_sorted and len(run.packed) > limits.MAX_LOOP_UNSORTED_ENTRIES
+            ):
                 return -1
             count, is_whole = candidates_of.newest_of_run(
                 *(run.packed, int(run.is_sorted), wanted, run.window << WINDOW_BITS),
@@ -481,10 +466,11 @@ class CompiledLookUps:
         size = kernels.view(np.frombuffer(view, np.uint8), base, offset, self._request)
         if not 0 < size <= limits.MAX_LOOP_LOOK_UP_BYTES:
             return None
-        if not self._is_queued(view, offset, size):
-            return None
         start = offset - base
-        return self._framed(self._view_head, [view[start : start + size]])
+        record = view[start : start + size]
+        if not self._may_view(record, offset, is_proven=False):
+            return None
+        return self._framed(self._view_head, [record])
 
 
 class PlainRequests:

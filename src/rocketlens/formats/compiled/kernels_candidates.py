@@ -172,25 +172,20 @@ def is_page_used(content: ByteArray, file: Numbers, slot: int) -> bool:
     return False
 
 
-@kernel(types.UniTuple(NUMBER, 2), READ_ONLY_BYTES, INT64S, NUMBER, NUMBER, INT64S, NUMBER, NUMBER)
-def newest_of_file(
-    content_array: ByteArray,
-    file_numbers: Numbers,
+@device
+def add_of_file(
+    content: ByteArray,
+    content_bytes: int,
+    file: Numbers,
     are_slots_counted: int,
     key_hash: int,
-    offsets: Numbers,
+    out: Numbers,
     count: int,
     limit: int,
 ) -> tuple[int, int]:
-    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
-    fitted.
-
-    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in index of the count says
-    that this one cannot be done here.
-    """
-    content, file, out = raw(content_array), raw(file_numbers), raw(offsets)
+    """Do :func:`newest_of_file`."""
     slot_count = file[SLOT_COUNT]
-    if slot_count < 1 or entry_at(file, file[ENTRY_COUNT]) > len(content_array):
+    if slot_count < 1 or entry_at(file, file[ENTRY_COUNT]) > content_bytes:
         return UNUSUAL, 0
     slot = key_hash % slot_count
     number = load_i32(content, HEADER_BYTES + slot * SLOT_BYTES)
@@ -226,3 +221,24 @@ def newest_of_file(
         above, offset_above = number, offset
         number = load_i32(content, position + _PREVIOUS_ENTRY)
     return UNUSUAL, 0
+
+
+@kernel(types.UniTuple(NUMBER, 2), READ_ONLY_BYTES, INT64S, NUMBER, NUMBER, INT64S, NUMBER, NUMBER)
+def newest_of_file(
+    content_array: ByteArray,
+    file_numbers: Numbers,
+    are_slots_counted: int,
+    key_hash: int,
+    offsets: Numbers,
+    count: int,
+    limit: int,
+) -> tuple[int, int]:
+    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
+    fitted.
+
+    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
+    that this one cannot be done here.
+    """
+    content, file, out = raw(content_array), raw(file_numbers), raw(offsets)
+    length = len(content_array)
+    return add_of_file(content, length, file, are_slots_counted, key_hash, out, count, limit)

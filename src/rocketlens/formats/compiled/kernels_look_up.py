@@ -1,4 +1,4 @@
-"""The compiled parts of a look-up: its request, the records of a key, and the reply.
+"""The compiled parts of a look-up: its request, and the records of a key or at an offset.
 
 Each kernel leaves what is out of the ordinary to ``broker.lookup`` and ``store.read.index``, which
 are the definition: it returns a number that says so, and nothing else happens. The layouts are in
@@ -10,16 +10,11 @@ are the definition: it returns a number that says so, and nothing else happens. 
 from typing import Final
 
 import numpy as np
-from numba import types
 
 from rocketlens.formats.commitlog_record import HEADS
 from rocketlens.formats.compiled.kernels_candidates import (
     CANDIDATE_ROOM,
-    READ_ONLY_UINT64S,
     UNUSUAL,
-    Packed,
-    add_of_run,
-    in_order,
 )
 from rocketlens.formats.compiled.kernels_device import (
     BYTES,
@@ -27,7 +22,6 @@ from rocketlens.formats.compiled.kernels_device import (
     NUMBER,
     READ_ONLY_BYTES,
     ByteArray,
-    copy_bytes,
     device,
     hash_text,
     index_hash,
@@ -35,7 +29,6 @@ from rocketlens.formats.compiled.kernels_device import (
     load_i32,
     load_i64,
     raw,
-    store_i32,
 )
 from rocketlens.formats.compiled.kernels_scan import measure_record
 from rocketlens.formats.compiled.kernels_send_header import (
@@ -44,8 +37,6 @@ from rocketlens.formats.compiled.kernels_send_header import (
     FLAGS,
     HEADER_SCRATCH,
     LAST_PRINTABLE,
-    LENGTH_BYTES,
-    LONG_CODE,
     NO_NUMBER,
     NONE,
     NUMBERS,
@@ -57,7 +48,6 @@ from rocketlens.formats.compiled.kernels_send_header import (
     number_in,
     read_binary,
     read_json,
-    write_number,
 )
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.formats.compiled.kernels_text import checksums_agree
@@ -68,7 +58,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "7d5dc24d8d4403af"
+INLINED: Final = "0005f06ca07a4bbb"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -83,20 +73,12 @@ HASH, MAX_NUM, BEGIN, END, IS_UNIQUE_QUERY, IS_UNIQUE, OFFSET = range(
     HEADER_SCRATCH, HEADER_SCRATCH + 7
 )
 QUEUE_ID, QUEUE_OFFSET, TOPIC_START, TOPIC_BYTES = range(OFFSET + 1, OFFSET + 5)
-"""Of the record that was viewed."""
+"""Of the record that was viewed; its topic begins so many bytes behind it."""
 REQUEST_NUMBERS: Final = TOPIC_BYTES + 1
 
 OTHER_TIME: Final = -1
 SPARE: Final = 8
 """Candidates beyond what is wanted: an offset may come from memory and from a file."""
-# Settings behind those of a header: messages of a query by unique key, and of any; where headers of
-# replies begin, of a query and of a view; and how long each is before and after its opaque.
-UNIQUE_NUM, QUERY_NUM, QUERY_HEAD, VIEW_HEAD = range(LONG_CODE + 1, LONG_CODE + 5)
-QUERY_BEFORE, QUERY_AFTER, VIEW_BEFORE, VIEW_AFTER = range(VIEW_HEAD + 1, VIEW_HEAD + 5)
-RUN_COUNT: Final = 6
-Runs = tuple[Packed, ...]
-# Numbers behind where the windows of runs begin.
-SEGMENT, FLOOR = RUN_COUNT, RUN_COUNT + 1
 
 _PREFIX_BYTES: Final = 8
 _I32_DIGITS: Final = 10
@@ -363,24 +345,20 @@ def match(
     )
 
 
-@kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, NUMBER, NUMBER, INT64S)
-def scan(
-    frames: ByteArray,
-    numbers: Numbers,
-    content_array: ByteArray,
+@device
+def scanned(
+    buffer: ByteArray,
+    request: Numbers,
+    content: ByteArray,
+    content_bytes: int,
     base_offset: int,
     start: int,
     stop: int,
-    offsets: Numbers,
+    out: Numbers,
 ) -> int:
-    """Find the records of the request's key in a part of the log that no index has yet.
-
-    ``start`` and ``stop`` are physical offsets in the segment. Writes their offsets, the oldest
-    first; returns how many there are, or `UNUSUAL`.
-    """
-    buffer, request, content, out = raw(frames), raw(numbers), raw(content_array), raw(offsets)
+    """Do :func:`scan`."""
     limit = stop - base_offset
-    if start < base_offset or limit > len(content_array):
+    if start < base_offset or limit > content_bytes:
         return UNUSUAL
     count = 0
     while start < stop:
@@ -401,6 +379,26 @@ def scan(
     return count
 
 
+@kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, NUMBER, NUMBER, INT64S)
+def scan(
+    frames: ByteArray,
+    numbers: Numbers,
+    content_array: ByteArray,
+    base_offset: int,
+    start: int,
+    stop: int,
+    offsets: Numbers,
+) -> int:
+    """Find the records of the request's key in a part of the log that no index has yet.
+
+    ``start`` and ``stop`` are physical offsets in the segment. Writes their offsets, the oldest
+    first; returns how many there are, or `UNUSUAL`.
+    """
+    buffer, request, content, out = raw(frames), raw(numbers), raw(content_array), raw(offsets)
+    length = len(content_array)
+    return scanned(buffer, request, content, length, base_offset, start, stop, out)
+
+
 @device
 def viewed(
     content: ByteArray, content_bytes: int, base_offset: int, physical_offset: int, out: Numbers
@@ -417,7 +415,7 @@ def viewed(
         return 0
     out[QUEUE_ID] = load_i32(content, position + _QUEUE_ID_AT)
     out[QUEUE_OFFSET] = load_i64(content, position + _QUEUE_OFFSET_AT)
-    out[TOPIC_START] = position + topic
+    out[TOPIC_START] = topic
     out[TOPIC_BYTES] = topic_bytes
     return size
 
@@ -426,128 +424,7 @@ def viewed(
 def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbers: Numbers) -> int:
     """Return the size of the record at an offset, or 0; write down its queue and its topic.
 
-    TOPIC_START is a position in the segment, whose bytes begin at ``base_offset``.
+    The bytes of the segment begin at ``base_offset``.
     """
     content, length = raw(content_array), len(content_array)
     return viewed(content, length, base_offset, physical_offset, raw(numbers))
-
-
-@device
-def write_answer(
-    request: Numbers,
-    head: ByteArray,
-    head_start: int,
-    before: int,
-    after: int,
-    content: ByteArray,
-    base_offset: int,
-    offsets: Numbers,
-    count: int,
-    reply: ByteArray,
-    room: int,
-) -> int:
-    """Write the reply with the records that match, in the log's order; return its length, or
-    `UNUSUAL` if there is no room for it.
-    """
-    if room < _PREFIX_BYTES + before + _I64_DIGITS + after:
-        return UNUSUAL
-    copy_bytes(reply, _PREFIX_BYTES, head, head_start, before)
-    at = write_number(reply, _PREFIX_BYTES + before, request[OPAQUE])
-    copy_bytes(reply, at, head, head_start + before, after)
-    at += after
-    header_bytes = at - _PREFIX_BYTES
-    for number in range(count - 1, -1, -1):
-        size = offsets[CANDIDATE_ROOM + number]
-        if size <= 0:
-            continue
-        if size > room - at:
-            return UNUSUAL
-        copy_bytes(reply, at, content, offsets[number] - base_offset, size)
-        at += size
-    store_i32(reply, 0, at - LENGTH_BYTES)
-    store_i32(reply, LENGTH_BYTES, header_bytes)
-    end: int = at
-    return end
-
-
-@device
-def add_of_runs(runs: Runs, begins: Numbers, wanted: int, limit: int, out: Numbers) -> int:
-    """Write down the newest candidates of sorted runs; return how many, and put the oldest offset
-    from which they are whole behind where the runs begin.
-    """
-    count = floor = 0
-    for number in range(RUN_COUNT):
-        run = runs[number]
-        count, is_whole = add_of_run(
-            raw(run), len(run), 1, wanted, begins[number], out, count, limit
-        )
-        if is_whole == 0:
-            floor = max(floor, out[count - 1])
-    begins[FLOOR] = floor
-    return count
-
-
-@kernel(
-    NUMBER,
-    BYTES,
-    NUMBER,
-    types.Tuple((BYTES, INT64S, INT64S, INT64S, BYTES, BYTES)),
-    types.UniTuple(READ_ONLY_UINT64S, RUN_COUNT),
-    READ_ONLY_BYTES,
-    INT64S,
-    NUMBER,
-)
-def answer(
-    frames: ByteArray,
-    request_bytes: int,
-    work: tuple[ByteArray, Numbers, Numbers, Numbers, ByteArray, ByteArray],
-    runs: Runs,
-    content_array: ByteArray,
-    begin_offsets: Numbers,
-    min_offset: int,
-) -> int:
-    """Write the reply to the request that the first ``request_bytes`` are; return its length.
-
-    Returns 0 if it is not plain, and `UNUSUAL` if it was read, and is left to others. ``work``:
-    names, settings, numbers of the request, candidates, header of the reply, reply. ``runs`` are
-    sorted, and have all entries that there are. ``begin_offsets``: of the windows of the runs, and
-    of the segment with the bytes ``content_array``.
-    """
-    buffer, bounds, request, offsets = raw(frames), raw(work[1]), raw(work[2]), raw(work[3])
-    content, begins = raw(content_array), raw(begin_offsets)
-    if request_bytes > len(frames):
-        return 0
-    end = request_end(buffer, 0, request_bytes, raw(work[0]), bounds, request)
-    if end != request_bytes:
-        return 0
-    base, length = begins[SEGMENT], len(content_array)
-    head, out, room = raw(work[4]), raw(work[5]), len(work[5])
-    if request[REQUEST_CODE] != bounds[SHORT_CODE]:
-        offset = request[OFFSET]
-        size = viewed(content, length, base, offset, request) if offset >= min_offset else 0
-        if size == 0:
-            return UNUSUAL
-        offsets[0], offsets[CANDIDATE_ROOM] = offset, size
-        start, before, after = bounds[VIEW_HEAD], bounds[VIEW_BEFORE], bounds[VIEW_AFTER]
-        return write_answer(
-            request, head, start, before, after, content, base, offsets, 1, out, room
-        )
-    max_num = bounds[UNIQUE_NUM] if request[IS_UNIQUE_QUERY] == 1 else request[MAX_NUM]
-    max_num = min(max_num, bounds[QUERY_NUM])
-    limit = max_num + SPARE
-    if max_num < 1 or RUN_COUNT * limit > CANDIDATE_ROOM:
-        return UNUSUAL
-    count = add_of_runs(runs, begins, request[HASH], limit, offsets)
-    floor = begins[FLOOR]
-    count = in_order(offsets, count, max(floor, min_offset))
-    done = compared(buffer, request, content, length, base, offsets, 0, count, max_num)
-    matching = 0
-    for number in range(done):
-        if offsets[CANDIDATE_ROOM + number] > 0:
-            matching += 1
-    if matching == 0 or (matching < max_num and (done < count or floor > 0)):
-        return UNUSUAL
-    start, before, after = bounds[QUERY_HEAD], bounds[QUERY_BEFORE], bounds[QUERY_AFTER]
-    return write_answer(
-        request, head, start, before, after, content, base, offsets, done, out, room
-    )

@@ -35,7 +35,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.limits import MAX_INT
 
-INLINED: Final = "9c636915667c703b"
+INLINED: Final = "1a3500cdcf6f5c56"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -13,7 +13,7 @@ from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, RequestReceived, encode_command
 from tests.support.broker_world import create_topic, in_broker, records_of
 from tests.support.fed_channel import feed
-from tests.support.written_stores import SMALL, send_many
+from tests.support.written_stores import SMALL, send, send_many
 from tests.unit.broker.lookup.test_usual import COUNT, Side, damage, request, written
 from tests.unit.broker.searches import LARGE, put_away, read_all, searching
 from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
@@ -187,6 +187,10 @@ def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
             while not store.build_index():
                 pass
         await read_all(side.search)
+        if where in {"files", "between"}:
+            # Now that memory has what files cover.
+            await read_all(side.search)
+            assert side.search.index.reader.index.sound
         if where == "between":
             sent = sent + [one.physical_offset for one in send_many(store, 40, first=5000)]
         for wanted in (1, 32, 64):
@@ -196,6 +200,10 @@ def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
             assert answer == await side.reply(event.command)
             found = [each.physical_offset for each in records_of(body_of(answer))]
             assert found == sent[-wanted:]
+            if where not in {"dictionary", "unsorted"}:
+                with monkeypatch.context() as patched:
+                    patched.setattr(side.look_ups, "_reply", None)
+                    assert side.look_ups.answer(side.peer, frame) == answer, "by one call"
 
     with_many(tmp_path, act, 1000)
 
@@ -282,9 +290,43 @@ def test_a_look_up_is_left_to_others_while_the_thread_of_look_ups_works(tmp_path
     with_many(tmp_path, act, 10)
 
 
-def test_while_nothing_is_appended_one_call_answers_and_what_is_appended_is_found(
-    tmp_path, monkeypatch
-):
+def test_one_call_answers_while_the_thread_of_look_ups_works(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "is_compiled", True)
+
+    async def act(store, side, sent):
+        await read_all(side.search)
+        frames = [query("k1"), query("U000002", _UNIQUE_KEY_QUERY="true"), view(sent[3])]
+        answers = [side.look_ups.answer(side.peer, frame) for frame in frames]
+        assert None not in answers
+        assert side.search.turns.try_begin(None)
+        assert [side.look_ups.answer(side.peer, frame) for frame in frames] == answers
+        side.search.turns.end()
+
+    with_many(tmp_path, act, 10)
+
+
+def test_a_record_in_a_body_is_not_viewed(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "is_compiled", True)
+
+    async def act(store, side, sent):
+        (first,) = send_many(store, 1, first=7000)
+        content = bytearray(store.record(first.physical_offset, 0))
+        body_at = bytes(content).index(b"7000,")
+        # Whatever it says of itself is true, but for where it begins.
+        content[28:36] = (first.physical_offset + first.store_size + body_at).to_bytes(8)
+        hidden = send(store, 7001, body=bytes(content))
+        offset = int.from_bytes(content[28:36])
+        assert offset == hidden.physical_offset + body_at
+        assert bytes(store.record(offset, 0)) == content
+        await read_all(side.search)
+        for _ in range(3):
+            assert side.look_ups.answer(side.peer, view(hidden.physical_offset)) is not None
+            assert side.look_ups.answer(side.peer, view(offset)) is None
+
+    with_many(tmp_path, act, 10)
+
+
+def test_one_call_answers_and_what_is_appended_since_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(Tail, "is_compiled", True)
 
     async def act(store, side, sent):
@@ -311,10 +353,13 @@ def test_while_nothing_is_appended_one_call_answers_and_what_is_appended_is_foun
                 assert look_ups.answer(side.peer, frame) == await side.reply(event.command)
         assert look_ups.answer(side.peer, view(last[0] + 1)) is None
         store.queues.get("Orders", (len(sent) - 1) % 3).cut(0)
-        assert look_ups.answer(side.peer, view(last[-1])) is None, "no queue leads there"
         for number in range(3):
             (one,) = send_many(store, 1, first=5000 + number)
-            (found,) = records_of(body_of(look_ups.answer(side.peer, query("all", maxNum=1))))
+            with monkeypatch.context() as patched:
+                patched.setattr(look_ups, "_reply", None)
+                (found,) = records_of(body_of(look_ups.answer(side.peer, query("all", maxNum=1))))
+                frame = view(one.physical_offset)
+                assert records_of(body_of(look_ups.answer(side.peer, frame))) == [found]
             assert found.physical_offset == one.physical_offset
             if number == 1:
                 await read_all(side.search)

@@ -49,6 +49,12 @@ TAKES_IN = {
     "formats/compiled/kernels_candidates.py": [
         "formats/compiled/kernels_device.py",
     ],
+    "formats/compiled/kernels_answer.py": [
+        "formats/compiled/kernels_candidates.py",
+        "formats/compiled/kernels_device.py",
+        "formats/compiled/kernels_look_up.py",
+        "formats/compiled/kernels_send_header.py",
+    ],
     "formats/compiled/kernels_look_up.py": [
         "formats/compiled/kernels_candidates.py",
         "formats/compiled/kernels_device.py",

@@ -259,14 +259,9 @@ class Tail:
         self._runs.compact()
 
     @property
-    def sorted_runs(self) -> Sequence[EntryRun] | None:
-        """The runs, if all entries are in them, and they are sorted; None otherwise.
-
-        It is another list after each change but :meth:`read`, which changes ``version``.
-        """
-        if self._few or self._read_again or self._unread or not self._runs.is_compact:
-            return None
-        return self._runs.runs
+    def packed_runs(self) -> Sequence[EntryRun] | None:
+        """The runs, if all entries are in them; None otherwise. Each of them never changes."""
+        return None if self._few or self._read_again or self._unread else self._runs.runs
 
     def find(self, hashes: Collection[int]) -> Iterator[int]:
         """Return the physical offsets of the entries with one of these hashes, newest first.
