@@ -49,8 +49,7 @@ _HEAD_START: Final = frame.PREFIX_BYTES
 _HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
 _CODEC_AT: Final = 4
 _MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
-_MAX_NEW_BYTES: Final = 64 * 1024
-"""Log that is compared record by record: 10 us."""
+_MAX_NEW_BYTES: Final = one_call.MAX_NEW_BYTES
 _MARK: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
@@ -168,12 +167,14 @@ class CompiledLookUps:
             return None
         self._renew_head()
         self._inbox_view[:length] = received
-        store = self._store
-        if snapshot is not None and self._is_usable(snapshot):
+        store, index = self._store, self._search.index
+        if snapshot is not None and snapshot.is_of(index):
             end = one_call.answer(
                 *(self._inbox, length, self._work, snapshot.sources),
                 *(store.min_offset, store.end_offset),
             )
+            if store.end_offset - index.read_to > _MAX_NEW_BYTES // 2:
+                self._search.read_soon()
             if not end or not self._is_let_through(channel, self._inbox_view):
                 return None
             if end != candidates_of.UNUSUAL:
@@ -262,14 +263,6 @@ class CompiledLookUps:
                 return False
         return is_proven or self._search.has_entry(name, position, offset, len(record))
 
-    def _is_usable(self, snapshot: LogSnapshot | None) -> bool:
-        """Return whether a snapshot still is of this log, and little was appended since."""
-        return (
-            snapshot is not None
-            and 0 <= self._store.end_offset - snapshot.read_to <= _MAX_NEW_BYTES
-            and snapshot.is_of(self._search.index)
-        )
-
     def _renew_snapshot(self, index: LiveIndex) -> None:
         """Store what look-ups need from now on, if memory read on, or another log is there.
 
@@ -278,8 +271,7 @@ class CompiledLookUps:
         old = self._snapshot
         if old is not None and index.read_to == old.read_to and old.is_of(index):
             return
-        if self._store.end_offset - index.read_to <= _MAX_NEW_BYTES:
-            self._snapshot = snapshot_of(index) or old
+        self._snapshot = snapshot_of(index) or old
 
     def _renew_head(self) -> None:
         """Write the headers of replies, if another message is the last one by now."""
@@ -306,7 +298,8 @@ class CompiledLookUps:
         turns, index = self._search.turns, self._search.index
         if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
             reply = self._view()
-            if not self._is_usable(self._snapshot) and turns.try_begin(channel):
+            snapshot = self._snapshot
+            if (snapshot is None or not snapshot.is_of(index)) and turns.try_begin(channel):
                 try:
                     self._renew_snapshot(index)
                 finally:

@@ -31,7 +31,7 @@ from rocketlens.net.event_loop import keep_objects
 from rocketlens.net.pace import Owner
 from rocketlens.store.read.index.index import TakesLong
 from rocketlens.store.read.index.index_files import CorruptIndexFile
-from rocketlens.store.read.index.tail import load_kernels
+from rocketlens.store.read.index.tail import Tail, load_kernels
 from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
@@ -84,6 +84,7 @@ class LiveSearch:
         self._reader: asyncio.Task[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._loads_at: float | None = None
+        self._read: asyncio.Future[Tail] | None = None
 
     @property
     def waiting(self) -> int:
@@ -180,6 +181,13 @@ class LiveSearch:
         The future raises what ``work`` raises.
         """
         return self.turns.put(None, _once(work))
+
+    def read_soon(self) -> None:
+        """Let the thread read what was appended, so that no look-up has to wait for that."""
+        if self._read is None or self._read.done():
+            self._read = self.between_look_ups(self.index.catch_up)
+            # The next round of steps meets the same error, and reports it.
+            self._read.add_done_callback(lambda read: read.cancelled() or read.exception())
 
     def segments_changed(self) -> None:
         """Update the readers after segments were deleted."""

@@ -14,7 +14,7 @@ from rocketlens.broker.lookup.look_up import segment_at
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.entry_runs import WINDOW_BITS
 
-_MAX_RUNS: Final = 16
+_MAX_RUNS: Final = 32
 _MAX_SEGMENTS: Final = 8
 """The newest ones."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from rocketlens.broker.lookup import live_index
 from rocketlens.broker.lookup.compiled import CompiledLookUps, may_be_look_up
+from rocketlens.formats.compiled import kernels_answer as one_call
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -301,6 +302,31 @@ def test_one_call_answers_while_the_thread_of_look_ups_works(tmp_path, monkeypat
         assert side.search.turns.try_begin(None)
         assert [side.look_ups.answer(side.peer, frame) for frame in frames] == answers
         side.search.turns.end()
+
+    with_many(tmp_path, act, 10)
+
+
+def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "is_compiled", True)
+
+    async def act(store, side, sent):
+        await read_all(side.search)
+        index, look_ups = side.search.index, side.look_ups
+        frame = query("k1")
+        answer = look_ups.answer(side.peer, frame)
+        read_to = index.read_to
+        send_many(store, 220, first=5000)
+        assert store.end_offset - read_to > one_call.MAX_NEW_BYTES // 2
+        with monkeypatch.context() as patched:
+            patched.setattr(look_ups, "_reply", None)
+            assert body_of(look_ups.answer(side.peer, frame)) == body_of(answer)
+            assert index.read_to == read_to
+            await put_away(side.search)
+        assert index.read_to == store.end_offset
+        send_many(store, 400, first=6000)
+        assert store.end_offset - read_to > one_call.MAX_NEW_BYTES
+        (found,) = records_of(body_of(look_ups.answer(side.peer, query("k6399"))))
+        assert found.queue_offset
 
     with_many(tmp_path, act, 10)
 
