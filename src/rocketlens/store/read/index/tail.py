@@ -28,7 +28,7 @@ from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_de
 from rocketlens.store.read.kernel_loader import KERNELS, LOAD_WAIT_S
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes, load_scan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -434,11 +434,8 @@ def load_kernels() -> None:
 
     from rocketlens.formats.compiled import kernels
 
-    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
-    kernels.scan_records(content, 0, 0, 1, rows)
-    nothing = Chunk(content, 0, rows[:0])
-    nothing.topics()
-    _entries(nothing)
+    load_scan()
+    _entries(Chunk(np.zeros(1, np.uint8), 0, np.empty(0, kernels.RECORD_DTYPE)))
     Tail.is_compiled = True
 
 

@@ -203,7 +203,7 @@ class LogWalk:
                     break
             else:
                 return
-        if LogWalk.is_compiled or KERNELS.try_load(_load_scan):
+        if LogWalk.is_compiled or KERNELS.try_load(load_scan):
             yield from self.chunks()
         else:
             yield from self.records()
@@ -256,7 +256,6 @@ class LogWalk:
             count, byte_offset, reason = kernels.scan_records(
                 content, segment.base_offset, start, stop, rows
             )
-            LogWalk.is_compiled = True
             end = segment.base_offset + byte_offset
             is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
             if self._grows and self.log.replica is not None:
@@ -413,13 +412,19 @@ class LogWalk:
         )
 
 
-def _load_scan() -> None:
+def load_scan() -> None:
+    """Load the kernels that a walk needs, and those that chunks are read with: a machine that lacks
+    one of them reads record by record.
+    """
     import numpy as np
 
     from rocketlens.formats.compiled import kernels
 
-    rows = np.empty(1, kernels.RECORD_DTYPE)
-    kernels.scan_records(np.zeros(1, np.uint8), 0, 0, 1, rows)
+    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
+    kernels.scan_records(content, 0, 0, 1, rows)
+    Chunk(content, 0, rows[:0]).topics()
+    kernels.crc_ok(content, 0, rows[:0])
+    LogWalk.is_compiled = True
 
 
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:
