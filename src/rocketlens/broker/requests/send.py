@@ -401,11 +401,10 @@ class SendProcessor:
     ) -> "StoredBatch | None":
         """Store the members of a batch by compiled code; return None if that is not for it."""
         topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
-        batches, body = self.core.batches, command.body
+        batches = self.core.batches
         if (
             batches is None
             or topic[:1] == "%"
-            or b"DELAY\x01" in body
             or (text and ("DELAY\x01" in text or "TIMER_D" in text))
         ):
             return None
@@ -413,7 +412,7 @@ class SendProcessor:
             channel,
             topic,
             queue_id,
-            body,
+            command.body,
             born_timestamp_ms=born_timestamp_ms,
             sys_flag=sys_flag,
             reconsume_times=reconsume_times or 0,

@@ -60,6 +60,9 @@ _SIGN: Final = 0x80000000
 _ENTRY_BYTES: Final = ENTRY_LAYOUT.size
 _ENTRY_SIZE: Final = ENTRY_LAYOUT.offsets["store_size"]
 _ENTRY_TAGS: Final = ENTRY_LAYOUT.offsets["tags_code"]
+_DELAY_START: Final = ord("D")
+_DELAY_REST: Final = int.from_bytes(b"ELAY", "big")
+_DELAY_BYTES: Final = 5
 
 
 @device
@@ -87,7 +90,7 @@ def member_end(body: ByteArray, position: int, size: int, columns: Numbers) -> i
 def tags_of(body: ByteArray, start: int, stop: int) -> tuple[int, int]:
     """Return begin and end of the last TAGS of properties, 0 and 0 if there is none.
 
-    The end is -1 if a byte is zero.
+    The end is -1 if a byte is zero, or there is a name that ends with DELAY.
     """
     name = start
     between = NONE
@@ -97,6 +100,13 @@ def tags_of(body: ByteArray, start: int, stop: int) -> tuple[int, int]:
         if byte == 0:
             return 0, NONE
         if byte == _NAME_END:
+            delay_at = position - _DELAY_BYTES
+            if (
+                delay_at >= start
+                and body[delay_at] == _DELAY_START
+                and load_i32(body, delay_at + 1) == _DELAY_REST
+            ):
+                return 0, NONE
             if between < 0:
                 between = position
         elif byte == _PROPERTY_END:
@@ -127,7 +137,7 @@ def measure(
 
     ``fixed`` bytes of a record are neither body nor properties. Returns how many members there are
     and the bytes of their records; -1 if one is not plain: it is none, too large, has a zero byte
-    in its properties, or there are more than entries.
+    or a delay in its properties, or there are more than entries.
     """
     body, entries = raw(body_array), raw(entry_array)
     size = len(body_array)

@@ -77,3 +77,25 @@ def test_a_broker_that_is_killed_in_a_batch_has_the_first_members(tmp_path, monk
     with rocketlens.open_store(tmp_path / "copy") as reader:
         answer = reader.query_message("Orders", "all")
         assert (len(answer.messages), answer.complete) == (1 + written, True)
+
+
+@pytest.mark.parametrize(
+    ("properties", "code", "is_compiled"),
+    [
+        ("DELAY\x013\x02", 13, False),
+        ("KEYS\x01all\x02DELAY\x013", 13, False),
+        ("KEYS\x01all\x02DELAY\x010\x02", 0, False),
+        ("MYDELAY\x013\x02", 0, False),
+        ("DELAYS\x013\x02DELA\x01Y\x02", 0, True),
+        ("KEYS\x01DELAY\x02", 0, True),
+    ],
+)
+def test_a_delay_of_a_member_is_a_property_whatever_its_body_says(
+    tmp_path, properties, code, is_compiled
+):
+    async def test(world):
+        stored = await first_sends(world)
+        answer = await world.send_batch([*MEMBERS, (b"DELAY\x013\x02", properties)])
+        assert (answer.code, stored[-1] is not None) == (code, is_compiled), answer
+
+    in_broker(tmp_path, test)
