@@ -102,11 +102,15 @@ class AccessControl:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)
 
+    def has_copies(self, topic: str) -> bool:
+        """Do :func:`has_copies`."""
+        return has_copies(topic)
+
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
         """Return whether a request that was let through may read each message of a topic, which is
         not one of copies.
         """
-        if has_copies(topic):
+        if self.has_copies(topic):
             return False
         command = _unsigned(code, None if user is None else user.decode())
         return self._rules.decide_reading(command, host, topic) is None

@@ -65,6 +65,9 @@ class ReadingRights(Protocol):
         to check; empty if it need not be signed, else None.
         """
 
+    def has_copies(self, topic: str) -> bool:
+        """Return whether messages of a topic are copies of those of others, which decide, too."""
+
     def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
         """Return whether a request that was let through may read each message of a topic."""
 
@@ -197,10 +200,10 @@ class CompiledLookUps:
         rights = self._rights
         if rights is None:
             return True
-        code = self._numbers[kernels.REQUEST_CODE]
+        numbers = self._numbers
+        code = numbers[kernels.REQUEST_CODE]
         is_query = code == RequestCode.QUERY_MESSAGE
-        order = _QUERY_ORDER if is_query else _VIEW_ORDER
-        signed = b"".join([self._field(received, field) or b"" for field in order])
+        signed = self._signed(received, _QUERY_ORDER if is_query else _VIEW_ORDER)
         if not signed.isascii():
             return False
         user, host = self._field(received, headers.F_USER), host_of(channel)
@@ -209,25 +212,27 @@ class CompiledLookUps:
         secret = rights.secret_for(code, user, host, name)
         if secret is None:
             return False
-        if secret and not self._is_signed(received, signed, secret, is_query=is_query):
-            return False
-        self._reader = _Reader(user, host)
-        return name is None or not is_query or rights.may_read_all(code, user, host, name)
-
-    def _is_signed(
-        self, received: memoryview, signed: bytes, secret: str, *, is_query: bool
-    ) -> bool:
-        """Do :func:`rocketlens.wire.acl.verify` for the request that was read."""
         signature = self._field(received, headers.F_SIGNATURE) or b""
-        if acl.is_signed(signed, signature, secret):
-            return True
-        flag = self._field(received, kernels.Q_IS_UNIQUE) if is_query else None
-        if flag is None:
-            return False
-        # Its name is behind the user's, and before all others.
-        user_bytes = max(self._numbers[2 * headers.F_USER + 1], 0)
-        with_flag = signed[:user_bytes] + flag + signed[user_bytes:]
-        return acl.is_signed(with_flag, signature, secret)
+        if secret and not acl.is_signed(signed, signature, secret):
+            # Earlier clients add a field when they have signed the others: see `acl.verify`.
+            if not is_query or numbers[2 * kernels.Q_IS_UNIQUE + 1] < 0:
+                return False
+            signed = self._signed(received, _ORDER_WITHOUT_FLAG)
+            if not acl.is_signed(signed, signature, secret):
+                return False
+        self._reader = _Reader(user, host)
+        return not is_query or (name is not None and not rights.has_copies(name))
+
+    def _signed(self, received: memoryview, order: tuple[int, ...]) -> bytes:
+        """Return the values of fields of the request that was read, one behind the other."""
+        fields = self._numbers[: 2 * headers.FIELD_COUNT]
+        return b"".join(
+            [
+                received[fields[2 * field] : fields[2 * field] + fields[2 * field + 1]]
+                for field in order
+                if fields[2 * field + 1] > 0
+            ]
+        )
 
     def _field(self, received: memoryview, field: int) -> bytes | None:
         """Return the text of a field of the request that was read; None if it has none."""
@@ -510,10 +515,11 @@ _VIEW_FIELDS: Final = _VIEW["physical_offset"], _VIEW["topic"]
 def _signed_order(names: tuple[str, ...]) -> tuple[int, ...]:
     """Return the numbers of the fields that are signed, in the order of their names."""
     numbers = {name: number for number, name in enumerate(names)} | {acl.ACCESS_KEY: headers.F_USER}
-    return tuple(numbers[name] for name in sorted(numbers) if name != acl.UNSIGNED_FLAG)
+    return tuple(numbers[name] for name in sorted(numbers))
 
 
 _QUERY_ORDER: Final = _signed_order(_QUERY_FIELDS)
+_ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != kernels.Q_IS_UNIQUE)
 _VIEW_ORDER: Final = _signed_order(_VIEW_FIELDS)
 
 

@@ -18,13 +18,14 @@ them. Look-ups of a closed connection are dropped.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.lookup import look_up as look_ups
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.lookup.turns import LookUpLimits, Turns, Work, result_of
+from rocketlens.broker.lookup.turns import Busy, LookUpLimits, Turns, Work, result_of
 from rocketlens.broker.lookup.usual import KeyLookUp, usual
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.net.event_loop import keep_objects
@@ -184,7 +185,10 @@ class LiveSearch:
 
     def read_soon(self) -> None:
         """Let the thread read what was appended, so that no look-up has to wait for that."""
-        if self._read is None or self._read.done():
+        if self._read is not None and not self._read.done():
+            return
+        # Not where the broker is stopping.
+        with suppress(Busy):
             self._read = self.between_look_ups(self.index.catch_up)
             # The next round of steps meets the same error, and reports it.
             self._read.add_done_callback(lambda read: read.cancelled() or read.exception())

@@ -188,3 +188,14 @@ def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatc
             assert (await by_tag).count == 0
 
     asyncio.run(test())
+
+
+def test_a_search_that_stops_refuses_nothing_to_those_who_let_it_read(tmp_path):
+    async def test():
+        async with searching(tmp_path) as (store, search):
+            send_many(store, 3)
+            search.turns.close()
+            search.read_soon()
+            assert search.index.read_to == 0
+
+    asyncio.run(test())
