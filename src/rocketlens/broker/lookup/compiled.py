@@ -49,7 +49,6 @@ _HEAD_START: Final = frame.PREFIX_BYTES
 _HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
 _CODEC_AT: Final = 4
 _MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
-_MAX_NEW_BYTES: Final = one_call.MAX_NEW_BYTES
 _MARK: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
@@ -176,7 +175,7 @@ class CompiledLookUps:
                 *(self._inbox, length, self._work, snapshot.sources),
                 *(store.min_offset, store.end_offset),
             )
-            if store.end_offset - index.read_to > _MAX_NEW_BYTES // 2:
+            if store.end_offset - index.read_to > limits.MAX_LOOP_NEW_BYTES // 2:
                 self._search.read_soon()
             if not end or not self._is_let_through(channel, self._inbox_view):
                 return None
@@ -441,7 +440,7 @@ class CompiledLookUps:
         start, end = index.read_to, index.store.end_offset
         if end <= start:
             return 0
-        segment = index.store.log_from(start) if end - start <= _MAX_NEW_BYTES else None
+        segment = index.store.log_from(start) if end - start <= limits.MAX_LOOP_NEW_BYTES else None
         if segment is None:
             return -1
         view, base = segment

@@ -71,8 +71,9 @@ from rocketlens.formats.compiled.kernels_send_header import (
     are_same,
     write_number,
 )
+from rocketlens.limits import MAX_LOOP_NEW_BYTES
 
-INLINED: Final = "d90bc114e7f3698a"
+INLINED: Final = "5b756b377bde0fce"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -85,8 +86,6 @@ ARE_COUNTED, FILE_NUMBERS_AT, SEGMENT_BEGIN = IS_SORTED, BEGIN, BEGIN
 UNIQUE_NUM, QUERY_NUM, QUERY_HEAD, VIEW_HEAD = range(LONG_CODE + 1, LONG_CODE + 5)
 QUERY_BEFORE, QUERY_AFTER, VIEW_BEFORE, VIEW_AFTER = range(VIEW_HEAD + 1, VIEW_HEAD + 5)
 Log = tuple[int, int]
-MAX_NEW_BYTES: Final = 64 * 1024
-"""Log without entries that is compared record by record: 10 us."""
 
 _PREFIX_BYTES: Final = 8
 _I64_DIGITS: Final = 19
@@ -353,7 +352,7 @@ def newest_records(
         return UNUSUAL
     count = 0
     start = sources[INDEXED_TO]
-    if end_offset - start > MAX_NEW_BYTES:
+    if end_offset - start > MAX_LOOP_NEW_BYTES:
         return UNUSUAL
     if start < end_offset:
         row = segment_row(sources, start)

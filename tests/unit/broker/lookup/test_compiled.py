@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker.lookup import live_index
 from rocketlens.broker.lookup.compiled import CompiledLookUps, may_be_look_up
-from rocketlens.formats.compiled import kernels_answer as one_call
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -316,7 +316,7 @@ def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path
         answer = look_ups.answer(side.peer, frame)
         read_to = index.read_to
         send_many(store, 220, first=5000)
-        assert store.end_offset - read_to > one_call.MAX_NEW_BYTES // 2
+        assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES // 2
         with monkeypatch.context() as patched:
             patched.setattr(look_ups, "_reply", None)
             assert body_of(look_ups.answer(side.peer, frame)) == body_of(answer)
@@ -324,7 +324,7 @@ def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path
             await put_away(side.search)
         assert index.read_to == store.end_offset
         send_many(store, 400, first=6000)
-        assert store.end_offset - read_to > one_call.MAX_NEW_BYTES
+        assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES
         (found,) = records_of(body_of(look_ups.answer(side.peer, query("k6399"))))
         assert found.queue_offset
 
