@@ -184,6 +184,16 @@ def _read(piece: IndexSlice) -> "EntryArrays":
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
-    """Return physical offset and store timestamp of one entry of a slice."""
-    one = _read(IndexSlice(piece.part, piece.start + number, 1))
-    return int(one.offsets[0]), int(one.timestamps[0])
+    """Return physical offset and store timestamp of one entry of a slice.
+
+    The driver asks for them, which does not load the kernels.
+    """
+    import numpy as np
+
+    _, offsets, timestamps = INDEX_PART_SUFFIXES
+    at = (piece.start + number) * np.dtype(np.int64).itemsize
+    offset, timestamp_ms = (
+        int(np.fromfile(piece.part.stem + suffix, np.int64, 1, offset=at)[0])
+        for suffix in (offsets, timestamps)
+    )
+    return offset, timestamp_ms
