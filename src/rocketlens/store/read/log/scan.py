@@ -203,6 +203,9 @@ class LogWalk:
                     break
             else:
                 return
+            if self.position >= self.stop:
+                # The last record began before the end, and is longer.
+                return
         if LogWalk.is_compiled or KERNELS.try_load(load_scan):
             yield from self.chunks()
         else:

@@ -5,7 +5,9 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
+from rocketlens import limits
 from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.log.scan import LogWalk
 from tests.support.no_kernels import refuse_kernels
 from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import (
@@ -71,6 +73,22 @@ def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tm
     assert (tmp_path / "abort").exists()
     with open_small(tmp_path):
         pass
+    assert not (tmp_path / "abort").exists()
+    assert entries_of(tmp_path) == expected_entries(tmp_path)
+
+
+def test_a_server_that_stops_before_kernels_are_loaded_still_completes_its_index(
+    tmp_path, monkeypatch
+):
+    """Where no more of the log is read at once than without kernels, none is asked for."""
+    monkeypatch.setattr(LogWalk, "is_compiled", False)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 1000)
+    store = open_small(tmp_path)
+    send_many(store, 100)
+    with KERNELS.in_background():
+        KERNELS.abandon()
+        store.close(at_most_seconds=PATIENCE_S)
+    assert not LogWalk.is_compiled
     assert not (tmp_path / "abort").exists()
     assert entries_of(tmp_path) == expected_entries(tmp_path)
 
