@@ -5,6 +5,7 @@ Whatever is asked is found as it was sent, or its place is before where the log 
 
 import asyncio
 import random
+import re
 import threading
 
 import pytest
@@ -225,8 +226,7 @@ def test_readers_of_the_directory_find_all_that_the_log_still_has_while_it_is_wr
 
 def loaded_kernels(broker):
     """What a broker of `TELLS_LOADS` said: the names of kernels, and their threads."""
-    lines = (line.split() for line in broker.said().splitlines())
-    return [(words[1], words[2]) for words in lines if words[0] == "kernel"]
+    return re.findall(r"^kernel (\S+) (\S+)$", broker.said(), re.MULTILINE)
 
 
 def test_a_broker_wants_kernels_only_in_the_thread_that_a_stop_does_not_wait_for(tmp_path):

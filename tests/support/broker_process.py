@@ -46,7 +46,7 @@ from rocketlens.formats.compiled import kernels_device
 from rocketlens.store.read.kernel_loader import KernelLoader
 compile_one, load = kernels_device._compile, KernelLoader.load
 def tell(what):
-    print("kernel", what, threading.current_thread().name, file=sys.stderr, flush=True)
+    sys.stderr.write(f"kernel {what} {threading.current_thread().name}\\n")
 def compile_and_tell(function, signature):
     tell(function.__name__)
     return compile_one(function, signature)
