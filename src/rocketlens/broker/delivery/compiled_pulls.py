@@ -10,7 +10,6 @@ with it. Importing this module loads numba.
 """
 
 from array import array
-from struct import Struct
 from time import perf_counter
 from typing import Any, Final
 
@@ -47,8 +46,6 @@ _MAX_TOGETHER_BYTES: Final = 64 * 1024
 _MAX_ENTRIES: Final = 1_024
 _NO_CODES: Final = np.zeros(0, np.int32)
 _MARK: Final = limits.MAX_INT
-_FIELDS: Final = Struct(f"={kernels.REQUEST_NUMBERS - kernels.VALUES}q")
-_FIELDS_AT: Final = 8 * kernels.VALUES
 
 
 def may_be_pull(received: bytes | memoryview) -> bool:
@@ -200,7 +197,7 @@ class CompiledPulls:
 
     def _fields(self, received: bytes | memoryview) -> PullFields:
         """Return the fields of the pull that was read."""
-        numbers = _FIELDS.unpack_from(self._numbers, _FIELDS_AT)
+        numbers = self._numbers[kernels.VALUES : kernels.REQUEST_NUMBERS]
         queue_id, queue_offset, max_nums, flag, commit, suspend_ms = numbers[:6]
         version, max_bytes, group, group_bytes, topic, topic_bytes = numbers[6:12]
         wanted, wanted_bytes, kind, kind_bytes = numbers[12:]
