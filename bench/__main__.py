@@ -1,15 +1,16 @@
 """``make bench``: speed against the real RocketMQ, as ratios of one run on one machine.
 
-Goals are those of the project: rebuilding index and queues 5 times as fast, the kernel alone 10
-times; finding in 0.35 s and 10 times as fast as mqadmin; ``--help`` in 0.2 s; a look-up in an open
-store in 100 microseconds, and no slower with 10 times the messages. The broker: BROKER_GOALS, a
-start in 1.5 s, and every message found by all its ids as soon as its send is answered. The index
-that Spark builds beside a broker: 20,000 messages a second without falling farther behind. The
-first send of a new topic: 50 ms at most, with 50,000 topics. A million rows a second to Arrow, and
-20,000 lines a second to a broker. An archive: 250,000 messages a second with local[2], and a key
-among 20 million of ten days in 0.6 s, or 20 ms once it is open. A tap: 150 MB of log a second of
-one core. The console: a row 300 ms after a key was pasted, with 20 million of them, and a second
-for 50 users at once. Its page of the newest 20 messages of a topic and a time: 40 ms.
+Goals are those of the project: rebuilding index and queues 5 times as fast, twice as a whole
+process, the kernel alone 10 times; finding in 0.35 s and 10 times as fast as mqadmin; ``--help`` in
+0.2 s; a look-up in an open store in 100 microseconds, and no slower with 10 times the messages. The
+broker: BROKER_GOALS, a start in 1.5 s, and every message found by all its ids as soon as its send
+is answered. The index that Spark builds beside a broker: 20,000 messages a second without falling
+farther behind. The first send of a new topic: 50 ms at most, with 50,000 topics. A million rows a
+second to Arrow, and 20,000 lines a second to a broker. An archive: 250,000 messages a second with
+local[2], and a key among 20 million of ten days in 0.6 s, or 20 ms once it is open. A tap: 150 MB
+of log a second of one core. The console: a row 300 ms after a key was pasted, with 20 million of
+them, and a second for 50 users at once.
+Its page of the newest 20 messages of a topic and a time: 40 ms.
 """
 
 import argparse
@@ -52,7 +53,7 @@ from tests.peer.rocketmq_peer import PeerFailed, PeerUnavailable, RocketMQPeer
 
 VERSION = "5.5.0"
 LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
-RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
+RUNS, MQADMIN_RUNS, ROUNDS, WHOLE_ROUNDS = 7, 3, 2, 3
 SECTIONS = (
     "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hot_key",
     "hostile", "sends",
@@ -65,7 +66,7 @@ CONSUME_BACKLOG, QUICK_CONSUME_BACKLOG = 1_000_000, 200_000
 CONSUME_SECONDS, QUICK_CONSUME_SECONDS, CONSUME_ROUNDS = 20, 5, 3
 DISK_FACTOR = 6
 
-KERNEL_GOAL, REBUILD_GOAL, FIND_GOAL = 10.0, 5.0, 10.0
+KERNEL_GOAL, REBUILD_GOAL, WHOLE_REBUILD_GOAL, FIND_GOAL = 10.0, 5.0, 2.0, 10.0
 PROCESS_SECONDS, HELP_SECONDS = 0.35, 0.2
 LOOK_UP_MICROSECONDS = 100.0
 BROKER_MESSAGES, QUICK_BROKER_MESSAGES = 40_000, 8_000
@@ -132,11 +133,21 @@ class Bench:
         yield from table(("one core", "millions/s"), rows)
         yield f"  loading them in a new process: {rates.import_seconds:.2f} s"
 
-    def run_rebuild(self) -> Iterator[str]:
+    def run_rebuild(self) -> Iterator[str | Row]:
         """Index and queues from the log."""
         if not self.has_spark:
             return
         store = self.written()
+        # The first one may write the archive of classes that the next ones start from.
+        processes = [
+            rebuild.rebuild_as_process(store, self.master) for _ in range(1 + WHOLE_ROUNDS)
+        ][1:]
+        for name in rebuild.WholeProcess._fields:
+            values = [getattr(process, name) for process in processes]
+            yield Row(f"index build, whole process, {name.replace('_', ' ')}", values)
+        whole = min(process.seconds for process in processes)
+        cpu = min(process.cpu_seconds for process in processes)
+        yield f"  rocketlens index build --queues: {whole:.1f} s, {cpu:.1f} s of processor time"
         ours, theirs, different = self._rebuilds(store)
         yield f"  {ours.entries:,} index entries and {store.messages:,} queue entries"
         yield f"  the better of {ROUNDS} runs of each, taking turns"
@@ -149,6 +160,9 @@ class Bench:
         if theirs is None:
             return
         yield f"  the same bytes: {'yes' if not different else 'NO: ' + '; '.join(different[:5])}"
+        their_whole = theirs.start_seconds + theirs.seconds
+        text = f"as a whole, from the shell, RocketMQ to Spark: {ratio(their_whole, whole)}"
+        yield goal(is_met=their_whole >= WHOLE_REBUILD_GOAL * whole, text=f"{text}, wanted 2x")
         rate, their_rate = ours.entries / ours.seconds, theirs.entries / theirs.seconds
         text = f"entries a second, Spark to RocketMQ: {ratio(rate, their_rate)}"
         yield goal(is_met=rate >= REBUILD_GOAL * their_rate, text=f"{text}, wanted 5x")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.pipeline.session import ClassArchive
+from rocketlens.pipeline.jvm import ClassArchive
 from tests.support.patience import PATIENCE_S
 
 STARTS = """
@@ -33,7 +33,7 @@ def installed(tmp_path):
 
 
 def archive_of(installed):
-    return ClassArchive(installed.java, installed.spark, cache=installed.cache)
+    return ClassArchive(installed.java, installed.spark, with_sql=True, cache=installed.cache)
 
 
 def ended_with(code):
@@ -50,7 +50,7 @@ def written(archive):
 def end(archive, jvm, monkeypatch):
     registered = []
     monkeypatch.setattr(
-        "rocketlens.pipeline.session.atexit.register", lambda *call: registered.append(call)
+        "rocketlens.pipeline.jvm.atexit.register", lambda *call: registered.append(call)
     )
     # Not that of other tests in this process.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)

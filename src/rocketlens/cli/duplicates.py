@@ -60,14 +60,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Search, and print what was found."""
-    from rocketlens.cli.index.spark import session
+    from rocketlens.cli.index.spark import sql_session
     from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
     from rocketlens.pipeline.session import check_available
 
     check_available()
     begin, end = time_range(arguments)
     source = _source(arguments)
-    with session(arguments.master) as spark:
+    with sql_session(arguments.master) as spark:
         topics = ",".join(arguments.topic or ())
         if source.archive is not None:
             table, problems = archived_messages(spark, source.archive, topics, begin, end)

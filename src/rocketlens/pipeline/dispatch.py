@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.bulk import delay_levels, index_plan, queue_build, store_settings
@@ -38,9 +38,6 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import Damage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _RANGES_PER_CORE: Final = 4
 
@@ -77,7 +74,7 @@ class DispatchResult:
 
 
 def dispatch(
-    spark: "SparkSession",
+    spark: jobs.Spark,
     store_path: str | Path,
     *,
     out: str | Path | None = None,
@@ -178,7 +175,7 @@ def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None
 class _Dispatch:
     """One run: what its phases share."""
 
-    spark: "SparkSession"
+    spark: jobs.Spark
     store: Path
     log: CommitLog
     workspace: Workspace

@@ -10,13 +10,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rocketlens.errors import StoreError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -24,6 +23,16 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a phase, its tasks done, and its tasks in all."""
 
 _POLL_S: Final = 0.1
+
+
+class Spark(Protocol):
+    """What tasks need of Spark: a SparkSession has it, and `session.TaskSession`."""
+
+    @property
+    def sparkContext(self) -> "SparkContext":  # noqa: N802 - as pyspark spells it
+        """Return the context that runs the tasks."""
+
+
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Changed)): (.*)$", re.MULTILINE
 )
@@ -34,7 +43,7 @@ def no_progress(_phase: str, _done: int, _total: int) -> None:
 
 
 def run(
-    spark: "SparkSession",
+    spark: Spark,
     phase: str,
     tasks: Sequence[Task],
     function: Callable[[Task], Result],

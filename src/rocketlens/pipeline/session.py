@@ -1,28 +1,35 @@
 """Starts Spark, or reports in one line what is missing."""
 
-import atexit
-import hashlib
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens import limits
 from rocketlens.errors import SparkUnavailable
 from rocketlens.model.installation import install_command
-from rocketlens.store.fs import user_cache
+from rocketlens.pipeline import worker_daemon
+from rocketlens.pipeline.jvm import (
+    JAVA_OPTIONS,
+    MEMORY,
+    ClassArchive,
+    active_context,
+    ask_numpy_last,
+    former_gateway,
+    java_command,
+    needs_scripts,
+    start_jvm,
+)
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 OLDEST_JDK: Final = 17
@@ -34,103 +41,34 @@ WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
-_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_DAEMON: Final = "spark.python.daemon.module"
 _MAX_WARM_TASKS: Final = 64
 _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
 
 
-_QUIET: Final = "-Xshare:auto -Xlog:cds*=off -Xlog:class+path=off"
-_ODD: Final = frozenset(" \t\n\"'\\")
-"""Characters that options of a JVM cannot have in a path, or not in each version of Spark."""
+@dataclass(frozen=True)
+class TaskSession:
+    """Spark for tasks alone, without SQL, which takes as long to start as all the rest."""
 
+    sparkContext: "SparkContext"  # noqa: N815 - as a SparkSession has it
 
-class ClassArchive:
-    """The archive for one JVM and one Spark, or none where the user's cache cannot be written.
+    def stop(self) -> None:
+        """End Spark in this process.
 
-    A JVM that starts Spark spends most of that time with loading and verifying some 10,000 classes.
-    It can write those that it loaded when it ends (application class-data sharing, JEP 350).
-    Another one with the same jars maps that file, and starts in less than half the time. So the end
-    of the first process of an installation takes some seconds longer; the file has about 110 MB. A
-    JVM ignores an archive of other jars or of another JVM.
-
-    ``java`` is the program, ``spark`` the directory of pyspark. ``options`` are for the JVM: they
-    use the archive, or have it written if it is not there yet.
-    """
-
-    def __init__(self, java: Path, spark: Path, *, cache: Path | None = None) -> None:
-        home = java.resolve().parent.parent
-        made_for = f"{home} {_stamp(home / 'release')} {spark} {_stamp(spark / 'jars')}"
-        directory = (user_cache() if cache is None else cache) / "rocketlens"
-        name = f"spark-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}"
-        self.path: Final = directory / f"{name}.jsa"
-        self._written: Final = directory / f"{name}.{os.getpid()}.new"
-        self.options = ""
-        self._is_new = False
-        if _ODD.isdisjoint(str(self.path)):
-            with suppress(OSError):
-                self._choose()
-
-    def _choose(self) -> None:
-        if self.path.exists():
-            self.options = f"-XX:SharedArchiveFile={self.path} {_QUIET}"
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.access(self.path.parent, os.W_OK):
-            self._remove_unfinished()
-            self._is_new = True
-            self.options = f"-XX:ArchiveClassesAtExit={self._written} {_QUIET}"
-
-    def keep(self, jvm: "Popen[Any]") -> None:
-        """Keep the archive that a JVM writes, when this process ends, if it is a new one.
-
-        The JVM ends with its standard input. An archive counts only if the JVM ended well: one that
-        was killed may have left a part of it.
+        A local JVM ends after this returns: removing its temporary files takes it a second, for
+        which no command waits.
         """
-        if self._is_new:
-            atexit.register(self._wait_for, jvm)
-
-    def _wait_for(self, jvm: "Popen[Any]") -> None:
-        from pyspark import SparkContext
-
-        # A context that still runs would complain about the end of its JVM.
-        context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to ask
-        if context is not None:
+        context: Any = self.sparkContext
+        if not context.master.startswith("local"):
             context.stop()
-        # Ctrl-C means now: the next process writes the archive.
-        with suppress(OSError, TimeoutExpired, KeyboardInterrupt):
-            if jvm.stdin is not None:
-                jvm.stdin.close()
-            if jvm.wait(limits.MAX_CLASS_ARCHIVE_S) == 0:
-                self._written.replace(self.path)
-        with suppress(OSError):
-            self._written.unlink(missing_ok=True)
-
-    def _remove_unfinished(self) -> None:
-        """Remove what processes left that were killed before their JVM had ended."""
-        for unfinished in self.path.parent.glob("spark-*.new"):
-            pid = unfinished.suffixes[-2].removeprefix(".")
-            if pid.isdecimal() and not _is_running(int(pid)):
-                unfinished.unlink(missing_ok=True)
-
-
-def _stamp(path: Path) -> str:
-    """Return what changes when a file or a directory is replaced by another version."""
-    try:
-        status = path.stat()
-    except OSError:
-        return ""
-    return f"{status.st_mtime_ns} {status.st_size} {status.st_ino}"
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+            return
+        gateway, context._jsc = context._gateway, None  # noqa: SLF001 - the JVM stops that itself
+        context.stop()
+        type(context)._gateway = type(context)._jvm = None  # noqa: SLF001 - others start a new JVM
+        gateway.shutdown()
+        # The JVM ends with its standard input.
+        gateway.proc.stdin.close()
 
 
 def use_this_python() -> None:
@@ -182,6 +120,36 @@ def start(
     :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, or no
         standalone master answers, before any JVM is started; or when Spark does not start.
     """
+    config = dict(config or {})
+    _start(master, memory, config, quick=quick, python=python, with_sql=True)
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.Builder()
+    for name, value in (settings(memory, is_local=True) | config).items():
+        if name.startswith("spark.sql."):
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if warm:
+        _warm(session.sparkContext, master)
+    return session
+
+
+def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> TaskSession:
+    """Return what `start` does, for jobs that are tasks alone: they need no SQL.
+
+    :raises SparkUnavailable: as `start` does.
+    """
+    context = _start(master, memory, {}, quick=True, python=sys.executable, with_sql=False)
+    if not master.startswith("local"):
+        _warm(context, master)
+    return TaskSession(context)
+
+
+def _start(
+    master: str, memory: str, config: Mapping[str, str], *, quick: bool, python: str, with_sql: bool
+) -> "SparkContext":
+    """Return the context of this process, which is started if there is none."""
     java = check_available()
     _check_master(master)
     os.environ[WORKER_PYTHON] = python
@@ -190,30 +158,32 @@ def start(
     if is_local:
         # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    context = active_context()
+    if context is not None:
+        return context
+    chosen = settings(memory, is_local=is_local, quick=quick) | dict(config)
+    is_ours = chosen.get(_DAEMON) == worker_daemon.MODULE and python == sys.executable
+    home = _home()
+    # Before all else: it loads the kernels while the JVM starts.
+    with worker_daemon.fork_server(with_sql=with_sql) if is_ours else nullcontext():
+        archive = ClassArchive(java, home, with_sql=with_sql)
+        chosen[JAVA_OPTIONS] = f"{chosen[JAVA_OPTIONS]} {archive.options}".rstrip()
+        is_direct = is_local and not needs_scripts(config, os.environ, home)
+        command = java_command(java, home, chosen) if is_direct else None
+        with _explained(master):
+            gateway = former_gateway() or start_jvm(master, chosen, command, with_sql=with_sql)
+            context = _start_context(master, chosen, gateway)
+        archive.keep(gateway.proc)
+    return context
 
-    import pyspark
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
 
+def _warm(context: "SparkContext", master: str) -> None:
+    """Start the Python workers, and load the kernels in them."""
     from rocketlens.pipeline.warm import load_kernels
 
-    chosen = settings(memory, is_local=is_local, quick=quick) | dict(config or {})
-    if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
-        archive = ClassArchive(java, Path(pyspark.__file__).parent)
-        chosen[_JAVA_OPTIONS] = f"{chosen[_JAVA_OPTIONS]} {archive.options}".rstrip()
-        conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
-        with _explained(master):
-            archive.keep(_start_context(conf.setAll(list(chosen.items()))).proc)
-    builder = SparkSession.Builder()
-    for name, value in chosen.items():
-        if name.startswith("spark.sql."):
-            builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if warm:
-        tasks = min(session.sparkContext.defaultParallelism, _MAX_WARM_TASKS)
-        with _explained(master):
-            session.sparkContext.parallelize(range(tasks), tasks).foreach(load_kernels)
-    return session
+    tasks = min(context.defaultParallelism, _MAX_WARM_TASKS)
+    with _explained(master):
+        context.parallelize(range(tasks), tasks).foreach(load_kernels)
 
 
 def _check_master(master: str) -> None:
@@ -240,36 +210,36 @@ def _check_master(master: str) -> None:
 @contextmanager
 def _explained(master: str) -> "Iterator[None]":
     """Convert Spark's errors to errors of one line."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from rocketlens.pipeline.jobs import reason_of
-
     try:
         yield
-    except (Py4JError, PySparkException) as error:
+    except SparkUnavailable:
+        raise
+    except Exception as error:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from rocketlens.pipeline.jobs import reason_of
+
+        if not isinstance(error, (Py4JError, PySparkException)):
+            raise
         message = f"Spark does not start on {master}: {reason_of(error)}"
         raise SparkUnavailable(message) from error
 
 
-def _start_context(conf: "SparkConf") -> Any:
-    """Start the JVM, show its output on stderr only if it fails, and return its gateway."""
-    from pyspark import SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
+def _home() -> Path:
+    """Return the directory of pyspark, which need not be imported for that."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SparkUnavailable("pyspark is not installed as a directory")
+    return Path(spec.origin).parent
 
-    gateway = SparkContext._gateway  # noqa: SLF001 - left by an earlier, stopped session
-    if gateway is None:
-        with tempfile.TemporaryFile() as output:
-            try:
-                gateway = launch_gateway(conf, popen_kwargs={"stderr": output})
-            except PySparkRuntimeError as error:
-                output.seek(0)
-                lines = output.read().decode("utf-8", "replace").split("\n")
-                reason = next((line for line in lines if "rror" in line), str(error))
-                raise SparkUnavailable(f"the JVM did not start: {reason.strip()}") from error
-    SparkContext(conf=conf, gateway=gateway)
-    return gateway
+
+def _start_context(master: str, chosen: Mapping[str, str], gateway: Any) -> "SparkContext":
+    from pyspark import SparkConf, SparkContext
+
+    ask_numpy_last(gateway)
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
+    return SparkContext(conf=conf.setAll(list(chosen.items())), gateway=gateway)
 
 
 def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, str]:
@@ -279,8 +249,8 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
     if quick:
         java_options += " -XX:TieredStopAtLevel=1"
     chosen = {
-        "spark.driver.memory": memory,
-        _JAVA_OPTIONS: java_options,
+        MEMORY: memory,
+        JAVA_OPTIONS: java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
@@ -296,7 +266,7 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             # Elsewhere RocketLens may be installed for another interpreter, or sent with the job.
-            "spark.python.daemon.module": "rocketlens.pipeline.worker_daemon",
+            _DAEMON: worker_daemon.MODULE,
         }
     return chosen
 

@@ -37,8 +37,6 @@ from rocketlens.store.read.former_topics import (
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rocketlens.formats.index_file import Geometry
 
 _RANGES_PER_CORE: Final = 4
@@ -72,7 +70,7 @@ class VerifyReport:
 
 
 def verify(
-    spark: "SparkSession",
+    spark: jobs.Spark,
     store_path: str | Path,
     *,
     check_crc: bool = True,
@@ -116,7 +114,7 @@ def _segments(layout: StoreLayout) -> set[Path]:
 
 
 def _verify(
-    spark: "SparkSession",
+    spark: jobs.Spark,
     store_path: Path,
     range_bytes: int,
     progress: jobs.Progress,
@@ -180,7 +178,7 @@ def _verify(
 class _Verify:
     """One run: what its parts share."""
 
-    spark: "SparkSession"
+    spark: jobs.Spark
     store: Path
     store_path: Path
     findings: StoreFindings

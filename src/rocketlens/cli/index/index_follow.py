@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Build index files until a signal comes, or standard input ends if that was asked for."""
     import logging
 
-    from rocketlens.cli.index.spark import session
+    from rocketlens.cli.index.spark import sql_session
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
     from rocketlens.pipeline.follow import IndexFollower
@@ -93,7 +93,7 @@ def run(arguments: Namespace) -> ExitCode:
         IndexFollower.open(
             store, geometry, with_tags=arguments.tag_index is not False, clock=system_clock
         ) as follower,
-        session(arguments.master, memory=_MEMORY) as spark,
+        sql_session(arguments.master, memory=_MEMORY) as spark,
     ):
         if status is not None:
             status.add(_status_source(follower))

@@ -3,36 +3,62 @@
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.terminal.output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
+    from rocketlens.pipeline.jobs import Spark
+    from rocketlens.pipeline.session import TaskSession
+
 _BAR: Final = 24
-_open: "list[SparkSession]" = []
+_open: "list[Any]" = []
 """The session of an enclosing block, shared by the commands that run inside it."""
 
 
-@contextmanager
-def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
-    """Return a Spark session that ends with the outermost of such blocks.
-
-    ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
+def session(master: str) -> "AbstractContextManager[Spark]":
+    """Return a Spark that runs tasks, and ends with the outermost of such blocks.
 
     :raises SparkUnavailable: when Spark or a JDK is missing; the message says what to install.
     """
+
+    def start() -> "TaskSession":
+        from rocketlens.pipeline.session import start_tasks
+
+        return start_tasks(master)
+
+    return _shared(master, start)
+
+
+def sql_session(master: str, *, memory: str = "2g") -> "AbstractContextManager[SparkSession]":
+    """Return a Spark that has SQL, too, which takes longer to start; see `session`.
+
+    ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
+    """
+
+    def start() -> "SparkSession":
+        from rocketlens.pipeline.session import start
+
+        return start(master, memory=memory)
+
+    return _shared(master, start)
+
+
+@contextmanager
+def _shared(master: str, start: "Callable[[], Any]") -> "Iterator[Any]":
     if _open:
         yield _open[0]
         return
-    from rocketlens.pipeline.session import check_available, start
+    from rocketlens.pipeline.session import check_available
 
     check_available()
     say(f"starting Spark on {master} ...")
-    spark = start(master, memory=memory)
+    spark = start()
     _open.append(spark)
     try:
         yield spark
