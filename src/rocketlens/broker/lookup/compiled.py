@@ -21,7 +21,7 @@ from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import segment_at
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.broker.lookup.snapshot import LogSnapshot, snapshot_of
+from rocketlens.broker.lookup.snapshot import snapshot_of
 from rocketlens.broker.lookup.usual import has_read_to_end, whole_tail
 from rocketlens.errors import RocketLensError
 from rocketlens.formats.compiled import kernels_answer as one_call
@@ -119,7 +119,6 @@ class CompiledLookUps:
             *(self._names, self._settings, self._request, self._candidates),
             *(np.frombuffer(head, np.uint8), np.frombuffer(outbox, np.uint8)),
         )
-        self._snapshot: LogSnapshot | None = None
         self._floor = 0
         self._last: Appended | None = None
         self._reader: _Reader | None = None
@@ -164,7 +163,7 @@ class CompiledLookUps:
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is left to others."""
-        length, snapshot = len(received), self._snapshot
+        length, snapshot = len(received), self._search.snapshot
         if length > _REQUEST_BYTES:
             return None
         self._renew_head()
@@ -272,10 +271,10 @@ class CompiledLookUps:
 
         The thread of look-ups must be kept from working.
         """
-        old = self._snapshot
+        old = self._search.snapshot
         if old is not None and index.read_to == old.read_to and old.is_of(index):
             return
-        self._snapshot = snapshot_of(index) or old
+        self._search.snapshot = snapshot_of(index) or old
 
     def _renew_head(self) -> None:
         """Write the headers of replies, if another message is the last one by now."""
@@ -302,7 +301,7 @@ class CompiledLookUps:
         turns, index = self._search.turns, self._search.index
         if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
             reply = self._view()
-            snapshot = self._snapshot
+            snapshot = self._search.snapshot
             if (snapshot is None or not snapshot.is_of(index)) and turns.try_begin(channel):
                 try:
                     self._renew_snapshot(index)

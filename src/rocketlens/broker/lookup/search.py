@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.lookup import look_up as look_ups
@@ -36,6 +36,9 @@ from rocketlens.store.read.index.tail import Tail, load_kernels
 from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from rocketlens.broker.lookup.snapshot import LogSnapshot
 
 T = TypeVar("T")
 
@@ -78,6 +81,8 @@ class LiveSearch:
         self._is_used: Final = is_used
         self._is_asked = False
         self.index: Final = LiveIndex(store)
+        self.snapshot: LogSnapshot | None = None
+        """What compiled look-ups keep of the log; they set it."""
         self._tag_log: CommitLog | None = None
         """The reader of look-ups by tag, for their thread only."""
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
@@ -194,10 +199,14 @@ class LiveSearch:
             self._read.add_done_callback(lambda read: read.cancelled() or read.exception())
 
     def segments_changed(self) -> None:
-        """Update the readers after segments were deleted."""
-        self.between_look_ups(self.index.refresh_log)
+        """Update the readers after segments were deleted; then nothing keeps their bytes."""
+        self.between_look_ups(self._refresh_log)
         if self._tag_log is not None:
             self.tag_turns.put(None, _once(self._tag_log.refresh))
+
+    def _refresh_log(self) -> None:
+        self.index.refresh_log()
+        self.snapshot = None
 
     def close(self) -> None:
         """Wait for the current piece of a look-up, and unmap everything."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +209,36 @@ def test_the_newest_of_a_key_of_many_messages_are_found_by_looking_at_no_more(
                     assert side.look_ups.answer(side.peer, frame) == answer, "by one call"
 
     with_many(tmp_path, act, 1000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone lists what is mapped")
+def test_no_look_up_keeps_the_bytes_of_a_deleted_segment_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "is_compiled", True)
+
+    def deleted():
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+        # What the store itself has mapped, to write to it, a cleaner drops.
+        readers = (line for line in mapped if " r--s " in line)
+        return [line for line in readers if str(tmp_path) in line and "deleted" in line]
+
+    async def test():
+        async with searching(tmp_path, config=SMALL) as (store, other):
+            send_many(store, 300)
+            side = Compiled(store)
+            await side.search.between_look_ups(side.search.index.open)
+            await read_all(side.search)
+            assert side.look_ups.answer(side.peer, query("all", maxNum=1))
+            assert side.search.snapshot is not None
+            store._log.listed()[0].path.unlink()
+            store._log.listed()
+            for search in (side.search, other):
+                search.segments_changed()
+                await search.between_look_ups(lambda: None)
+            kept = deleted()
+            side.search.close()
+        return kept
+
+    assert not asyncio.run(test())
 
 
 def test_a_broker_answers_the_same_however_requests_come(tmp_path):
