@@ -71,3 +71,15 @@ async def feed(world, chunks, peer=("10.0.0.9", 4711)):
         transport.close()
         await _until(lambda: channel not in group.channels)
     return bytes(transport.written), is_closed
+
+
+def replies_in(written):
+    """The replies of a broker one by one. Their order is of no matter where look-ups were asked:
+    what the thread of look-ups answers comes behind the others.
+    """
+    position, replies = 0, []
+    while position < len(written):
+        end = position + 4 + int.from_bytes(written[position : position + 4])
+        replies.append(written[position:end])
+        position = end
+    return replies

@@ -10,10 +10,10 @@ from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.connection import Connection, decode_command, encode_command
 from tests.support.broker_world import create_topic, records_of
-from tests.support.fed_channel import feed
+from tests.support.fed_channel import feed, replies_in
 from tests.unit.broker.access.acl_world import SECRET, with_accounts, with_users
 from tests.unit.broker.lookup.test_compiled import mutated, query, view
-from tests.unit.broker.searches import read_all
+from tests.unit.broker.searches import put_away, read_all
 from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
 from tests.unit.broker.sends.test_signed_runs import signed
 
@@ -141,7 +141,9 @@ async def assert_same(world, rng, offsets, count, change_rights):
         outcomes = []
         for each in (runs, None):
             network.runs, before = each, access.refused
-            outcomes.append((await feed(world, [b"".join(frames)], peer), access.refused - before))
+            await put_away(world.core.search)
+            written, is_closed = await feed(world, [b"".join(frames)], peer)
+            outcomes.append((sorted(replies_in(written)), is_closed, access.refused - before))
         assert outcomes[0] == outcomes[1], (number, frames)
     network.runs = runs
     return answered[0]
