@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from rocketlens import limits
@@ -37,6 +37,8 @@ from rocketlens.query.threaded_source import ThreadedSource
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
+
+R = TypeVar("R", bound=Store | Archive)
 
 _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
@@ -145,29 +147,26 @@ class ClusterOfConsole:
         await self.admin.close()
 
 
-class StoreDirectory:
-    """A store directory as one of the sources."""
+class _ReadInThreads(Generic[R]):
+    """A store or an archive as one of the sources, opened twice: for searches by key, and for what
+    reads queues or much of the log, such as searches without a text, and lists.
+    """
 
-    kind: Final = "store"
-
-    def __init__(self, name: str, path: Path) -> None:
-        """Open the store.
-
-        :raises NotAStore: if it is not one.
-        """
+    def __init__(self, name: str, by_key: R, scanned: R) -> None:
         self.name: Final = name
-        self.title: Final = str(path)
-        self.command_options: Final = ("--store", self.title)
-        by_key, scanned = Store(path), Store(path)
         self.scans: Final = ThreadedSource(scanned.source)
-        """The store for what reads queues or the log: searches without a text, lists."""
+        """For what reads much."""
         self.source: Final = ThreadedSource(by_key.source, scans=self.scans)
-        self.opened: Final = self
         self._by_key: Final = by_key
         self._scanned: Final = scanned
 
+    @property
+    def opened(self) -> Self:
+        """The source itself, of which a user may see a part only."""
+        return self
+
     async def broker_of(self, message: MessageExt) -> str:
-        """Return the address of the broker: no file of a store has its name."""
+        """Return the address of the broker: files have no name of it, or one that others have."""
         return str(message.store_host)
 
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
@@ -177,6 +176,27 @@ class StoreDirectory:
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
         return await self.scans.run(lambda: self._scanned.topics(names))
+
+    async def close(self) -> None:
+        """Close both."""
+        # A search whose caller was cancelled may still read.
+        await asyncio.shield(self.scans.run(self._scanned.close))
+        await asyncio.shield(self.source.run(self._by_key.close))
+
+
+class StoreDirectory(_ReadInThreads[Store]):
+    """A store directory as one of the sources."""
+
+    kind: Final = "store"
+
+    def __init__(self, name: str, path: Path) -> None:
+        """Open the store.
+
+        :raises NotAStore: if it is not one.
+        """
+        super().__init__(name, Store(path), Store(path))
+        self.title: Final = str(path)
+        self.command_options: Final = ("--store", self.title)
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the file of topics has; all that is known of the store if it has none."""
@@ -208,14 +228,8 @@ class StoreDirectory:
         """Return what the files say of the store, but for groups."""
         return await self.scans.run(lambda: self._scanned.status(with_groups=False))
 
-    async def close(self) -> None:
-        """Close the store."""
-        # A search whose caller was cancelled may still read.
-        await asyncio.shield(self.scans.run(self._scanned.close))
-        await asyncio.shield(self.source.run(self._by_key.close))
 
-
-class ArchiveOfConsole:
+class ArchiveOfConsole(_ReadInThreads[Archive]):
     """An archive as one of the sources. It has messages only: no groups, and no settings."""
 
     kind: Final = "archive"
@@ -225,28 +239,9 @@ class ArchiveOfConsole:
 
         :raises ArchiveError: if it is not one, or cannot be read.
         """
-        self.name: Final = name
-        by_key, scanned = Archive(root), Archive(root)
-        self.title: Final = scanned.source.name
+        super().__init__(name, Archive(root), Archive(root))
+        self.title: Final = self.scans.name
         self.command_options: Final = ("--archive", self.title)
-        self.scans: Final = ThreadedSource(scanned.source)
-        """The archive for what reads many messages, as that of `StoreDirectory`."""
-        self.source: Final = ThreadedSource(by_key.source, scans=self.scans)
-        self.opened: Final = self
-        self._by_key: Final = by_key
-        self._scanned: Final = scanned
-
-    async def broker_of(self, message: MessageExt) -> str:
-        """Return the address of the broker: brokers of several clusters can have one name."""
-        return str(message.store_host)
-
-    async def story(self, message: MessageExt, group: str | None = None) -> Story:
-        """Return what archived records tell of a message."""
-        return await _story(self.source, message, group)
-
-    async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
-        """Return what was archived of topics."""
-        return await self.scans.run(lambda: self._scanned.topics(names))
 
     async def topic_names(self) -> Sequence[str]:
         """Return the topics of the messages that were archived; reads no messages."""
@@ -278,11 +273,6 @@ class ArchiveOfConsole:
     async def status(self) -> ArchiveStatus:
         """Return what was archived of each source, from when to when."""
         return await self.source.run(self._by_key.status)
-
-    async def close(self) -> None:
-        """Close the archive."""
-        await asyncio.shield(self.scans.run(self._scanned.close))
-        await asyncio.shield(self.source.run(self._by_key.close))
 
 
 class Sources:
