@@ -34,6 +34,7 @@ from rocketlens.broker.tables.timer_progress import TimerProgress
 from rocketlens.broker.tables.topics import GroupTable, TopicTable
 from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.net.channel import Channel
+from rocketlens.net.channel_group import RunsByCode
 from rocketlens.net.large_answers import LargeAnswers
 from rocketlens.net.pool import parse_address
 from rocketlens.store.disk import Disk
@@ -135,8 +136,8 @@ class BrokerCore:
             _log.warning("requests are handled one by one, which takes longer: %s", error)
 
     def _handle_plain_requests(self) -> None:
-        from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
-        from rocketlens.broker.lookup.compiled import CompiledLookUps, PlainRequests
+        from rocketlens.broker.delivery import compiled_pulls as pulls
+        from rocketlens.broker.lookup import compiled as look_ups
         from rocketlens.broker.sends.batches import Batches
         from rocketlens.broker.sends.send_runs import Parts, SendRuns
 
@@ -144,11 +145,14 @@ class BrokerCore:
         own = self.stats, self.born_host, self.store_host, self.id_prefix
         parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
         self.batches = Batches(parts)
-        runs: Runs = SendRuns(parts, self.config)
+        runs: dict[tuple[int, ...], Runs] = {
+            look_ups.CODES: look_ups.CompiledLookUps(
+                self.store, self.search, self.config, self.access
+            )
+        }
         if self.access is None:
-            runs = CompiledPulls(self.store, self.pull_reader, runs)
-        look_ups = CompiledLookUps(self.store, self.search, self.config, self.access)
-        self.network.handle_together(PlainRequests(look_ups, runs))
+            runs[pulls.CODES] = pulls.CompiledPulls(self.store, self.pull_reader)
+        self.network.handle_together(RunsByCode(runs, SendRuns(parts, self.config)))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

@@ -14,7 +14,7 @@ import errno
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
 from rocketlens.net.channel_state import WITHOUT_TURN, State
+from rocketlens.wire import frame
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 
@@ -30,6 +31,9 @@ _log: Final = logging.getLogger("rocketlens.net")
 SWEEP_INTERVAL_S: Final = 1.0
 OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Numbers of errors after which the same call can succeed later."""
+_CODEC_AT: Final = 4
+_HEAD_BYTES: Final = len(b'{"code":10,')
+"""What tells the code of a request, behind its lengths."""
 CLOSE_PATIENCE_S: Final = 1.0
 """Seconds that peers have to read the last bytes sent to them, when all channels are closed."""
 
@@ -133,6 +137,34 @@ class Runs(Protocol):
 
     def answer(self, channel: Any, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is not plain."""
+
+
+class RunsByCode:
+    """Passes requests on by their code, which is told from their first bytes, in either header."""
+
+    def __init__(self, runs: Mapping[tuple[int, ...], Runs], others: Runs) -> None:
+        """``others`` handle what is of no code of ``runs``."""
+        self._others: Final = others
+        codes = [(code, each) for codes, each in runs.items() for code in codes]
+        self._by_text: Final = {(b'{"code":%d,' % code)[:_HEAD_BYTES]: each for code, each in codes}
+        self._by_number: Final = {code.to_bytes(2): each for code, each in codes}
+
+    def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:
+        """Do `Runs.take`, up to a request of another kind than the first."""
+        return self._of(received).take(channel, received, max_count)
+
+    def answer(self, channel: Any, received: bytes) -> bytes | None:
+        """Do `Runs.answer`."""
+        return self._of(received).answer(channel, received)
+
+    def _of(self, received: bytes | memoryview) -> Runs:
+        head = bytes(received[frame.PREFIX_BYTES : frame.PREFIX_BYTES + _HEAD_BYTES])
+        runs = self._by_text.get(head)
+        if runs is None:
+            runs = self._by_number.get(head[:2])
+            if runs is None or received[_CODEC_AT] != frame.BINARY_CODEC:
+                return self._others
+        return runs
 
 
 C = TypeVar("C", bound=GroupedChannel)

@@ -26,7 +26,6 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.net.channel import Channel
-from rocketlens.net.channel_group import Runs
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -34,12 +33,8 @@ from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.connection import encode_command
 
-_CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
-_HEAD_START: Final = frame.PREFIX_BYTES
-_HEAD_STOP: Final = _HEAD_START + len(b'{"code":11,')
-_HEADS: Final = frozenset((b'{"code":%d,' % code)[: _HEAD_STOP - _HEAD_START] for code in _CODES)
-_BINARY_HEADS: Final = frozenset(code.to_bytes(2) for code in _CODES)
-_CODEC_AT: Final = 4
+CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+"""Of the requests that are answered."""
 _REQUEST_BYTES: Final = 4096
 _MAX_TOGETHER_BYTES: Final = 64 * 1024
 """Replies to pulls that came together are sent when they have so many bytes."""
@@ -48,26 +43,16 @@ _NO_CODES: Final = np.zeros(0, np.int32)
 _MARK: Final = limits.MAX_INT
 
 
-def may_be_pull(received: bytes | memoryview) -> bool:
-    """Return whether received bytes begin with a request of these codes, by its first bytes."""
-    head = bytes(received[_HEAD_START:_HEAD_STOP])
-    return head in _HEADS or (
-        head[:2] in _BINARY_HEADS and received[_CODEC_AT] == frame.BINARY_CODEC
-    )
-
-
 class CompiledPulls:
-    """Answers usual pulls; what ``others`` handle is passed to them. See `net.Runs`."""
+    """Answers usual pulls; see `net.Runs`."""
 
-    def __init__(self, store: MessageStore, reader: PullReader, others: Runs) -> None:
+    def __init__(self, store: MessageStore, reader: PullReader) -> None:
         """Load the kernel; in any thread."""
         self._store: Final = store
         self._reader: Final = reader
-        self._others: Final = others
-        self._names: Final = _names()
-        self._settings: Final = np.zeros(headers.SETTING_COUNT, np.int64)
-        bounds = limits.MAX_REQUEST_HEADER_BYTES, limits.MAX_FRAME_BYTES, 0
-        self._settings[: headers.LONG_CODE + 1] = *bounds, *_CODES
+        names = _field_names()
+        self._names: Final = headers.name_cells([*names, *names])
+        self._settings: Final = headers.settings_without_body(*CODES)
         self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
         inbox = bytearray(_REQUEST_BYTES)
@@ -80,8 +65,6 @@ class CompiledPulls:
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
         """Answer pulls from the beginning of ``received`` on; see `net.Runs`."""
-        if not may_be_pull(received):
-            return self._others.take(channel, received, max_count)
         frames = np.frombuffer(received, np.uint8)
         ends_at = perf_counter() + limits.MAX_TURN_S
         end = size = 0
@@ -104,8 +87,6 @@ class CompiledPulls:
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is left to others."""
-        if not may_be_pull(received):
-            return self._others.answer(channel, received)
         length = len(received)
         if length > _REQUEST_BYTES:
             return None
@@ -226,22 +207,16 @@ def _found_header() -> bytes:
 _FOUND: Final = _found_header()
 
 
-def _names() -> Any:
-    """Return the cells with the names that kernels compare; a cell without a name has no text."""
-    members = (
-        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
-        "version",
-    )
+def _field_names() -> list[str | None]:
+    """Return the names of the fields of a pull in the kernel's order."""
     wire = PULL_MESSAGE.request.wire_names
-    numbers = (
-        *("queue_id", "queue_offset", "max_message_nums", "sys_flag", "commit_offset"),
-        *("suspend_timeout_ms", "subscription_version", "max_message_bytes"),
-    )
-    texts = "consumer_group", "topic", "subscription", "expression_type"
-    not_read = b"requestSource", b"bname", b"lo"
-    none = b"\xff" * (headers.NAME_BYTES - 1)
-    names = [wire[name].encode() for name in (*numbers, *texts)]
-    fields = [*names[: kernels.NO_FIELD], none, *names[kernels.NO_FIELD :], *not_read]
-    cells = [*(name.encode() for name in members), *fields, *fields]
-    padded = (bytes([len(cell)]) + cell.ljust(headers.NAME_BYTES - 1) for cell in cells)
-    return np.frombuffer(bytearray(b"".join(padded)), np.uint8)
+    names: list[str | None] = [
+        wire[name]
+        for name in (
+            *("queue_id", "queue_offset", "max_message_nums", "sys_flag", "commit_offset"),
+            *("suspend_timeout_ms", "subscription_version", "max_message_bytes"),
+            *("consumer_group", "topic", "subscription", "expression_type"),
+        )
+    ]
+    names.insert(kernels.NO_FIELD, None)
+    return [*names, "requestSource", "bname", "lo"]

@@ -29,7 +29,6 @@ from rocketlens.formats.compiled import kernels_candidates as candidates_of
 from rocketlens.formats.compiled import kernels_look_up as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
 from rocketlens.net.channel import Channel
-from rocketlens.net.channel_group import Runs
 from rocketlens.net.server import host_of
 from rocketlens.store.read.index.entry_runs import WINDOW_BITS
 from rocketlens.store.write.message_store import MessageStore
@@ -42,12 +41,8 @@ if TYPE_CHECKING:
     from rocketlens.store.read.index.tail import Tail
     from rocketlens.store.write.append import Appended
 
-_CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
-_HEADS: Final = frozenset(b'{"code":%d,' % code for code in _CODES)
-_BINARY_HEADS: Final = frozenset(code.to_bytes(2) for code in _CODES)
-_HEAD_START: Final = frame.PREFIX_BYTES
-_HEAD_STOP: Final = _HEAD_START + len(next(iter(_HEADS)))
-_CODEC_AT: Final = 4
+CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
+"""Of the requests that are answered."""
 _MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
 _MARK: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
@@ -78,14 +73,6 @@ class _Reader(NamedTuple):
     host: str
 
 
-def may_be_look_up(received: bytes | memoryview) -> bool:
-    """Return whether received bytes begin with a request of these codes, by its first bytes."""
-    head = bytes(received[_HEAD_START:_HEAD_STOP])
-    return head in _HEADS or (
-        head[:2] in _BINARY_HEADS and received[_CODEC_AT] == frame.BINARY_CODEC
-    )
-
-
 class CompiledLookUps:
     """Answers usual look-ups; made once for each broker, in any thread."""
 
@@ -101,10 +88,9 @@ class CompiledLookUps:
         self._rights: Final = rights
         self._search: Final = search
         self._config: Final = config
-        self._names: Final = _names()
-        self._settings: Final = np.zeros(headers.SETTING_COUNT, np.int64)
-        bounds = limits.MAX_REQUEST_HEADER_BYTES, limits.MAX_FRAME_BYTES, 0
-        self._settings[: headers.LONG_CODE + 1] = *bounds, *_CODES
+        cells = [*_cells_of(_QUERY_FIELDS), *_cells_of(_VIEW_FIELDS)]
+        self._names: Final = headers.name_cells(cells)
+        self._settings: Final = headers.settings_without_body(*CODES)
         self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
         self._offsets: Final = array("q", bytes(16 * candidates_of.CANDIDATE_ROOM))
@@ -469,28 +455,6 @@ class CompiledLookUps:
         return self._framed(self._view_head, [record])
 
 
-class PlainRequests:
-    """Look-ups, and what other runs handle; see `net.Runs`."""
-
-    def __init__(self, look_ups: CompiledLookUps, others: Runs) -> None:
-        self._look_ups: Final = look_ups
-        self._others: Final = others
-
-    def take(
-        self, channel: Channel, received: memoryview, max_count: int
-    ) -> tuple[int, int, bytes]:
-        """Handle requests together, sends or look-ups, up to one of another kind."""
-        if may_be_look_up(received):
-            return self._look_ups.take(channel, received, max_count)
-        return self._others.take(channel, received, max_count)
-
-    def answer(self, channel: Channel, received: bytes) -> bytes | None:
-        """Return the reply to the only request in ``received``; None if it is not plain."""
-        if may_be_look_up(received):
-            return self._look_ups.answer(channel, received)
-        return self._others.answer(channel, received)
-
-
 def _split_header(ext_fields: dict[str, str]) -> tuple[bytes, bytes]:
     """Return a reply's header before and after its opaque."""
     command = RemotingCommand(0, _MARK, RESPONSE_FLAG, None, ext_fields)
@@ -521,18 +485,8 @@ _ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != kern
 _VIEW_ORDER: Final = _signed_order(_VIEW_FIELDS)
 
 
-def _names() -> Any:
-    """Return the cells with the names that kernels compare; a cell without a name has no text."""
-    members = (
-        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
-        "version",
-    )
-    cells = [name.encode() for name in members]
-    for names in (_QUERY_FIELDS, _VIEW_FIELDS):
-        fields = [b"\xff" * (headers.NAME_BYTES - 1)] * headers.FIELD_COUNT
-        fields[: len(names)] = [name.encode() for name in names]
-        fields[headers.F_USER] = acl.ACCESS_KEY.encode()
-        fields[headers.F_SIGNATURE] = acl.SIGNATURE.encode()
-        cells += fields
-    padded = (bytes([len(cell)]) + cell.ljust(headers.NAME_BYTES - 1) for cell in cells)
-    return np.frombuffer(bytearray(b"".join(padded)), np.uint8)
+def _cells_of(names: tuple[str, ...]) -> list[str | None]:
+    """Return the names of all fields of a request; None for a field that it does not have."""
+    cells: list[str | None] = [*names, *[None] * (headers.FIELD_COUNT - len(names))]
+    cells[headers.F_USER], cells[headers.F_SIGNATURE] = acl.ACCESS_KEY, acl.SIGNATURE
+    return cells

@@ -120,7 +120,7 @@ class SendRuns:
             *_signed_order(_SHORT),
             *_signed_order(_LONG),
         )
-        self._words: Final = _names(), self._settings, _bytes_of(own)
+        self._words: Final = header.name_cells(_NAMES), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
         self._queues: Final = (
             np.zeros(_TOPICS_START + _TOPICS_BYTES, np.uint8),
@@ -391,22 +391,12 @@ def _bytes_of(content: bytes) -> Any:
 _OF_ACCESS: Final = acl.ACCESS_KEY, acl.SIGNATURE
 _SHORT: Final = *commands.SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
 _LONG: Final = *commands.SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
+_NAMES: Final = (*_SHORT, *_LONG, props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN)
 
 
 def _signed_order(names: tuple[str, ...]) -> list[int]:
     """Return the numbers of the fields whose values are signed, in the order of their names."""
     return [names.index(name) for name in sorted(names) if name != acl.SIGNATURE]
-
-
-def _names() -> Any:
-    """Return the cells with the names that kernels compare."""
-    names = (
-        *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
-        *("version", *_SHORT, *_LONG),
-        *(props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN),
-    )
-    cells = (bytes([len(name)]) + name.encode().ljust(header.NAME_BYTES - 1) for name in names)
-    return _bytes_of(b"".join(cells))
 
 
 def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:

@@ -73,7 +73,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
 )
 from rocketlens.limits import MAX_LOOP_NEW_BYTES
 
-INLINED: Final = "5b756b377bde0fce"
+INLINED: Final = "1b1c1b135e073596"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

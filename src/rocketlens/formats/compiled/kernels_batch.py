@@ -48,7 +48,7 @@ from rocketlens.formats.compiled.kernels_send_parse import (
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 from rocketlens.limits import MAX_RUN_MESSAGES
 
-INLINED: Final = "b6fd46f5622890bf"
+INLINED: Final = "1a49b84023323830"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -33,7 +33,6 @@ from rocketlens.formats.compiled.kernels_device import (
 from rocketlens.formats.compiled.kernels_scan import measure_record
 from rocketlens.formats.compiled.kernels_send_header import (
     CODE,
-    FIELD_COUNT,
     FLAGS,
     HEADER_SCRATCH,
     LAST_PRINTABLE,
@@ -46,8 +45,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
     Numbers,
     are_same,
     number_in,
-    read_binary,
-    read_json,
+    read_header,
 )
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.formats.compiled.kernels_text import checksums_agree
@@ -58,7 +56,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "0005f06ca07a4bbb"
+INLINED: Final = "cb96d3564778c36b"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -181,13 +179,7 @@ def request_end(
     codec, header_end, end = frame_at(buffer, position, length, bounds)
     if codec < 0:
         return 0
-    for field in range(FIELD_COUNT):
-        out[2 * field + 1] = NONE
-    header = position + _PREFIX_BYTES
-    if codec == 0:
-        if not read_json(buffer, header, header_end, cells, bounds, out):
-            return 0
-    elif not read_binary(buffer, header, header_end, cells, bounds, out):
+    if not read_header(buffer, codec, position + _PREFIX_BYTES, header_end, cells, bounds, out):
         return 0
     if out[NUMBERS + FLAGS] != 0:
         return 0

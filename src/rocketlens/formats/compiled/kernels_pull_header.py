@@ -21,21 +21,18 @@ from rocketlens.formats.compiled.kernels_device import (
 from rocketlens.formats.compiled.kernels_look_up import is_printable, long_in
 from rocketlens.formats.compiled.kernels_send_header import (
     F_PROPERTIES,
-    FIELD_COUNT,
     FLAGS,
     HEADER_SCRATCH,
     NO_NUMBER,
-    NONE,
     NUMBERS,
     OPAQUES,
     Numbers,
-    read_binary,
-    read_json,
+    read_header,
 )
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.limits import MAX_INT
 
-INLINED: Final = "1a3500cdcf6f5c56"
+INLINED: Final = "e9e71d777f551563"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -102,13 +99,7 @@ def read_request(
     codec, header_end, end = frame_at(buffer, position, length, bounds)
     if codec < 0:
         return 0
-    for field in range(FIELD_COUNT):
-        out[2 * field + 1] = NONE
-    header = position + _PREFIX_BYTES
-    if codec == 0:
-        if not read_json(buffer, header, header_end, cells, bounds, out):
-            return 0
-    elif not read_binary(buffer, header, header_end, cells, bounds, out):
+    if not read_header(buffer, codec, position + _PREFIX_BYTES, header_end, cells, bounds, out):
         return 0
     if out[NUMBERS + FLAGS] != 0 or not read_fields(buffer, out):
         return 0

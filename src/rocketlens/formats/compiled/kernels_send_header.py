@@ -7,6 +7,7 @@ as ``names``: cells of `NAME_BYTES`, the first byte the length.
 
 # ruff: noqa: PLR0917 - numba takes positional arguments only
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from rocketlens.formats.compiled.kernels_device import (
     load_i16,
     load_i32,
 )
-from rocketlens.limits import MAX_INT
+from rocketlens.limits import MAX_FRAME_BYTES, MAX_INT, MAX_REQUEST_HEADER_BYTES
 from rocketlens.model.text import java
 
 Numbers = NDArray[np.int64]
@@ -27,6 +28,10 @@ Numbers = NDArray[np.int64]
 NAME_BYTES: Final = 32
 # Members of a JSON header, the fields of a send (short and long), and properties, in `names`.
 CODE, EXT_FIELDS, FLAGS, LANGUAGE, OPAQUES, REMARK, SERIALIZE_TYPE, VERSION, MEMBER_COUNT = range(9)
+_MEMBERS: Final = (
+    *("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC"),
+    "version",
+)
 FIELD_COUNT: Final = 16
 F_TOPIC, F_QUEUE_ID, F_SYS_FLAG, F_BORN, F_FLAG, F_PROPERTIES, F_RECONSUMED = 1, 4, 5, 6, 7, 8, 9
 F_BATCH, F_USER, F_SIGNATURE = 11, 14, 15
@@ -51,7 +56,7 @@ HEADER_SCRATCH: Final = IS_ESCAPED + 1
 
 NONE: Final = -1
 NO_NUMBER: Final = -(2**63)
-INLINED: Final = "c257e6e92c585aca"
+INLINED: Final = "c7e96cdc31555643"
 """Digest of the other files whose functions are compiled into those that take this one in."""
 
 LENGTH_BYTES: Final = 4
@@ -64,6 +69,24 @@ _NEEDED: Final = (
 )
 _COMMA, _COLON, _OPEN, _CLOSE, _MINUS = 0x2C, 0x3A, 0x7B, 0x7D, 0x2D
 _BINARY_HEAD: Final = 21
+
+
+def name_cells(names: Iterable[str | None]) -> ByteArray:
+    """Return the cells of the members of a header, and of further names in ASCII, of which None is
+    like no name.
+    """
+    cells = bytearray()
+    for name in (*_MEMBERS, *names):
+        text = b"\xff" * (NAME_BYTES - 1) if name is None else name.encode()
+        cells += bytes([len(text)]) + text.ljust(NAME_BYTES - 1)
+    return np.frombuffer(cells, np.uint8)
+
+
+def settings_without_body(short_code: int, long_code: int) -> Numbers:
+    """Return the settings for requests of two codes that have no body."""
+    settings = np.zeros(SETTING_COUNT, np.int64)
+    settings[: LONG_CODE + 1] = MAX_REQUEST_HEADER_BYTES, MAX_FRAME_BYTES, 0, short_code, long_code
+    return settings
 
 
 @device
@@ -356,3 +379,21 @@ def read_binary(
         if position > stop:
             return False
     return True
+
+
+@device
+def read_header(
+    buffer: ByteArray,
+    codec: int,
+    position: int,
+    stop: int,
+    names: ByteArray,
+    settings: Numbers,
+    scratch: Numbers,
+) -> bool:
+    """Read a header, JSON or binary, into ``scratch``; return False if it is not plain."""
+    for field in range(FIELD_COUNT):
+        scratch[2 * field + 1] = NONE
+    if codec == 0:
+        return read_json(buffer, position, stop, names, settings, scratch)
+    return read_binary(buffer, position, stop, names, settings, scratch)

@@ -38,7 +38,6 @@ from rocketlens.formats.compiled.kernels_send_header import (
     F_SYS_FLAG,
     F_TOPIC,
     F_USER,
-    FIELD_COUNT,
     FLAGS,
     HEADER_SCRATCH,
     IS_ESCAPED,
@@ -69,8 +68,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
     name_at,
     number_in,
     plain_text,
-    read_binary,
-    read_json,
+    read_header,
 )
 from rocketlens.limits import (
     MAX_PROPERTIES_BYTES,
@@ -85,7 +83,7 @@ Queues = tuple[ByteArray, Numbers, Numbers]
 """Topics, rows and slots of the known queues."""
 Work = tuple[ByteArray, ByteArray, Numbers, Numbers, Numbers, ByteArray]
 """Arrays to write: plain text, properties, columns, touched rows, scratch, what is signed."""
-INLINED: Final = "23f94fc54e0e6dda"
+INLINED: Final = "e6ce8e3a64ee5298"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -352,12 +350,7 @@ def read_message(
     """Read message ``count`` into its columns; return the position behind its properties, or -1."""
     names, settings, _ = words
     plain, texts, columns, _, scratch, _ = work
-    for field in range(FIELD_COUNT):
-        scratch[2 * field + 1] = NONE
-    if codec == 0:
-        if not read_json(buffer, header, header_end, names, settings, scratch):
-            return NONE
-    elif not read_binary(buffer, header, header_end, names, settings, scratch):
+    if not read_header(buffer, codec, header, header_end, names, settings, scratch):
         return NONE
     if not read_numbers(buffer, scratch, columns, count):
         return NONE

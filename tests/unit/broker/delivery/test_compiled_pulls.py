@@ -8,6 +8,7 @@ import pytest
 
 from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
+from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, encode_command
 from tests.support.broker_world import bodies, create_topic, in_broker, properties_of, text_of
@@ -102,7 +103,7 @@ class Both:
         self.world, core = world, world.core
         core._load_kernels()
         self.network, self.runs = core.network, core.network.runs
-        self.pulls = self.runs._others
+        self.pulls = self.runs._by_number[RequestCode.PULL_MESSAGE.to_bytes(2)]
         assert type(self.pulls) is CompiledPulls
         self.answered = 0
         self._pull = self.pulls._pull
@@ -276,8 +277,10 @@ def test_pulls_among_other_requests_are_answered_in_their_order(tmp_path):
 def test_pulls_of_a_broker_with_access_control_are_not_compiled(tmp_path):
     async def test(world):
         world.core._load_kernels()
-        assert type(world.core.network.runs) is not CompiledPulls
-        assert type(getattr(world.core.network.runs, "_others", None)) is not CompiledPulls
+        runs = world.core.network.runs
+        assert CompiledPulls not in {
+            type(each) for each in (runs._others, *runs._by_number.values())
+        }
 
     in_broker(tmp_path, test, authenticationEnabled=True, initAuthenticationUser=USER)
 

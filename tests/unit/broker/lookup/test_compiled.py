@@ -9,7 +9,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker.lookup import live_index
-from rocketlens.broker.lookup.compiled import CompiledLookUps, may_be_look_up
+from rocketlens.broker.lookup.compiled import CODES, CompiledLookUps
+from rocketlens.net.channel_group import RunsByCode
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
@@ -65,6 +66,13 @@ def mutated(rng, frame):
     return bytes(changed)
 
 
+class Refusing:
+    """Runs of other requests, which handle none."""
+
+    def answer(self, _channel, _received):
+        return None
+
+
 class Compiled(Side):
     """A search whose look-ups are compiled where they can be, and a reference that is not."""
 
@@ -72,11 +80,12 @@ class Compiled(Side):
         super().__init__(store, is_reference=True)
         config = self.core.config
         self.look_ups = CompiledLookUps(store, self.search, config)
+        self.runs = RunsByCode({CODES: self.look_ups}, Refusing())
         self.answered = 0
 
     async def assert_same(self, frame):
         """Ask both ways, first compiled: the other one reads the log into memory."""
-        answer = self.look_ups.answer(self.peer, frame) if may_be_look_up(frame) else None
+        answer = self.runs.answer(self.peer, frame)
         if answer is None:
             return
         self.answered += 1

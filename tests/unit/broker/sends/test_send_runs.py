@@ -347,7 +347,7 @@ def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
     async def test(world):
         assert world.core.network.runs is None
         world.core._load_kernels()
-        assert isinstance(world.core.network.runs._others._others, SendRuns)
+        assert isinstance(world.core.network.runs._others, SendRuns)
 
     in_broker(tmp_path, test)
 
