@@ -19,6 +19,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -89,12 +90,17 @@ class IndexProcess:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def watch(self, safe_offset: int, log_end: int) -> None:
-        """Kill the process if it hangs; must be called every few seconds.
+        """Kill the process if it hangs, and what it left if it ended; must be called every few
+        seconds.
 
         ``safe_offset``: the physical offset that index files cover; ``log_end``: the one they can
         reach.
         """
         now_s, process = self._clock(), self._process
+        if process is not None and process.returncode is not None:
+            # What it started has its pipes as well, so its end was not noticed.
+            _kill(process)
+            return
         if safe_offset != self._safe_offset or safe_offset >= log_end or process is None:
             if safe_offset > self._safe_offset >= 0:
                 self._hung_count, self._has_indexed = 0, True
@@ -102,7 +108,7 @@ class IndexProcess:
             return
         allowed_s = HUNG_S if self._has_indexed else HUNG_STARTING_S
         allowed_s = min(allowed_s * 2**self._hung_count, limits.MAX_BUILDER_HUNG_S)
-        if now_s - self._moved_s > allowed_s and process.returncode is None and not self._is_hung:
+        if now_s - self._moved_s > allowed_s and not self._is_hung:
             self._hung_count += 1
             self._is_hung = True
             _kill(process)
@@ -120,7 +126,7 @@ class IndexProcess:
             async with asyncio.timeout(within_s):
                 await asyncio.shield(task)
         except TimeoutError:
-            if process is not None and process.returncode is None:
+            if process is not None:
                 self.was_killed = True
                 _kill(process)
             await task
@@ -180,9 +186,20 @@ class IndexProcess:
 
 
 def _kill(process: Process) -> None:
-    """Kill the process with its JVM and workers: it leads a process group."""
+    """Kill the process with its JVM and workers: they are in its session.
+
+    The JVM and the daemon of workers lead groups of their own, and take some time to notice that
+    the process has ended. Until then they could write what the broker or the next process writes.
+    """
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    # Where there is no /proc, the others end with their standard input.
+    for directory in Path("/proc").glob("[0-9]*"):
+        pid = int(directory.name)
+        # It may have ended meanwhile.
+        with suppress(OSError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

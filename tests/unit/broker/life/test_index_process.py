@@ -1,7 +1,10 @@
 """The process that builds index files beside a broker, played by small programs."""
 
 import asyncio
+import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +112,33 @@ def test_one_that_does_not_end_with_its_input_is_killed():
         await until(lambda: index.state == "running")
         await index.stop(0.05)
         assert index.state == "stopped"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_it_started_ends_with_it_even_if_that_leads_a_group_of_its_own(tmp_path, end):
+    pid_file = tmp_path / "pid"
+    # As Spark's JVM does, it keeps the standard output open as long as it runs.
+    child = program(
+        "import os, pathlib, signal",
+        f"pathlib.Path({str(pid_file)!r}).write_text(f'{{os.getpid()}} {{os.getppid()}}.')",
+        "signal.pause()",
+    )
+
+    async def main():
+        start = f"import signal, subprocess; subprocess.Popen({child!r}, process_group=0)"
+        index = IndexProcess(program(start, "signal.pause()"), waits_s=lambda *_: 3600.0)
+        index.start()
+        await until(lambda: pid_file.exists() and pid_file.read_text().endswith("."))
+        pid, parent = map(int, pid_file.read_text().removesuffix(".").split())
+        async with asyncio.timeout(PATIENCE_S):
+            if end == "kill":
+                os.kill(parent, signal.SIGKILL)
+                await until(lambda: index.watch(0, 0) or index.failures == 1)
+            await index.stop(0)
+        assert index.was_killed == (end == "stop")
+        await until(lambda: not Path(f"/proc/{pid}/fd/1").exists())
 
     asyncio.run(main())
 
