@@ -20,6 +20,9 @@ export NO_MKDOCS_2_WARNING := 1
 # Which tests stay together: tests/support/sharing.py.
 shared := --numprocesses $(PYTEST_WORKERS) --dist loadfile
 pytest := $(bin)/python -m pytest $(shared)
+# Tests that failed on a busy machine must pass alone.
+once_more = echo "== once more, alone; a test that passes now should not have failed, so report it:" >&2 && \
+	$(bin)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -m "not slow" $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -32,7 +35,7 @@ demo: .venv/ready ## Find messages in a store that a real broker wrote, after re
 	@$(bin)/rocketlens demo
 
 test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
-	@$(pytest) -m "not slow" $(PYTEST_ARGS)
+	@$(pytest) -m "not slow" $(PYTEST_ARGS) || { [ $$? -eq 1 ] && $(once_more); }
 
 test-all: coverage ## Measure coverage, then run all tests, the slow ones too
 	@$(pytest) --override-ini faulthandler_timeout=7200 --hypothesis-profile full $(PYTEST_ARGS)
