@@ -205,23 +205,24 @@ class _OpenFile:
         self, group: int, bounds: Bounds, columns: ColumnFilter, names: Sequence[str]
     ) -> "pa.Table":
         """Return the rows of a row group of messages within bounds that columns do not rule out."""
+        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        filtered = columns.columns
-        if not bounds and not filtered:
+        if not bounds and not columns.decides:
             return self.read(group, names)
-        deciding = self.read(group, dict.fromkeys((*bounds, *filtered)))
-        is_in: Any = None
+        within = np.ones(self.parquet.metadata.row_group(group).num_rows, np.bool_)
         for name, (low, high) in bounds.items():
-            column = deciding.column(name)
+            column = self.read(group, [name]).column(0)
             least, most = (pa.scalar(each, column.type) for each in (low, high))
-            within = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
-            is_in = within if is_in is None else pc.and_(is_in, within)
-        if filtered:
-            may_match = columns.may_match(deciding)
-            is_in = may_match if is_in is None else pc.and_(is_in, may_match)
-        return self._chosen(group, deciding, is_in, names)
+            is_in = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
+            within &= is_in.to_numpy()
+        if columns.decides and within.any():
+            within = columns.may_match(lambda names: self.read(group, names), within)
+        if not within.any():
+            return message_schema().empty_table().select(names)
+        chosen = self.read(group, names)
+        return chosen if within.all() else chosen.filter(pa.array(within))
 
 
 class Listing(NamedTuple):

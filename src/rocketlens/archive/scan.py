@@ -170,7 +170,7 @@ class ArchiveScan(ArrowMessages):
         names = [each for each in schema().names if each not in DERIVED]
         read = tuple(each for each in names if with_body or each not in _BODY)
         for _, _, _, rows in self._rows(read):
-            yield from _as_batches(rows, self._filter, with_body=with_body)
+            yield from _as_batches(rows, with_body=with_body)
 
     @property
     def complete(self) -> bool:
@@ -198,16 +198,11 @@ class ArchiveScan(ArrowMessages):
         )
 
 
-def _as_batches(
-    rows: "pa.Table", message_filter: MessageFilter, *, with_body: bool
-) -> "Iterator[pa.RecordBatch]":
+def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatch]":
     """Yield rows as messages' columns are, without making messages of them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    topics = message_filter.record_topics
-    if topics is not None and len(topics) > 1:
-        rows = rows.filter(pc.is_in(rows.column("topic"), pa.array(sorted(topics), pa.string())))
     for batch in rows.to_batches():
         offset_ids = pa.array(_offset_msg_ids(batch), pa.string())
         made: dict[str, Any] = {

@@ -1,140 +1,250 @@
 """Columns rule out only what messages would leave out, too, and nothing that is counted."""
 
 import gzip
-from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.message import Host
-from rocketlens.query.filters.content_filter import ContentFilter, FilterTally
+from rocketlens.archive.reader import record_of
+from rocketlens.archive.tables import message_schema
+from rocketlens.formats.body_compression import COMPRESSED
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+from rocketlens.query.filters.content_filter import GREP_IN, ContentFilter, FilterTally
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import parse_where
-from rocketlens.query.left_out import LeftOutMessages
+from rocketlens.query.left_out import LeftOutMessages, UnreadBatches
 from rocketlens.query.lookup.message_filter import MessageFilter
+from tests.support.effort import sized
 
 pa = pytest.importorskip("pyarrow")
-HOST = Host("10.0.0.1", 10911)
+np = pytest.importorskip("numpy")
+NO_TEXT = {"cluster": "C", "broker": "a", "born_host": "10.0.0.1:1", "store_host": "10.0.0.1:2"}
 BODIES = st.one_of(
     st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass")),
-    st.text("ab\\u4eé中x\n\x00\x7f ", max_size=12).map(str.encode),
+    st.text("ab\\u4eé中x^\n\x00\x7f ", max_size=12).map(str.encode),
     st.binary(max_size=12),
     st.text("ab", max_size=5).map(lambda text: gzip.compress(text.encode())),
     st.text("ab中文", max_size=6).map(lambda text: text.encode("gb18030")),
     st.text("ab", max_size=4).map(lambda text: text.encode("utf-16")),
-    st.sampled_from([b'{"a": "\\u4e0a"}', b"x^abcdefg", "\ufeffab".encode(), b"", b"Obj\x01ab"]),
+    st.sampled_from(
+        [
+            b'{"a": "\\u4e0a"}',
+            b'{"n": 5, "a": "b"}',
+            b'{"n": "5", "TAGS": "A", "p": 1}',
+            b'{"n": true, "a": [1, "b"]}',
+            b"<a>b&#99;</a>",
+            b"x^abcdefg",
+            b"xxabcdefg",
+            "\ufeffab".encode(),
+            b"",
+            b"Obj\x01ab",
+        ]
+    ),
 )
 PATTERNS = st.sampled_from(["a", "ab", "中", "上", "^$", "a.b", "[^a]b$", "(?i)A", "x", "\\x00"])
+VALUES = st.sampled_from(["a", "b", "5", "5.0", "5 a b", "中", "A", "x\x01y"])
+PROPERTIES = st.dictionaries(st.sampled_from(["p", "q", "KEYS", "TAGS", "UNIQ_KEY"]), VALUES)
+CONDITIONS = (
+    *("p = 'a'", "p > 4", "p BETWEEN 1 AND 9", "p IS NULL", "p = q", "q IN ('a', 'b')", "p = 5"),
+    *("tag = 'A'", "tag IN ('A', 'B')", "tag IS NULL", "key = 'a'", "key IS NULL"),
+    *("unique_key = 'b'", "topic = 'T'", "topic CONTAINS 'o'", "queue_offset > 2", "queue_id = 0"),
+    *("time > 0", "reconsume_times = 1", "TRUE", "prop['TAGS'] = 'a'", "nowhere = 'a'", "n > 4"),
+    *("body =~ 'a'", "body !~ 'b$'", "body = 'ab'", "body.$.n = 5", "body.$.n > 4", "body.$.a = p"),
+    *("body.$.a IS NULL", "body.$.a[*] = 'b'", "body.$ IS NOT NULL", "body CONTAINS 'a'"),
+)
+WHERE = st.lists(
+    st.tuples(st.sampled_from(["", "NOT "]), st.sampled_from(CONDITIONS)), min_size=1, max_size=4
+).flatmap(
+    lambda parts: st.sampled_from([" AND ", " OR "]).map(
+        lambda word: word.join(f"{negation}({condition})" for negation, condition in parts)
+    )
+)
 
 
-def record(number, body, topic):
-    return Record(
-        total_size=100,
-        magic=0,
-        body_crc=0,
-        queue_id=0,
-        flag=0,
-        queue_offset=number,
-        physical_offset=number,
-        sys_flag=0,
-        born_timestamp_ms=0,
-        born_host=HOST,
-        store_timestamp_ms=0,
-        store_host=HOST,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=body,
-        topic=topic,
-        properties=b"",
+@st.composite
+def message_rows(draw):
+    """Rows of ``messages``, as dicts."""
+    rows = []
+    for number in range(draw(st.integers(0, 8))):
+        properties = draw(PROPERTIES)
+        has_error = draw(st.integers(0, 9)) == 0
+        flags = st.sampled_from([0, COMPRESSED, SYS_FLAG_INNER_BATCH])
+        rows.append(
+            message_row(
+                number,
+                draw(BODIES),
+                draw(st.sampled_from(["T", "Other", "RMQ_SYS_TRACE_TOPIC"])),
+                properties,
+                body_error="why" if has_error else None,
+                sys_flag=draw(flags) if has_error else 0,
+            )
+        )
+    return rows
+
+
+def message_row(number, body, topic="T", properties=None, **others):
+    """One row of ``messages``."""
+    properties = properties or {}
+    return {
+        **dict.fromkeys(message_schema().names, 0),
+        **NO_TEXT,
+        "topic": topic,
+        "tags": properties.get(props.TAGS),
+        "keys": props.split_keys(properties.get(props.KEYS)),
+        "unique_key": properties.get(props.UNIQUE_KEY),
+        "queue_offset": number,
+        "physical_offset": number,
+        "store_timestamp_ms": number,
+        "reconsume_times": number % 2,
+        "properties": list(properties.items()),
+        "body": body,
+        "body_error": None,
+        **others,
+    }
+
+
+def rows_left(message_filter, rows, pieces=1):
+    """The rows that columns leave, of a table that has them in some pieces."""
+    columns = ColumnFilter(message_filter)
+    if not columns.decides:
+        return rows
+    # A row before them and one behind: offsets do not begin with 0.
+    around = [message_row(0, b"\xffcut", properties={"p": "a", "KEYS": "a"})]
+    whole = pa.Table.from_pylist([*around, *rows, *around], schema=message_schema())
+    table = whole.slice(1, len(rows))
+    cut = len(rows) // pieces
+    table = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    kept = columns.may_match(table.select, np.ones(len(rows), np.bool_))
+    return [each for each, is_kept in zip(rows, kept.tolist(), strict=True) if is_kept]
+
+
+def new_filter(text=None, pattern=None, grep_in=frozenset({"body"}), **others):
+    """A filter that has counted nothing yet."""
+    content = ContentFilter(
+        parse_where(text) if text else None,
+        TextPattern(pattern) if pattern else None,
+        frozenset(grep_in),
+        tally=FilterTally(),
+    )
+    return MessageFilter(
+        content=content, left_out=LeftOutMessages(), batches=UnreadBatches(), **others
     )
 
 
-def by_rows(records, text):
+def outcome(message_filter, rows):
     """The numbers of the messages that match, and what is said of the others."""
-    content = ContentFilter(grep=TextPattern(text), tally=FilterTally())
-    left_out = LeftOutMessages()
-    message_filter = MessageFilter(content=content, left_out=left_out)
-    matches = [each.queue_offset for each in records if message_filter.matches(each)]
-    return matches, content.tally.coverage(), left_out.coverage()
+    matches = [row["queue_offset"] for row in rows if message_filter.matches(record_of(row))]
+    counted = (message_filter.content.tally, message_filter.left_out, message_filter.batches)
+    return matches, *(each.coverage() for each in counted)
 
 
-@given(st.lists(BODIES, max_size=8), PATTERNS, st.integers(0, 2))
-def test_what_columns_leave_has_the_matches_and_the_counts_of_all(bodies, text, cut):
-    topics = ["T" if number % 3 else "RMQ_SYS_TRACE_TOPIC" for number in range(len(bodies))]
-    records = list(map(record, range(len(bodies)), bodies, topics))
-    rows = pa.table(
-        {
-            "body": pa.chunked_array([pa.array([b"\xffcut", *bodies], pa.binary())[1:]]),
-            "body_error": pa.array([None] * len(bodies), pa.string()),
-            "topic": pa.array(topics, pa.string()),
-        }
-    ).slice(cut)
-    content = ContentFilter(grep=TextPattern(text))
-    columns = ColumnFilter(MessageFilter(content=content, left_out=LeftOutMessages()))
-    kept = columns.may_match(rows.select(columns.columns)).to_pylist()
-    left = [each for each, is_kept in zip(records[cut:], kept, strict=True) if is_kept]
-    assert by_rows(left, text) == by_rows(records[cut:], text)
+@settings(max_examples=sized(100, 2000))
+@given(
+    message_rows(),
+    st.none() | WHERE,
+    st.tuples(st.none() | PATTERNS, st.sets(st.sampled_from(GREP_IN), min_size=1)),
+    st.sampled_from([{}, {"tags": frozenset({"A"})}, {"topics": frozenset({"T", "Z"})}]),
+    st.integers(1, 3),
+)
+def test_what_columns_leave_has_the_matches_and_the_counts_of_all(rows, text, grep, others, pieces):
+    pattern, grep_in = grep
+    if text is None and pattern is None:
+        pattern = "a"
+    by_columns = new_filter(text, pattern, grep_in, **others)
+    left = rows_left(by_columns, rows, pieces)
+    by_rows = new_filter(text, pattern, grep_in, **others)
+    assert outcome(by_columns, left) == outcome(by_rows, rows)
+
+
+def numbers_left(message_filter, rows):
+    return [each["queue_offset"] for each in rows_left(message_filter, rows)]
 
 
 def test_plain_bodies_without_the_pattern_are_ruled_out():
-    columns = ColumnFilter(MessageFilter(content=ContentFilter(grep=TextPattern("b"))))
-    bodies = [b"abc", b"a", "中文".encode(), "中b".encode(), b"\x01", b"a\\u0062"]
-    rows = pa.table({"body": bodies, "body_error": pa.nulls(6, pa.string())})
-    assert columns.columns == ["body", "body_error"]
-    assert columns.may_match(rows).to_pylist() == [True, False, False, True, True, True]
-
-
-def test_tags_rule_out_rows_and_filters_that_read_more_do_not():
-    columns = ColumnFilter(MessageFilter(tags=frozenset({"A"})))
-    rows = pa.table({"tags": pa.array(["A", "B", None])})
-    assert columns.may_match(rows).to_pylist() == [True, False, False]
-    in_keys = ContentFilter(grep=TextPattern("b"), grep_in=frozenset({"body", "keys"}))
-    assert ColumnFilter(MessageFilter(content=in_keys)).columns == []
-
-
-def test_an_expression_that_begins_with_tags_rules_out_others_and_says_the_same_of_bodies():
-    bodies = [b'{"TAGS": "A", "n": 1}', b'{"n": 5}', b"\x01", b'{"n": 7}']
-    tags = [None, "B", "B", "A"]
-    texts = {None: b"", "A": b"TAGS\x01A", "B": b"TAGS\x01B"}
-    records = [
-        replace(record(number, body, "T"), properties=texts[tag])
-        for number, (body, tag) in enumerate(zip(bodies, tags, strict=True))
+    bodies = [
+        b"abc",
+        b"a",
+        "中文".encode(),
+        "中b".encode(),
+        b"\x01",
+        b"a\\u0062",
+        b"xxxxxxxx",
+        b"x^aaaaaa",
     ]
-    for text, kept in (
-        ("tag = 'A' AND body.$.n > 2", [True, False, False, True]),
-        ("body.$.n > 2 AND tag IN ('A', 'C')", [True, False, False, True]),
-        ("amount > 2 AND tag = 'A'", None),
-        ("body =~ '7' AND tag = 'A'", [True, False, False, True]),
-        ("body =~ ': 7.$'", [False, False, True, True]),
-        ("tag = 'B' AND body =~ '7'", [True, False, True, False]),
-        ("body.$.n > 2 AND body =~ '7' AND tag = 'A'", [True, False, False, True]),
-        ("body =~ '7' OR tag = 'A'", None),
-        ("body !~ '7' AND queue_id = 0", None),
-    ):
-        content = ContentFilter(where=parse_where(text), tally=FilterTally())
-        columns = ColumnFilter(MessageFilter(content=content))
-        assert bool(columns.columns) == (kept is not None)
-        rows = pa.table(
-            {
-                "tags": pa.array(tags, pa.string()),
-                "body": bodies,
-                "body_error": pa.nulls(4, pa.string()),
-            }
-        )
-        left = columns.may_match(rows).to_pylist() if kept else [True] * 4
-        assert left == (kept or left)
-        matches = [
-            is_left and content.passes(each) for each, is_left in zip(records, left, strict=True)
-        ]
-        by_rows = ContentFilter(where=parse_where(text), tally=FilterTally())
-        assert matches == list(map(by_rows.passes, records))
-        assert content.tally.coverage() == by_rows.tally.coverage()
+    rows = [message_row(number, body) for number, body in enumerate(bodies)]
+    assert numbers_left(new_filter(pattern="b"), rows) == [0, 3, 4, 5, 7]
+    assert numbers_left(new_filter(pattern="b$"), rows) == [3, 4, 5, 7]
+
+
+def test_keys_and_properties_without_the_pattern_are_ruled_out():
+    rows = [
+        message_row(0, b"", properties={"KEYS": "order-1 order-2"}),
+        message_row(1, b"order-2", properties={"p": "order-2"}),
+        message_row(2, b"", properties={}),
+    ]
+    for pattern in ("order-2", "order-[2]$"):
+        assert numbers_left(new_filter(pattern=pattern, grep_in={"keys"}), rows) == [0]
+        assert numbers_left(new_filter(pattern=pattern, grep_in={"properties"}), rows) == [0, 1]
+    assert numbers_left(new_filter(pattern="^o.*1$", grep_in={"keys", "body"}), rows) == [0]
+
+
+def test_tags_and_topics_rule_out_rows():
+    rows = [
+        message_row(0, b"", properties={"TAGS": "A"}),
+        message_row(1, b"", "Z"),
+        message_row(2, b"", "Y", {"TAGS": "A"}),
+    ]
+    tags = MessageFilter(tags=frozenset({"A"}))
+    assert numbers_left(tags, rows) == [0, 2]
+    topics = MessageFilter(topics=frozenset({"T", "Z"}))
+    assert numbers_left(topics, rows) == [0, 1]
+    assert not ColumnFilter(MessageFilter(topic="T")).decides
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("tag = 'A'", [0]),
+        ("amount > 4", [1]),
+        ("amount > 4 AND amount < 6", []),
+        ("queue_offset >= 2 AND amount IS NOT NULL", [2]),
+        ("amount = '7' OR tag = 'A'", [0, 1]),
+        ("body.$.n > 2", [1, 2]),
+        ("tag = 'B' AND body.$.n > 5", [2]),
+        ("tag = 'B' AND body =~ '3'", [1, 2]),
+    ],
+)
+def test_an_expression_rules_out_the_rows_for_which_it_is_not_true(text, left):
+    rows = [
+        message_row(0, b'{"n": 1}', properties={"TAGS": "A", "amount": "3"}),
+        message_row(1, b'{"n": 3}', properties={"TAGS": "B", "amount": "7"}),
+        message_row(2, b"\x01", properties={"TAGS": "B", "amount": "1"}),
+    ]
+    assert numbers_left(new_filter(text), rows) == left
+
+
+def test_a_condition_on_two_columns_is_evaluated_for_each_row():
+    rows = [message_row(n, b"", properties={"p": "a", "q": "ab"[n % 2]}) for n in range(8)]
+    assert numbers_left(new_filter("p = q"), rows) == [0, 2, 4, 6]
+
+
+def test_a_message_without_a_property_is_looked_at_as_its_body_may_have_it():
+    rows = [message_row(number, b'{"amount": 5}') for number in range(2)]
+    message_filter = new_filter("amount = '5'")
+    assert numbers_left(message_filter, rows) == [0, 1]
+    assert outcome(message_filter, rows)[0] == []
+    assert numbers_left(message_filter, rows) == []
+
+
+def test_values_that_cannot_be_compared_are_counted():
+    rows = [message_row(number, b'{"n": "a"}', properties={"p": "a"}) for number in range(2)]
+    assert numbers_left(new_filter("p = 5"), rows) == [0, 1]
+    assert numbers_left(new_filter("body.$.n = 5"), rows) == [0, 1]
 
 
 def test_a_body_that_could_not_be_decompressed_is_looked_at():
-    columns = ColumnFilter(MessageFilter(content=ContentFilter(grep=TextPattern("b"))))
-    rows = pa.table({"body": [b"a"], "body_error": pa.array(["why"])})
-    assert columns.may_match(rows).to_pylist() == [True]
+    rows = [message_row(0, b"a", body_error="why"), message_row(1, b"a")]
+    assert numbers_left(new_filter(pattern="b"), rows) == [0]

@@ -74,10 +74,15 @@ class FilterTally:
 
     def takes_body(self, name: str) -> bool:
         """Return whether the body of a message that lacks a property is to be looked at for it."""
-        if self._bodies_left <= 0 or name in self.properties or name in self.body_fields:
+        if not self.may_take_body(name):
             return False
         self._bodies_left -= 1
         return True
+
+    def may_take_body(self, name: str) -> bool:
+        """Return what `takes_body` would."""
+        is_known = name in self.properties or name in self.body_fields
+        return self._bodies_left > 0 and not is_known
 
     def coverage(self) -> tuple[Coverage, ...]:
         """Return what the filter could not decide on, and properties that were probably meant to

@@ -35,6 +35,7 @@ looked at.
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Final, Protocol
 
 from rocketlens import limits
@@ -114,11 +115,11 @@ class Where:
     """A filter, parsed; equal to others of the same text."""
 
     __slots__ = (
-        "_conjuncts",
         "_mentions",
+        "before_body",
         "body_pattern",
-        "first_tags",
         "implied",
+        "on_body",
         "reads_body",
         "text",
     )
@@ -130,18 +131,17 @@ class Where:
         self.reads_body: Final = condition.reads_body
         self.implied: Final = condition.implied
         """What holds of each message that passes."""
-        # Those that read bodies last.
-        parts = sorted(_flat(condition), key=lambda part: part.reads_body)
-        self._conjuncts: Final = [part.evaluate for part in parts]
-        self.first_tags: Final = _texts_of(parts[0].implied, TAG)
-        """The tags of which a message must have one by the condition that is evaluated first."""
-        following = parts[0 if self.first_tags is None else 1 :][:1]
+        parts = [*_flat(condition)]
+        on_body = [part for part in parts if part.reads_body]
+        self.before_body: Final = tuple(part.evaluate for part in parts if not part.reads_body)
+        """The conditions that read no body: they are evaluated first."""
+        self.on_body: Final = tuple(part.evaluate for part in on_body)
+        """The others, which are evaluated in this order where those before them are TRUE."""
         self.body_pattern: Final[TextPattern | None] = next(
-            (each.pattern for part in following for each in part.implied if each.field == BODY),
+            (each.pattern for part in on_body[:1] for each in part.implied if each.field == BODY),
             None,
         )
-        """The pattern that the text of the body must have by the condition that is evaluated first,
-        or behind that of `first_tags`."""
+        """The pattern that the text of the body must have by the first of these."""
 
     def passes(self, subject: FilterSubject) -> bool:
         """Return whether a message passes: all conditions are TRUE.
@@ -149,7 +149,7 @@ class Where:
         :raises EvaluationFailed: when values cannot be compared; then it does not pass.
         :raises BodyUnread: when that depends on a body that cannot be looked at.
         """
-        return all(evaluate(subject) is True for evaluate in self._conjuncts)
+        return all(evaluate(subject) is True for evaluate in chain(self.before_body, self.on_body))
 
     def texts_of(self, field: str) -> frozenset[str] | None:
         """Return the texts of which a field must be one; None if it may be any."""
