@@ -585,6 +585,9 @@ MAX_LOOP_CANDIDATES: Final = 256
 MAX_LOOP_INDEX_FILES: Final = 32
 """Index files that a look-up on the event loop looks at: likewise, if none of them is in memory."""
 
+MAX_LOOP_RUNS: Final = 32
+"""Runs of entries in memory that a look-up on the event loop looks at: likewise."""
+
 MAX_LOOP_NEW_BYTES: Final = 64 * 1024
 """Log without entries that a look-up on the event loop compares record by record: 10 us."""
 

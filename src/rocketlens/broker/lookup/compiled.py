@@ -6,49 +6,40 @@ messages, or the newest of many, that are recognized as they stand. All else is 
 Where access control is on, it is asked for each request, and for the topic of a message that is
 viewed; a request that it refuses, or may refuse, is left to others, and so are topics of copies.
 
-Log that no index has yet is not read into memory if it is short: its records are compared with the
-request. Importing this module loads numba.
+One call answers, with what a snapshot of memory, index files and segments knows of the log. The end
+of the log that it lacks is not read into memory if it is short: its records are compared with the
+request. Snapshots are taken by the thread that reads memory on, and here where that is late.
+Importing this module loads numba.
 """
 
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.broker.lookup.live_index import LiveIndex
-from rocketlens.broker.lookup.look_up import segment_at
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.broker.lookup.snapshot import snapshot_of
-from rocketlens.broker.lookup.usual import has_read_to_end, whole_tail
-from rocketlens.errors import RocketLensError
+from rocketlens.broker.lookup.snapshot import LogSnapshot, snapshot_of
 from rocketlens.formats.compiled import kernels_answer as one_call
 from rocketlens.formats.compiled import kernels_candidates as candidates_of
 from rocketlens.formats.compiled import kernels_look_up as kernels
 from rocketlens.formats.compiled import kernels_send_header as headers
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
-from rocketlens.store.read.index.entry_runs import WINDOW_BITS
+from rocketlens.store.read.index.tail import load_kernels
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.wire import acl, frame, header_json
+from rocketlens.wire import acl, header_json
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import query as commands
 
-if TYPE_CHECKING:
-    from rocketlens.store.read.index.tail import Tail
-    from rocketlens.store.write.append import Appended
-
 CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 """Of the requests that are answered."""
-_MAX_NUM: Final = limits.MAX_LOOP_CANDIDATES - kernels.SPARE
-_MARK: Final = limits.MAX_INT
+_OPAQUE: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
-_REPLY_BYTES: Final = 128 * 1024
-_HEADER_BYTES: Final = 1024
+_REPLY_BYTES: Final = limits.MAX_LOOP_LOOK_UP_BYTES
 
 
 class ReadingRights(Protocol):
@@ -83,7 +74,11 @@ class CompiledLookUps:
         config: BrokerConfig,
         rights: ReadingRights | None = None,
     ) -> None:
-        """Load the kernels. Without ``rights`` each look-up is let through."""
+        """Load the kernels, also those of memory, whose entries must be packed.
+
+        Without ``rights`` each look-up is let through.
+        """
+        load_kernels()
         self._store: Final = store
         self._rights: Final = rights
         self._search: Final = search
@@ -91,7 +86,7 @@ class CompiledLookUps:
         cells = [*_cells_of(_QUERY_FIELDS), *_cells_of(_VIEW_FIELDS)]
         self._names: Final = headers.name_cells(cells)
         self._settings: Final = headers.settings_without_body(*CODES)
-        self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
+        self._numbers: Final = array("q", bytes(8 * one_call.ANSWER_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
         self._offsets: Final = array("q", bytes(16 * candidates_of.CANDIDATE_ROOM))
         self._candidates: Final = np.frombuffer(self._offsets, np.int64)
@@ -99,82 +94,90 @@ class CompiledLookUps:
         self._inbox_view: Final = memoryview(inbox)
         self._outbox_view: Final = memoryview(outbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
-        head = bytearray(_HEADER_BYTES)
-        self._head_view: Final = memoryview(head)
+        names = commands.QUERY_MESSAGE.response.wire_names.values()
+        of_query = _header_parts(dict(zip(names, _MARKS, strict=True)))
+        of_view = _header_parts({})
+        self._settings[one_call.UNIQUE_NUM : one_call.VIEW_PARTS + one_call.VIEW_PART_COUNT] = (
+            *(config.defaultQueryMaxNum, config.maxMsgsNumBatch),
+            *map(len, of_query),
+            *map(len, of_view),
+        )
+        head = np.frombuffer(b"".join((*of_query, *of_view)), np.uint8).copy()
         self._work: Final = (
             *(self._names, self._settings, self._request, self._candidates),
-            *(np.frombuffer(head, np.uint8), np.frombuffer(outbox, np.uint8)),
+            *(head, np.frombuffer(outbox, np.uint8)),
         )
-        self._floor = 0
-        self._last: Appended | None = None
         self._reader: _Reader | None = None
-        self._query_head: tuple[bytes, bytes] = b"", b""
-        self._view_head: Final = _split_header({})
-        names = commands.QUERY_MESSAGE.response.wire_names.values()
-        self._query_template: Final = _split_header(dict(zip(names, _MARKS, strict=True)))
-        self._load()
-
-    def _load(self) -> None:
-        nothing, entries = np.zeros(0, np.uint8), np.zeros(0, np.uint64)
-        request, candidates = self._request, self._candidates
-        kernels.read_request(nothing, 0, 0, self._names, self._settings, request)
-        kernels.match(nothing, request, nothing, 0, candidates, 0, 0, 0)
-        kernels.scan(nothing, request, nothing, 0, 0, 0, candidates)
-        kernels.view(nothing, 1, 0, request)
-        one_call.answer(self._inbox, 0, self._work, np.zeros(one_call.FIRST_ROW, np.int64), 0, 0)
-        candidates_of.newest_of_run(entries, 1, 0, 0, candidates, 0, 1)
-        file_numbers = np.zeros(candidates_of.FILE_NUMBERS, np.int64)
-        candidates_of.newest_of_file(nothing, file_numbers, 0, 0, candidates, 0, 1)
+        one_call.answer(
+            *(self._inbox, 0, 0, self._work, np.zeros(one_call.FIRST_ROW, np.int64)),
+            *(0, 0, 0, 0),
+        )
+        search.has_read = self._renew_snapshot
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
         """Answer look-ups from the beginning of ``received`` on; see `net.Runs`."""
         frames = np.frombuffer(received, np.uint8)
-        self._renew_head()
-        end, size = 0, 0
+        length, end, size = len(frames), 0, 0
         replies: list[bytes] = []
         while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
-            reply_end = kernels.read_request(
-                frames, end, len(frames), self._names, self._settings, self._request
-            )
-            is_let_through = reply_end and self._is_let_through(channel, received)
-            reply = self._reply(channel, frames) if is_let_through else None
+            reply = self._reply(channel, received, frames, end, length)
             if reply is None:
                 break
-            end = reply_end
+            end = self._numbers[one_call.FRAME_END]
             size += len(reply)
             replies.append(reply)
         return len(replies), end, b"".join(replies)
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is left to others."""
-        length, snapshot = len(received), self._search.snapshot
+        length = len(received)
         if length > _REQUEST_BYTES:
             return None
-        self._renew_head()
         self._inbox_view[:length] = received
-        store, index = self._store, self._search.index
-        if snapshot is not None and snapshot.is_of(index):
-            end = one_call.answer(
-                *(self._inbox, length, self._work, snapshot.sources),
-                *(store.min_offset, store.end_offset),
-            )
-            if store.end_offset - index.read_to > limits.MAX_LOOP_NEW_BYTES // 2:
-                self._search.read_soon()
-            if not end or not self._is_let_through(channel, self._inbox_view):
-                return None
-            if end != candidates_of.UNUSUAL:
-                is_proven, end = end > 0, abs(end)
-                if self._is_answer(end, is_proven=is_proven):
-                    return bytes(self._outbox_view[:end])
-            return self._reply(channel, self._inbox)
-        end = kernels.read_request(
-            self._inbox, 0, length, self._names, self._settings, self._request
-        )
-        if end != length or not self._is_let_through(channel, self._inbox_view):
+        reply = self._reply(channel, self._inbox_view, self._inbox, 0, length)
+        return reply if self._numbers[one_call.FRAME_END] == length else None
+
+    def _reply(
+        self, channel: Channel, received: memoryview, frames: Any, position: int, length: int
+    ) -> bytes | None:
+        """Return the reply to the request at ``position``, in the first ``length`` bytes; None if
+        it is left to others.
+        """
+        search, store = self._search, self._store
+        snapshot = search.snapshot
+        if snapshot is None or not snapshot.is_of(search.index):
+            snapshot = self._snapshot_now(channel)
+        state = self._ask(snapshot, frames, position, length)
+        if state == one_call.BEHIND:
+            state = self._ask(self._snapshot_now(channel), frames, position, length)
+        elif (
+            snapshot is not None
+            and store.end_offset - snapshot.read_to > limits.MAX_LOOP_NEW_BYTES // 2
+        ):
+            search.read_soon()
+        if state not in _WRITTEN or not self._is_let_through(channel, received):
             return None
-        return self._reply(channel, self._inbox)
+        reply_bytes = self._numbers[one_call.REPLY_LENGTH]
+        is_proven = state == one_call.ANSWERED
+        return (
+            bytes(self._outbox_view[:reply_bytes])
+            if self._is_answer(reply_bytes, is_proven=is_proven)
+            else None
+        )
+
+    def _ask(self, snapshot: LogSnapshot | None, frames: Any, position: int, length: int) -> int:
+        """Write the reply to a request; return what became of it."""
+        store = self._store
+        last = store.last_appended
+        if snapshot is None or last is None:
+            return candidates_of.UNUSUAL
+        state: int = one_call.answer(
+            *(frames, position, length, self._work, snapshot.sources),
+            *(store.min_offset, store.end_offset, last.store_timestamp_ms, last.physical_offset),
+        )
+        return state
 
     def _is_let_through(self, channel: Channel, received: memoryview) -> bool:
         """Return whether access control lets the request through that was read.
@@ -252,216 +255,40 @@ class CompiledLookUps:
                 return False
         return is_proven or self._search.has_entry(name, position, offset, len(record))
 
-    def _renew_snapshot(self, index: LiveIndex) -> None:
+    def _snapshot_now(self, channel: Channel) -> LogSnapshot | None:
+        """Read the end of the log into memory, if that takes little; return the snapshot then."""
+        search, index = self._search, self._search.index
+        if not search.turns.try_begin(channel):
+            return None
+        try:
+            if index.is_at_hand:
+                index.catch_up(to_end=True).pack()
+                self._renew_snapshot()
+        finally:
+            search.turns.end()
+        snapshot = search.snapshot
+        return snapshot if snapshot is not None and snapshot.is_of(index) else None
+
+    def _renew_snapshot(self) -> None:
         """Store what look-ups need from now on, if memory read on, or another log is there.
 
-        The thread of look-ups must be kept from working.
+        The thread of look-ups must be kept from working, or be the one that calls this.
         """
-        old = self._search.snapshot
-        if old is not None and index.read_to == old.read_to and old.is_of(index):
-            return
-        self._search.snapshot = snapshot_of(index) or old
-
-    def _renew_head(self) -> None:
-        """Write the headers of replies, if another message is the last one by now."""
-        last = self._store.last_appended
-        if last is None or last is self._last:
-            return
-        self._last = last
-        before, after = self._query_template
-        for mark, number in zip(
-            _MARKS, (last.store_timestamp_ms, last.physical_offset), strict=True
-        ):
-            before = before.replace(mark.encode(), b"%d" % number)
-            after = after.replace(mark.encode(), b"%d" % number)
-        self._query_head = before, after
-        heads = *self._view_head, before, after
-        joined, lengths = b"".join(heads), [*map(len, heads)]
-        self._head_view[: len(joined)] = joined
-        config = self._config
-        counts = config.defaultQueryMaxNum, config.maxMsgsNumBatch
-        settings = *counts, sum(lengths[:2]), 0, *lengths[2:], *lengths[:2]
-        self._settings[one_call.UNIQUE_NUM : one_call.VIEW_AFTER + 1] = settings
-
-    def _reply(self, channel: Channel, frames: Any) -> bytes | None:
-        turns, index = self._search.turns, self._search.index
-        if self._numbers[kernels.REQUEST_CODE] == RequestCode.VIEW_MESSAGE_BY_ID:
-            reply = self._view()
-            snapshot = self._search.snapshot
-            if (snapshot is None or not snapshot.is_of(index)) and turns.try_begin(channel):
-                try:
-                    self._renew_snapshot(index)
-                finally:
-                    turns.end()
-            return reply
-        config, numbers = self._config, self._numbers
-        is_unique_query, max_num = (
-            numbers[kernels.IS_UNIQUE_QUERY],
-            numbers[kernels.MAX_NUM],
-        )
-        max_num = config.defaultQueryMaxNum if is_unique_query else max_num
-        max_num = min(max_num, config.maxMsgsNumBatch)
-        if not 0 < max_num <= _MAX_NUM or not turns.try_begin(channel):
-            return None
-        try:
-            records = self._query(index, frames, max_num)
-            self._renew_snapshot(index)
-        except RocketLensError:
-            return None
-        finally:
-            turns.end()
-        return self._framed(self._query_head, records) if records and self._last else None
-
-    def _framed(self, head: tuple[bytes, bytes], records: Sequence[bytes | memoryview]) -> bytes:
-        before, after = head
-        header = b"%b%d%b" % (before, self._numbers[kernels.OPAQUE], after)
-        body_bytes = sum(map(len, records))
-        prefix = frame.PREFIX.pack(frame.MIN_LENGTH + len(header) + body_bytes, len(header))
-        return b"".join((prefix, header, *records))
-
-    def _query(self, index: LiveIndex, frames: Any, max_num: int) -> list[memoryview] | None:
-        """Return the records of a query in the log's order; None if it is left to others."""
-        count = self._newest(index, frames, max_num + kernels.SPARE)
-        offsets, least = self._offsets, index.store.min_offset
-        while count and offsets[count - 1] < least:
-            count -= 1
-        log, room = index.reader.log, limits.MAX_LOOP_LOOK_UP_BYTES
-        records: list[memoryview] = []
-        first = 0
-        while first < count and len(records) < max_num:
-            view, base = segment_at(log, offsets[first])
-            content = np.frombuffer(view, np.uint8)
-            end = kernels.match(
-                *(frames, self._request, content, base, self._candidates, first, count),
-                max_num - len(records),
-            )
-            if end <= first:
-                return None
-            for number in range(first, end):
-                size = offsets[candidates_of.CANDIDATE_ROOM + number]
-                if size > 0:
-                    start = offsets[number] - base
-                    records.append(view[start : start + size])
-                    room -= size
-            first = end
-        if room < 0 or (len(records) < max_num and self._floor):
-            return None
-        records.reverse()
-        return records
-
-    def _newest(self, index: LiveIndex, frames: Any, limit: int) -> int:
-        """Write down the newest candidates, newest first; return how many, 0 also if this is left
-        to others.
-
-        Where a source has more than were taken, older candidates of others are left out, too:
-        `_floor` is the oldest offset then, otherwise 0.
-        """
-        tail, files = whole_tail(index), index.reader.index.sound
-        if tail is None or len(files) > limits.MAX_LOOP_INDEX_FILES:
-            return 0
-        self._floor = 0
-        count = self._scan_new(index, frames)
-        if count < 0:
-            if not has_read_to_end(index, tail):
-                return 0
-            count = 0
-        count = self._add_from_memory(tail, count, limit)
-        room = candidates_of.CANDIDATE_ROOM - limit
-        of_files, wanted = count, self._numbers[kernels.HASH]
-        for file in reversed(files):
-            if count - of_files >= limit:
-                self._floor = max(self._floor, self._offsets[count - 1])
-                break
-            if not 0 <= count <= room:
-                return 0
-            are_counted = int(file.are_slots_counted)
-            count, is_whole = candidates_of.newest_of_file(
-                *(file.array(), file.walk_numbers(), are_counted, wanted),
-                *(self._candidates, count, limit),
-            )
-            if not is_whole and count > 0:
-                self._floor = max(self._floor, self._offsets[count - 1])
-        return self._in_order(count)
-
-    def _add_from_memory(self, tail: "Tail", count: int, limit: int) -> int:
-        """Add the newest candidates in memory; return how many there are then, or -1."""
-        wanted = self._numbers[kernels.HASH]
-        parts = tail.parts(wanted)
-        if parts is None:
-            return -1
-        few, runs = parts
-        if len(few) > limit:
-            few, self._floor = few[-limit:], few[-limit]
-        room = candidates_of.CANDIDATE_ROOM - limit
-        if count > room:
-            return -1
-        for offset in few:
-            self._offsets[count] = offset
-            count += 1
-        for run in runs:
-            if count > room or (
-                not run.is_sorted and len(run.packed) > limits.MAX_LOOP_UNSORTED_ENTRIES
-            ):
-                return -1
-            count, is_whole = candidates_of.newest_of_run(
-                *(run.packed, int(run.is_sorted), wanted, run.window << WINDOW_BITS),
-                *(self._candidates, count, limit),
-            )
-            if not is_whole:
-                self._floor = max(self._floor, self._offsets[count - 1])
-        return count
-
-    def _in_order(self, count: int) -> int:
-        """Sort candidates, the newest first and each once; return how many are left."""
-        if count > 1:
-            offsets = self._offsets
-            newest = sorted({each for each in offsets[:count] if each >= self._floor}, reverse=True)
-            count = len(newest)
-            offsets[:count] = array("q", newest)
-        return max(count, 0)
-
-    def _scan_new(self, index: LiveIndex, frames: Any) -> int:
-        """Compare the end of the log that memory does not have; return how many match, or -1."""
-        start, end = index.read_to, index.store.end_offset
-        if end <= start:
-            return 0
-        segment = index.store.log_from(start) if end - start <= limits.MAX_LOOP_NEW_BYTES else None
-        if segment is None:
-            return -1
-        view, base = segment
-        content = np.frombuffer(view, np.uint8)
-        match_count: int = kernels.scan(
-            *(frames, self._request, content, base, start, end, self._candidates)
-        )
-        return match_count
-
-    def _view(self) -> bytes | None:
-        """Return the reply with the record at an offset, if its queue leads to it."""
-        store, offset = self._store, self._numbers[kernels.OFFSET]
-        try:
-            segment = store.log_from(offset)
-        except RocketLensError:
-            return None
-        if segment is None:
-            return None
-        view, base = segment
-        size = kernels.view(np.frombuffer(view, np.uint8), base, offset, self._request)
-        if not 0 < size <= limits.MAX_LOOP_LOOK_UP_BYTES:
-            return None
-        start = offset - base
-        record = view[start : start + size]
-        if not self._may_view(record, offset, is_proven=False):
-            return None
-        return self._framed(self._view_head, [record])
+        search = self._search
+        search.snapshot = snapshot_of(search.index, search.snapshot) or search.snapshot
 
 
-def _split_header(ext_fields: dict[str, str]) -> tuple[bytes, bytes]:
-    """Return a reply's header before and after its opaque."""
-    command = RemotingCommand(0, _MARK, RESPONSE_FLAG, None, ext_fields)
-    before, _, after = header_json.encode(command).rpartition(str(_MARK).encode())
-    return before, after
+def _header_parts(ext_fields: dict[str, str]) -> list[bytes]:
+    """Return a reply's header in parts, between which are the values of fields, and its opaque."""
+    command = RemotingCommand(0, _OPAQUE, RESPONSE_FLAG, None, ext_fields)
+    rest, parts = header_json.encode(command), []
+    for mark in (*ext_fields.values(), str(_OPAQUE)):
+        part, _, rest = rest.partition(mark.encode())
+        parts.append(part)
+    return [*parts, rest]
 
 
+_WRITTEN: Final = one_call.ANSWERED, one_call.UNPROVEN
 _QUERY: Final = commands.QUERY_MESSAGE.request.wire_names
 _VIEW: Final = commands.VIEW_MESSAGE_BY_ID.request.wire_names
 _QUERY_FIELDS: Final = tuple(

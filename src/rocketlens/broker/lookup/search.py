@@ -83,6 +83,8 @@ class LiveSearch:
         self.index: Final = LiveIndex(store)
         self.snapshot: LogSnapshot | None = None
         """What compiled look-ups keep of the log; they set it."""
+        self.has_read: Callable[[], None] = lambda: None
+        """Called when memory has read on, or the log is another one; they set it, too."""
         self._tag_log: CommitLog | None = None
         """The reader of look-ups by tag, for their thread only."""
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
@@ -194,9 +196,22 @@ class LiveSearch:
             return
         # Not where the broker is stopping.
         with suppress(Busy):
-            self._read = self.between_look_ups(self.index.catch_up)
+            self._read = self.between_look_ups(self._read_on)
             # The next round of steps meets the same error, and reports it.
             self._read.add_done_callback(lambda read: read.cancelled() or read.exception())
+
+    def _read_on(self) -> Tail:
+        tail = self.index.catch_up()
+        tail.pack()
+        if len(tail.packed_runs or ()) > limits.MAX_LOOP_RUNS:
+            tail.compact()
+        self.has_read()
+        return tail
+
+    def _step(self) -> bool:
+        is_more = self.index.step()
+        self.has_read()
+        return is_more
 
     def segments_changed(self) -> None:
         """Update the readers after segments were deleted; then nothing keeps their bytes."""
@@ -207,6 +222,7 @@ class LiveSearch:
     def _refresh_log(self) -> None:
         self.index.refresh_log()
         self.snapshot = None
+        self.has_read()
 
     def close(self) -> None:
         """Wait for the current piece of a look-up, and unmap everything."""
@@ -225,7 +241,7 @@ class LiveSearch:
             try:
                 if self._is_time_to_load():
                     self._loading = asyncio.create_task(self._load())
-                while await self.between_look_ups(self.index.step):
+                while await self.between_look_ups(self._step):
                     pass
             except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
                 _log.warning("the log could not be read for look-ups: %s", error)

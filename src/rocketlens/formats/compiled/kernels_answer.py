@@ -39,6 +39,7 @@ from rocketlens.formats.compiled.kernels_device import (
     CHECKED,
     INT64S,
     NUMBER,
+    READ_ONLY_BYTES,
     ByteArray,
     copy_bytes,
     device,
@@ -55,6 +56,7 @@ from rocketlens.formats.compiled.kernels_look_up import (
     OFFSET,
     OPAQUE,
     REQUEST_CODE,
+    REQUEST_NUMBERS,
     SPARE,
     TOPIC_BYTES,
     TOPIC_START,
@@ -73,7 +75,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
 )
 from rocketlens.limits import MAX_LOOP_NEW_BYTES
 
-INLINED: Final = "1b1c1b135e073596"
+INLINED: Final = "e2d8fa96ca4e4c05"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -81,10 +83,22 @@ RUN_TOTAL, FILE_TOTAL, SEGMENT_TOTAL, INDEXED_TO, FIRST_ROW = range(5)
 ROW_NUMBERS: Final = 4
 ADDRESS, LENGTH, IS_SORTED, BEGIN = range(ROW_NUMBERS)
 ARE_COUNTED, FILE_NUMBERS_AT, SEGMENT_BEGIN = IS_SORTED, BEGIN, BEGIN
-# Settings behind those of a header: messages of a query by unique key, and of any; where headers of
-# replies begin, of a query and of a view; and how long each is before and after its opaque.
-UNIQUE_NUM, QUERY_NUM, QUERY_HEAD, VIEW_HEAD = range(LONG_CODE + 1, LONG_CODE + 5)
-QUERY_BEFORE, QUERY_AFTER, VIEW_BEFORE, VIEW_AFTER = range(VIEW_HEAD + 1, VIEW_HEAD + 5)
+# Settings behind those of a header: messages of a query by unique key, and of any; and how long the
+# parts of replies' headers are, which lie side by side. Between those of a query's are time and
+# offset of the last record, and the opaque; between those of a view's the opaque.
+UNIQUE_NUM, QUERY_NUM = LONG_CODE + 1, LONG_CODE + 2
+QUERY_PARTS, QUERY_PART_COUNT = QUERY_NUM + 1, 4
+VIEW_PARTS, VIEW_PART_COUNT = QUERY_PARTS + QUERY_PART_COUNT, 2
+# Numbers of a request, behind those of :mod:`.kernels_look_up`: where its frame ends, how long its
+# reply is, and the numbers in a reply's header.
+FRAME_END, REPLY_LENGTH = REQUEST_NUMBERS, REQUEST_NUMBERS + 1
+HEAD_NUMBERS: Final = REPLY_LENGTH + 1
+ANSWER_NUMBERS: Final = HEAD_NUMBERS + QUERY_PART_COUNT - 1
+
+# What became of a request.
+NOT_PLAIN, ANSWERED, UNPROVEN, BEHIND = 0, 1, 2, -2
+"""`UNPROVEN`: the record that is viewed was written, and a queue must lead to it, too. `BEHIND`:
+the sources lack too much of the log. `UNUSUAL` says that it is left to others."""
 Log = tuple[int, int]
 
 _PREFIX_BYTES: Final = 8
@@ -270,20 +284,39 @@ def is_indexed_record(
 
 @device
 def write_head(
-    request: Numbers, head: ByteArray, start: int, before: int, after: int, reply: ByteArray
+    request: Numbers, bounds: Numbers, head: ByteArray, is_query: bool, reply: ByteArray, room: int
 ) -> int:
-    """Write the header of a reply behind its prefix; return the position behind it."""
-    copy_bytes(reply, _PREFIX_BYTES, head, start, before)
-    at = write_number(reply, _PREFIX_BYTES + before, request[OPAQUE])
-    copy_bytes(reply, at, head, start + before, after)
-    end: int = at + after
+    """Write the header of a reply behind its prefix; return the position behind it, or `UNUSUAL` if
+    there is no room for it.
+    """
+    start = 0
+    parts = QUERY_PARTS
+    count = QUERY_PART_COUNT
+    if not is_query:
+        for part in range(QUERY_PART_COUNT):
+            start += bounds[QUERY_PARTS + part]
+        parts = VIEW_PARTS
+        count = VIEW_PART_COUNT
+    number = HEAD_NUMBERS + QUERY_PART_COUNT - count
+    at = _PREFIX_BYTES
+    for part in range(count):
+        length = bounds[parts + part]
+        if room - at < length + _I64_DIGITS:
+            return UNUSUAL
+        copy_bytes(reply, at, head, start, length)
+        start += length
+        at += length
+        if part < count - 1:
+            at = write_number(reply, at, request[number + part])
+    end: int = at
     return end
 
 
 @device
 def write_answer(
     request: Numbers,
-    header: tuple[ByteArray, int, int, int],
+    bounds: Numbers,
+    head: ByteArray,
     sources: Numbers,
     offsets: Numbers,
     count: int,
@@ -291,13 +324,12 @@ def write_answer(
     room: int,
 ) -> int:
     """Write the reply with the records that match, in the log's order; return its length, or
-    `UNUSUAL` if there is no room for it. ``header``: bytes, where it begins, and how many are
-    before and after the opaque.
+    `UNUSUAL` if there is no room for it.
     """
-    head, start, before, after = header
-    if room < _PREFIX_BYTES + before + _I64_DIGITS + after:
+    is_query = request[REQUEST_CODE] == bounds[SHORT_CODE]
+    at = write_head(request, bounds, head, is_query, reply, room)
+    if at < 0:
         return UNUSUAL
-    at = write_head(request, head, start, before, after, reply)
     store_i32(reply, LENGTH_BYTES, at - _PREFIX_BYTES)
     for number in range(count - 1, -1, -1):
         size = offsets[CANDIDATE_ROOM + number]
@@ -318,7 +350,7 @@ def write_answer(
 def compared_in_segments(
     buffer: ByteArray, request: Numbers, sources: Numbers, out: Numbers, count: int, max_num: int
 ) -> tuple[int, int]:
-    """Do :func:`match` in all segments; return the number that it does, and how many match."""
+    """Do :func:`.compared` in all segments; return the number that it does, and how many match."""
     first = matching = 0
     while first < count and matching < max_num:
         row = segment_row(sources, out[first])
@@ -341,8 +373,8 @@ def compared_in_segments(
 def newest_records(
     buffer: ByteArray, bounds: Numbers, request: Numbers, sources: Numbers, out: Numbers, log: Log
 ) -> int:
-    """Find the newest records of a query; return how many candidates were compared, `UNUSUAL` if it
-    is left to others. ``log``: its first offset, and its end.
+    """Find the newest records of a query; return how many candidates were compared, `UNUSUAL` or
+    `BEHIND` if it is left to others. ``log``: its first offset, and its end.
     """
     min_offset, end_offset = log
     max_num = bounds[UNIQUE_NUM] if request[IS_UNIQUE_QUERY] == 1 else request[MAX_NUM]
@@ -353,11 +385,11 @@ def newest_records(
     count = 0
     start = sources[INDEXED_TO]
     if end_offset - start > MAX_LOOP_NEW_BYTES:
-        return UNUSUAL
+        return BEHIND
     if start < end_offset:
         row = segment_row(sources, start)
         if row < 0:
-            return UNUSUAL
+            return BEHIND
         base, length = sources[row + SEGMENT_BEGIN], sources[row + LENGTH]
         content = array_at(sources[row + ADDRESS], length, np.uint8)
         count = scanned(buffer, request, content, length, base, start, end_offset, out)
@@ -380,12 +412,14 @@ def newest_records(
 
 @device
 def view_record(request: Numbers, sources: Numbers, out: Numbers, log: Log) -> int:
-    """Find the record at an offset; return 1, 0 if a queue must lead to it, too, or `UNUSUAL`."""
+    """Find the record at an offset; return what became of the request."""
     offset: int = request[OFFSET]
     min_offset, end_offset = log
-    row = segment_row(sources, offset) if min_offset <= offset < end_offset else UNUSUAL
-    if row < 0:
+    if offset < min_offset or offset >= end_offset:
         return UNUSUAL
+    row = segment_row(sources, offset)
+    if row < 0:
+        return BEHIND if offset >= sources[INDEXED_TO] else UNUSUAL
     base = sources[row + SEGMENT_BEGIN]
     length = min(sources[row + LENGTH], end_offset - base)
     content = array_at(sources[row + ADDRESS], sources[row + LENGTH], np.uint8)
@@ -394,51 +428,57 @@ def view_record(request: Numbers, sources: Numbers, out: Numbers, log: Log) -> i
         return UNUSUAL
     out[0], out[CANDIDATE_ROOM] = offset, size
     is_indexed = is_indexed_record(sources, content, offset - base, size, offset, request, out)
-    return 1 if is_indexed else 0
+    return ANSWERED if is_indexed else UNPROVEN
 
 
 @kernel(
-    NUMBER,
-    BYTES,
-    NUMBER,
+    *(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER),
     types.Tuple((BYTES, INT64S, INT64S, INT64S, BYTES, BYTES)),
-    INT64S,
-    NUMBER,
-    NUMBER,
+    *(INT64S, NUMBER, NUMBER, NUMBER, NUMBER),
 )
 def answer(
     frames: ByteArray,
-    request_bytes: int,
+    position: int,
+    length: int,
     work: tuple[ByteArray, Numbers, Numbers, Numbers, ByteArray, ByteArray],
     known: Numbers,
     min_offset: int,
     end_offset: int,
+    last_timestamp_ms: int,
+    last_offset: int,
 ) -> int:
-    """Write the reply to the request that the first ``request_bytes`` are; return its length.
+    """Write the reply to the request at ``position``, in the first ``length`` bytes of ``frames``.
 
-    Returns 0 if it is not plain, and `UNUSUAL` if it was read, and is left to others; less, which
-    is the negative length, if a queue must lead to the record that is viewed. ``work``: names,
-    settings, numbers of the request, candidates, header of the reply, reply. ``known`` has the
-    sources of all log up to an offset. The log's end is in the segment of that offset.
+    Returns what became of the request; where its frame ends, and how long the reply is, are in its
+    numbers. ``work``: names, settings, numbers of the request, candidates, header of the reply,
+    reply. ``known`` has the sources of all log up to an offset. The last two numbers are those of
+    the last record.
     """
     buffer, bounds, request, offsets = raw(frames), raw(work[1]), raw(work[2]), raw(work[3])
     sources = raw(known)
-    if request_bytes > len(frames):
-        return 0
-    end = request_end(buffer, 0, request_bytes, raw(work[0]), bounds, request)
-    if end != request_bytes:
-        return 0
-    head, reply, room = raw(work[4]), raw(work[5]), len(work[5])
-    if request[REQUEST_CODE] != bounds[SHORT_CODE]:
-        state = view_record(request, sources, offsets, (min_offset, end_offset))
-        if state < 0:
-            return UNUSUAL
-        header = (head, bounds[VIEW_HEAD], bounds[VIEW_BEFORE], bounds[VIEW_AFTER])
-        end = write_answer(request, header, sources, offsets, 1, reply, room)
-        return end if state == 1 or end < 0 else -end
+    if position < 0 or length > len(frames):
+        return NOT_PLAIN
+    end = request_end(buffer, position, length, raw(work[0]), bounds, request)
+    if end == 0:
+        return NOT_PLAIN
+    request[FRAME_END] = end
+    request[HEAD_NUMBERS] = last_timestamp_ms
+    request[HEAD_NUMBERS + 1] = last_offset
+    request[HEAD_NUMBERS + 2] = request[OPAQUE]
     log = (min_offset, end_offset)
-    done = newest_records(buffer, bounds, request, sources, offsets, log)
-    if done < 0:
+    state = ANSWERED
+    count = 1
+    if request[REQUEST_CODE] == bounds[SHORT_CODE]:
+        count = newest_records(buffer, bounds, request, sources, offsets, log)
+        if count < 0:
+            state = count
+    else:
+        state = view_record(request, sources, offsets, log)
+    if state < 0:
+        return state
+    head, reply, room = raw(work[4]), raw(work[5]), len(work[5])
+    written = write_answer(request, bounds, head, sources, offsets, count, reply, room)
+    if written < 0:
         return UNUSUAL
-    header = (head, bounds[QUERY_HEAD], bounds[QUERY_BEFORE], bounds[QUERY_AFTER])
-    return write_answer(request, header, sources, offsets, done, reply, room)
+    request[REPLY_LENGTH] = written
+    return state

@@ -1,8 +1,8 @@
 """The compiled search for candidates of a look-up: entries of a hash, in memory and in index files.
 
-Each kernel leaves what is out of the ordinary to ``store.read.index``, which is the definition: it
-returns a number that says so. The layout of index files is in
-:mod:`rocketlens.formats.index_file`, that of runs in ``store.read.index.entry_runs``.
+What is out of the ordinary is left to ``store.read.index``, which is the definition: a number that
+is returned says so. The layout of index files is in :mod:`rocketlens.formats.index_file`, that of
+runs in ``store.read.index.entry_runs``.
 """
 
 # ruff: noqa: PLR0917 - numba takes positional arguments only
@@ -10,19 +10,13 @@ returns a number that says so. The layout of index files is in
 from typing import Final
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from rocketlens.formats.compiled.kernels_device import (
-    INT64S,
-    NUMBER,
-    READ_ONLY_BYTES,
     ByteArray,
     device,
-    kernel,
     load_i32,
     load_i64,
-    raw,
 )
 from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, HEADER_LAYOUT, SLOT_BYTES
 from rocketlens.limits import MAX_LOOP_CANDIDATES
@@ -33,7 +27,6 @@ change there makes numba's cache of this file stale."""
 
 Numbers = NDArray[np.int64]
 Packed = NDArray[np.uint64]
-READ_ONLY_UINT64S: Final = types.Array(types.uint64, 1, "C", readonly=True)
 
 # Numbers of an index file.
 SLOT_COUNT, ENTRY_COUNT, LAST_ENTRY, NEXT_ENTRY, BEGIN_OFFSET, END_OFFSET = range(6)
@@ -63,7 +56,10 @@ def add_of_run(
     count: int,
     limit: int,
 ) -> tuple[int, int]:
-    """Do :func:`newest_of_run`."""
+    """Add the newest ``limit`` entries of a hash in a run; return the count, and 1 if all fitted.
+
+    A run that is not sorted has its entries in the log's order.
+    """
     wanted = np.uint64(key_hash)
     low = 0
     high = entry_count
@@ -87,26 +83,6 @@ def add_of_run(
             break
         index -= 1
     return count, 1
-
-
-@kernel(
-    types.UniTuple(NUMBER, 2), READ_ONLY_UINT64S, NUMBER, NUMBER, NUMBER, INT64S, NUMBER, NUMBER
-)
-def newest_of_run(
-    packed: Packed,
-    is_sorted: int,
-    key_hash: int,
-    base_offset: int,
-    offsets: Numbers,
-    count: int,
-    limit: int,
-) -> tuple[int, int]:
-    """Add the newest ``limit`` entries of a hash in a run; return the count, and 1 if all fitted.
-
-    A run that is not sorted has its entries in the log's order.
-    """
-    entries, out = raw(packed), raw(offsets)
-    return add_of_run(entries, len(packed), is_sorted, key_hash, base_offset, out, count, limit)
 
 
 @device
@@ -183,7 +159,12 @@ def add_of_file(
     count: int,
     limit: int,
 ) -> tuple[int, int]:
-    """Do :func:`newest_of_file`."""
+    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
+    fitted.
+
+    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
+    that this one cannot be done here.
+    """
     slot_count = file[SLOT_COUNT]
     if slot_count < 1 or entry_at(file, file[ENTRY_COUNT]) > content_bytes:
         return UNUSUAL, 0
@@ -221,24 +202,3 @@ def add_of_file(
         above, offset_above = number, offset
         number = load_i32(content, position + _PREVIOUS_ENTRY)
     return UNUSUAL, 0
-
-
-@kernel(types.UniTuple(NUMBER, 2), READ_ONLY_BYTES, INT64S, NUMBER, NUMBER, INT64S, NUMBER, NUMBER)
-def newest_of_file(
-    content_array: ByteArray,
-    file_numbers: Numbers,
-    are_slots_counted: int,
-    key_hash: int,
-    offsets: Numbers,
-    count: int,
-    limit: int,
-) -> tuple[int, int]:
-    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
-    fitted.
-
-    Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
-    that this one cannot be done here.
-    """
-    content, file, out = raw(content_array), raw(file_numbers), raw(offsets)
-    length = len(content_array)
-    return add_of_file(content, length, file, are_slots_counted, key_hash, out, count, limit)

@@ -1,8 +1,8 @@
 """The compiled parts of a look-up: its request, and the records of a key or at an offset.
 
-Each kernel leaves what is out of the ordinary to ``broker.lookup`` and ``store.read.index``, which
-are the definition: it returns a number that says so, and nothing else happens. The layouts are in
-:mod:`rocketlens.formats.commitlog_record`.
+They leave what is out of the ordinary to ``broker.lookup`` and ``store.read.index``, which are the
+definition: they return a number that says so, and nothing else happens. The layouts are in
+:mod:`rocketlens.formats.commitlog_record`; :mod:`.kernels_answer` puts the parts together.
 """
 
 # ruff: noqa: PLR0917 - numba takes positional arguments only
@@ -17,18 +17,12 @@ from rocketlens.formats.compiled.kernels_candidates import (
     UNUSUAL,
 )
 from rocketlens.formats.compiled.kernels_device import (
-    BYTES,
-    INT64S,
-    NUMBER,
-    READ_ONLY_BYTES,
     ByteArray,
     device,
     hash_text,
     index_hash,
-    kernel,
     load_i32,
     load_i64,
-    raw,
 )
 from rocketlens.formats.compiled.kernels_scan import measure_record
 from rocketlens.formats.compiled.kernels_send_header import (
@@ -56,7 +50,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "cb96d3564778c36b"
+INLINED: Final = "2dc344ca54efbe50"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -175,7 +169,10 @@ def request_end(
     bounds: Numbers,
     out: Numbers,
 ) -> int:
-    """Read the request at ``position``; return where its frame ends, 0 if it is not plain."""
+    """Read the request at ``position``; return where its frame ends, 0 if it is not plain.
+
+    ``bounds`` are the settings of a header, with the codes of a query and of a view.
+    """
     codec, header_end, end = frame_at(buffer, position, length, bounds)
     if codec < 0:
         return 0
@@ -187,24 +184,6 @@ def request_end(
         return end if read_query(buffer, out) else 0
     out[OFFSET] = long_in(buffer, out[2 * V_OFFSET], out[2 * V_OFFSET + 1])
     return end if out[OFFSET] >= 0 else 0
-
-
-@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, BYTES, INT64S, INT64S)
-def read_request(
-    frames: ByteArray,
-    position: int,
-    length: int,
-    names: ByteArray,
-    settings: Numbers,
-    numbers: Numbers,
-) -> int:
-    """Do :func:`request_end` in the first ``length`` bytes of ``frames``.
-
-    ``settings`` are those of a header's, with the codes of a query and of a view.
-    """
-    if length > len(frames):
-        return 0
-    return request_end(raw(frames), position, length, raw(names), raw(settings), raw(numbers))
 
 
 @device
@@ -287,7 +266,12 @@ def compared(
     count: int,
     max_num: int,
 ) -> int:
-    """Do :func:`match`."""
+    """Compare candidates with a request, newest first, until ``max_num`` match.
+
+    Those from ``first`` to below ``count`` are compared, up to one that is not in the segment,
+    whose bytes begin at ``base_offset``. Writes the size of each, or `OTHER_TIME`. Returns the
+    number of the first that was not compared, `UNUSUAL` if one is not recognized.
+    """
     number = first
     while number < count and max_num > 0:
         position = out[number] - base_offset
@@ -314,29 +298,6 @@ def compared(
     return number
 
 
-@kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, INT64S, NUMBER, NUMBER, NUMBER)
-def match(
-    frames: ByteArray,
-    numbers: Numbers,
-    content_array: ByteArray,
-    base_offset: int,
-    offsets: Numbers,
-    first: int,
-    count: int,
-    max_num: int,
-) -> int:
-    """Compare candidates with a request, newest first, until ``max_num`` match.
-
-    Those from ``first`` to below ``count`` are compared, up to one that is not in the segment,
-    whose bytes begin at ``base_offset``. Writes the size of each, or `OTHER_TIME`. Returns the
-    number of the first that was not compared, `UNUSUAL` if one is not recognized.
-    """
-    buffer, request, content, out = raw(frames), raw(numbers), raw(content_array), raw(offsets)
-    return compared(
-        buffer, request, content, len(content_array), base_offset, out, first, count, max_num
-    )
-
-
 @device
 def scanned(
     buffer: ByteArray,
@@ -348,7 +309,11 @@ def scanned(
     stop: int,
     out: Numbers,
 ) -> int:
-    """Do :func:`scan`."""
+    """Find the records of the request's key in a part of the log that no index has yet.
+
+    ``start`` and ``stop`` are physical offsets in the segment. Writes their offsets, the oldest
+    first; returns how many there are, or `UNUSUAL`.
+    """
     limit = stop - base_offset
     if start < base_offset or limit > content_bytes:
         return UNUSUAL
@@ -371,31 +336,14 @@ def scanned(
     return count
 
 
-@kernel(NUMBER, READ_ONLY_BYTES, INT64S, READ_ONLY_BYTES, NUMBER, NUMBER, NUMBER, INT64S)
-def scan(
-    frames: ByteArray,
-    numbers: Numbers,
-    content_array: ByteArray,
-    base_offset: int,
-    start: int,
-    stop: int,
-    offsets: Numbers,
-) -> int:
-    """Find the records of the request's key in a part of the log that no index has yet.
-
-    ``start`` and ``stop`` are physical offsets in the segment. Writes their offsets, the oldest
-    first; returns how many there are, or `UNUSUAL`.
-    """
-    buffer, request, content, out = raw(frames), raw(numbers), raw(content_array), raw(offsets)
-    length = len(content_array)
-    return scanned(buffer, request, content, length, base_offset, start, stop, out)
-
-
 @device
 def viewed(
     content: ByteArray, content_bytes: int, base_offset: int, physical_offset: int, out: Numbers
 ) -> int:
-    """Do :func:`view`."""
+    """Return the size of the record at an offset, or 0; write down its queue and its topic.
+
+    The bytes of the segment begin at ``base_offset``.
+    """
     position = physical_offset - base_offset
     if position < 0:
         return 0
@@ -410,13 +358,3 @@ def viewed(
     out[TOPIC_START] = topic
     out[TOPIC_BYTES] = topic_bytes
     return size
-
-
-@kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, INT64S)
-def view(content_array: ByteArray, base_offset: int, physical_offset: int, numbers: Numbers) -> int:
-    """Return the size of the record at an offset, or 0; write down its queue and its topic.
-
-    The bytes of the segment begin at ``base_offset``.
-    """
-    content, length = raw(content_array), len(content_array)
-    return viewed(content, length, base_offset, physical_offset, raw(numbers))

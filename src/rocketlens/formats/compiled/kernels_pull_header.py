@@ -32,7 +32,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
 from rocketlens.formats.compiled.kernels_send_parse import frame_at
 from rocketlens.limits import MAX_INT
 
-INLINED: Final = "e9e71d777f551563"
+INLINED: Final = "60761d4ced0227f4"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -254,9 +254,13 @@ class Tail:
 
     def compact(self) -> None:
         """Sort and merge the entries, so that no look-up has to."""
+        self.pack()
+        self._runs.compact()
+
+    def pack(self) -> None:
+        """Put all entries into runs, as they are."""
         if self._few and Tail.is_compiled:
             self._pack()
-        self._runs.compact()
 
     @property
     def packed_runs(self) -> Sequence[EntryRun] | None:
