@@ -205,7 +205,8 @@ class QueuePuller:
             body, count_of_compacted = await with_log_offsets(
                 self._cluster, address, queue, pulled.body
             )
-            pulled = replace(pulled, body=body)
+            if body is not pulled.body:
+                pulled = replace(pulled, body=body)
             if count_of_compacted and (subscription is None or subscription.sub_string == ALL_TAGS):
                 is_gap = pulled.next_offset - offset > count_of_compacted
                 pulled = replace(pulled, gap=_gap_of(queue) if is_gap else None)

@@ -324,7 +324,8 @@ class QueueReader:
             calls.append(max_offset(self.cluster, self.address, self.queue))
             if is_from:
                 calls.append(min_offset(self.cluster, self.address, self.queue))
-        offsets = await asyncio.gather(*calls)
+        # The usual case, that its broker listed the ends, is one request: no task for that.
+        offsets = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         top = offsets.pop(0) if is_to else limits.MAX_LONG
         first, stop = (0, offsets[0]) if ends is None else (ends.first, ends.stop)
         if ends is None and is_from:
