@@ -1,14 +1,15 @@
 """First phase of dispatch: turn a range of the log into entries, in files of the work directory.
 
-Index part: three files side by side, in log order, native byte order.
+Parts are what a job writes and reads once more, so they repeat nothing. Numbers are native.
 
-===============  ======  ==================
-suffix           type    field
-===============  ======  ==================
-``.hashes``      i32     key_hash
-``.offsets``     i64     physical_offset
-``.timestamps``  i64     store_timestamp_ms
-===============  ======  ==================
+Index part: two files side by side, in log order. Entries of one record follow one another.
+
+============  ==========  =======================================================
+suffix        an element  fields
+============  ==========  =======================================================
+``.hashes``   an entry    i32 key_hash
+``.records``  a record    i64 physical_offset, i64 store_timestamp_ms, i32 entry_count
+============  ==========  =======================================================
 
 Queue part, grouped by queue and in log order within each:
 
@@ -17,9 +18,10 @@ type         count     field
 ===========  ========  ==================================================================
 20 bytes     n         consume queue entries as RocketMQ writes them, big endian; those with a
                        delay level have their store timestamp as tags_code
-i64          n         queue_offset, native
-i32          n         delay level, native, 0 where tags_code is final; only set
-                       in SCHEDULE_TOPIC_XXXX
+i64          n or 0    queue_offset; absent if it rises by one in all queues and no message has a
+                       delay level
+i32          n or 0    delay level, 0 where tags_code is final, absent if it is everywhere; only
+                       set in SCHEDULE_TOPIC_XXXX
 ===========  ========  ==================================================================
 """
 
@@ -40,8 +42,12 @@ from rocketlens.store.read.former_topics import Run, runs_of
 
 if TYPE_CHECKING:
     from rocketlens.bulk.ranges import Bytes
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
-INDEX_PART_SUFFIXES: Final = (".hashes", ".offsets", ".timestamps")
+HASHES, RECORDS = ".hashes", ".records"
+"""Suffixes of an index part."""
+RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
+"""What a record of an index part has, as numpy takes it."""
 ENTRIES_AT_ONCE: Final = 1 << 16
 
 
@@ -124,12 +130,12 @@ def extract(task: ExtractTask) -> Extracted:
         with ExitStack() as stack:
             files = [
                 stack.enter_context(task.disk.new_file(stem.with_suffix(suffix)))
-                for suffix in (INDEX_PART_SUFFIXES if task.with_index else ())
+                for suffix in ((HASHES, RECORDS) if task.with_index else ())
             ]
             for rows in reader:
                 if entries is not None:
-                    columns: tuple[Any, ...] = entries.part(0, reader.entry_count)
-                    for file, column in zip(files, columns, strict=True):
+                    new = entries.part(0, reader.entry_count)
+                    for file, column in zip(files, (new.hashes, _records(new)), strict=True):
                         file.write(column.data)
                     index_count += reader.entry_count
                 if task.with_queues:
@@ -139,6 +145,18 @@ def extract(task: ExtractTask) -> Extracted:
             IndexPart(str(stem), index_count),
             queues.grouped().write(stem.with_suffix(".queue"), task.disk),
         )
+
+
+def _records(new: "EntryArrays") -> Any:
+    """Return the records of entries, each with how many it has of them."""
+    import numpy as np
+
+    starts = np.flatnonzero(np.diff(new.offsets, prepend=-1))
+    records = np.empty(len(starts), RECORD_FIELDS)
+    records["offset"] = new.offsets[starts]
+    records["timestamp_ms"] = new.timestamps[starts]
+    records["entry_count"] = np.diff(starts, append=len(new.offsets))
+    return records
 
 
 class _Chunk(NamedTuple):
@@ -251,10 +269,16 @@ class Grouped(NamedTuple):
         """Write a queue part; return where each queue's rows are in it."""
         if not self.queues:
             return []
+        parts = [part for queue in self.queues for part in self._parts(path, *queue)]
+        columns = [self.entries]
+        if self.levels.any():
+            columns += [self.queue_offsets, self.levels]
+        elif not all(part.is_consecutive for part in parts):
+            columns.append(self.queue_offsets)
         with disk.new_file(path) as file:
-            for column in (self.entries, self.queue_offsets, self.levels):
+            for column in columns:
                 column.tofile(file)
-        return [part for queue in self.queues for part in self._parts(path, *queue)]
+        return parts
 
     def _parts(self, path: Path, topic: str, queue_id: int, own: slice) -> Iterator[QueuePart]:
         start = own.start

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.bulk.extract import INDEX_PART_SUFFIXES, IndexPart
+from rocketlens.bulk.extract import HASHES, RECORD_FIELDS, RECORDS, IndexPart
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import index_file_name
@@ -165,22 +165,21 @@ def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]], disk: Disk
 
 
 def _read(piece: IndexSlice) -> "EntryArrays":
-    """Map the entries of a slice; nothing is copied until it is used."""
+    """Return the entries of a slice."""
     import numpy as np
 
     from rocketlens.formats.compiled.kernels import EntryArrays
 
-    def column(suffix: str, kind: Any) -> Any:
-        # Copy on write: the kernels need writable arrays, and do not write.
-        start = piece.start * np.dtype(kind).itemsize
-        return np.memmap(piece.part.stem + suffix, kind, "c", start, (piece.entry_count,)).view(
-            np.ndarray
-        )
-
-    hashes, offsets, timestamps = INDEX_PART_SUFFIXES
-    return EntryArrays(
-        column(hashes, np.int32), column(offsets, np.int64), column(timestamps, np.int64)
+    start, stop = piece.start, piece.start + piece.entry_count
+    hashes = np.fromfile(
+        piece.part.stem + HASHES, np.int32, piece.entry_count, offset=start * np.int32().itemsize
     )
+    records = np.fromfile(piece.part.stem + RECORDS, RECORD_FIELDS)
+
+    def column(name: str) -> Any:
+        return np.repeat(records[name], records["entry_count"])[start:stop]
+
+    return EntryArrays(hashes, column("offset"), column("timestamp_ms"))
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
@@ -190,10 +189,7 @@ def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
     """
     import numpy as np
 
-    _, offsets, timestamps = INDEX_PART_SUFFIXES
-    at = (piece.start + number) * np.dtype(np.int64).itemsize
-    offset, timestamp_ms = (
-        int(np.fromfile(piece.part.stem + suffix, np.int64, 1, offset=at)[0])
-        for suffix in (offsets, timestamps)
-    )
-    return offset, timestamp_ms
+    records = np.fromfile(piece.part.stem + RECORDS, RECORD_FIELDS)
+    ends = np.cumsum(records["entry_count"])
+    record = records[np.searchsorted(ends, piece.start + number, side="right")]
+    return int(record["offset"]), int(record["timestamp_ms"])

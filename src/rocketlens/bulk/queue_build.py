@@ -121,7 +121,7 @@ def _from(part: QueuePart, end: int) -> QueuePart:
         row_count=part.row_count - left_out,
         first_offset=int(offsets[left_out]),
     )
-    queue_offsets = read_queue_offsets(rest)
+    queue_offsets = read_queue_offsets(part)[left_out:]
     return rest._replace(
         first_queue_offset=int(queue_offsets[0]),
         is_consecutive=bool((np.diff(queue_offsets) == 1).all()),
@@ -317,6 +317,7 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
         entries = np.fromfile(file, np.uint8, part.row_count * ENTRY_BYTES).reshape(-1, ENTRY_BYTES)
         file.seek(part.file_rows * (ENTRY_BYTES + 8) + part.start * 4)
         levels = np.fromfile(file, np.int32, part.row_count)
+    # None is read where no message has one.
     if levels.any():
         delayed = np.flatnonzero(levels)
         delays = np.array(delays_ms, np.int64)[np.minimum(levels[delayed], len(delays_ms) - 1)]
@@ -329,6 +330,9 @@ def read_queue_offsets(part: QueuePart) -> "Numbers":
     """Return the queue offsets of a part."""
     import numpy as np
 
+    if part.is_consecutive:
+        first = part.first_queue_offset
+        return np.arange(first, first + part.row_count, dtype=np.int64)
     with Path(part.path).open("rb") as file:
         file.seek(part.file_rows * ENTRY_BYTES + part.start * 8)
         return np.fromfile(file, np.int64, part.row_count)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rocketlens.bulk.extract import ExtractTask, extract
+from rocketlens.bulk.extract import HASHES, RECORD_FIELDS, RECORDS, ExtractTask, extract
 from rocketlens.bulk.queue_build import read_entries, read_queue_offsets
 from rocketlens.model.text import java
 from rocketlens.store.disk import Disk
@@ -32,10 +32,13 @@ def test_index_entries_are_those_of_every_key_in_the_order_of_the_log(written, t
         for one in written
         for key in index_keys(one, with_tags=with_tags)
     ]
-    kinds = {".hashes": np.int32, ".offsets": np.int64, ".timestamps": np.int64}
-    columns = [np.fromfile(part.stem + suffix, kind).tolist() for suffix, kind in kinds.items()]
+    hashes = np.fromfile(part.stem + HASHES, np.int32).tolist()
+    records = np.fromfile(part.stem + RECORDS, RECORD_FIELDS)
+    entries = np.repeat(records, records["entry_count"])
+    columns = hashes, entries["offset"].tolist(), entries["timestamp_ms"].tolist()
     assert list(zip(*columns, strict=True)) == expected
     assert part.entry_count == len(expected)
+    assert len(records) == len({offset for _, offset, _ in expected})
 
 
 def test_each_queue_has_its_own_rows_in_one_file(written, tmp_path):

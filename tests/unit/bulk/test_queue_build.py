@@ -7,17 +7,18 @@ from rocketlens import limits
 from rocketlens.bulk import queue_build
 from rocketlens.bulk.extract import ExtractTask, extract
 from rocketlens.store.disk import Disk
+from rocketlens.store.read.former_topics import TopicEvidence
 from tests.support.synthetic import files_below, record, reference_queue, write_log
 from tests.unit.bulk.built_stores import ranges_of
 
 FILE_ENTRIES = 8
 
 
-def built(tmp_path, log):
-    """Build the queues of a log; return its records, the tasks and their results."""
+def extracted(tmp_path, log):
+    """Return the records of a log, and its queue parts."""
     records = write_log(tmp_path / "store", log, 1 << 16)
     (tmp_path / "work").mkdir()
-    parts = [
+    return records, [
         part
         for one in ranges_of(tmp_path / "store")
         for part in extract(
@@ -31,6 +32,11 @@ def built(tmp_path, log):
             )
         ).queues
     ]
+
+
+def built(tmp_path, log):
+    """Build the queues of a log; return its records, the tasks and their results."""
+    records, parts = extracted(tmp_path, log)
     units, count, unsafe = queue_build.plan_queues(parts, tmp_path / "queues", FILE_ENTRIES)
     tasks = queue_build.tasks_of(units, FILE_ENTRIES, (0,), 2, Disk())
     return records, count, unsafe, [queue_build.build(task) for task in tasks]
@@ -45,6 +51,18 @@ def test_a_regular_queue_is_cut_at_its_files_and_filled_below(tmp_path, first):
     assert files_below(tmp_path / "queues" / "Topic" / "0") == expected
     assert sum(result.files for result in results) == len(expected)
     assert sum(result.entries for result in results) == 30
+
+
+@pytest.mark.parametrize("queue_offsets", [range(5, 15), (5, 6, 8, 9, 12, 13, 14, 15, 16, 20)])
+def test_records_of_a_deleted_topic_leave_the_others_their_queue_offsets(tmp_path, queue_offsets):
+    log = [record(n, queue_offset=offset) for n, offset in enumerate(queue_offsets)]
+    records, parts = extracted(tmp_path, log)
+    end = records[4].physical_offset
+    evidence = TopicEvidence({"Topic": end}, frozenset({"Topic"}), frozenset({"Topic"}), 0)
+    [part], former, _ = queue_build.living_parts(parts, evidence)
+    assert former == {"Topic": 4}
+    assert queue_build.read_queue_offsets(part).tolist() == list(queue_offsets)[4:]
+    assert (part.first_queue_offset, part.first_offset) == (queue_offsets[4], end)
 
 
 def test_a_queue_with_holes_and_repetitions_keeps_every_other_entry(tmp_path):
