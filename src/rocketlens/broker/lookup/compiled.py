@@ -94,6 +94,8 @@ class CompiledLookUps:
         self._inbox_view: Final = memoryview(inbox)
         self._outbox_view: Final = memoryview(outbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
+        self._frames: Any = self._inbox
+        """What the request to be read is in."""
         names = commands.QUERY_MESSAGE.response.wire_names.values()
         of_query = _header_parts(dict(zip(names, _MARKS, strict=True)))
         of_view = _header_parts({})
@@ -118,16 +120,20 @@ class CompiledLookUps:
         self, channel: Channel, received: memoryview, max_count: int
     ) -> tuple[int, int, bytes]:
         """Answer look-ups from the beginning of ``received`` on; see `net.Runs`."""
-        frames = np.frombuffer(received, np.uint8)
-        length, end, size = len(frames), 0, 0
+        self._frames = np.frombuffer(received, np.uint8)
+        length, end, size = len(received), 0, 0
         replies: list[bytes] = []
-        while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
-            reply = self._reply(channel, received, frames, end, length)
-            if reply is None:
-                break
-            end = self._numbers[one_call.FRAME_END]
-            size += len(reply)
-            replies.append(reply)
+        try:
+            while len(replies) < max_count and size < limits.MAX_LOOP_LOOK_UP_BYTES:
+                reply = self._reply(channel, received, end, length)
+                if reply is None:
+                    break
+                end = self._numbers[one_call.FRAME_END]
+                size += len(reply)
+                replies.append(reply)
+        finally:
+            # No array may view what is received any more, also after an error.
+            self._frames = self._inbox
         return len(replies), end, b"".join(replies)
 
     def answer(self, channel: Channel, received: bytes) -> bytes | None:
@@ -136,11 +142,11 @@ class CompiledLookUps:
         if length > _REQUEST_BYTES:
             return None
         self._inbox_view[:length] = received
-        reply = self._reply(channel, self._inbox_view, self._inbox, 0, length)
+        reply = self._reply(channel, self._inbox_view, 0, length)
         return reply if self._numbers[one_call.FRAME_END] == length else None
 
     def _reply(
-        self, channel: Channel, received: memoryview, frames: Any, position: int, length: int
+        self, channel: Channel, received: memoryview, position: int, length: int
     ) -> bytes | None:
         """Return the reply to the request at ``position``, in the first ``length`` bytes; None if
         it is left to others.
@@ -149,9 +155,9 @@ class CompiledLookUps:
         snapshot = search.snapshot
         if snapshot is None or not snapshot.is_of(search.index):
             snapshot = self._snapshot_now(channel)
-        state = self._ask(snapshot, frames, position, length)
+        state = self._ask(snapshot, position, length)
         if state == one_call.BEHIND:
-            state = self._ask(self._snapshot_now(channel), frames, position, length)
+            state = self._ask(self._snapshot_now(channel), position, length)
         elif (
             snapshot is not None
             and store.end_offset - snapshot.read_to > limits.MAX_LOOP_NEW_BYTES // 2
@@ -167,14 +173,14 @@ class CompiledLookUps:
             else None
         )
 
-    def _ask(self, snapshot: LogSnapshot | None, frames: Any, position: int, length: int) -> int:
+    def _ask(self, snapshot: LogSnapshot | None, position: int, length: int) -> int:
         """Write the reply to a request; return what became of it."""
         store = self._store
         last = store.last_appended
         if snapshot is None or last is None:
             return candidates_of.UNUSUAL
         state: int = one_call.answer(
-            *(frames, position, length, self._work, snapshot.sources),
+            *(self._frames, position, length, self._work, snapshot.sources),
             *(store.min_offset, store.end_offset, last.store_timestamp_ms, last.physical_offset),
         )
         return state

@@ -176,21 +176,25 @@ class SendRuns:
             return _NOTHING
         frames = np.frombuffer(received, np.uint8)
         self._settings[header.MAX_BODY] = room.body_bytes
-        count, _, touched_count, reason = parse(
-            frames,
-            min(max_count, self._max_count),
-            limits.MAX_RUN_BYTES,
-            self._words,
-            self._queues,
-            self._work,
-        )
         done = _NOTHING
-        if count and self._are_plain(touched_count):
-            admitted = self._count_admitted(channel, received, count)
-            is_whole = admitted == count
-            self._max_count = limits.MAX_RUN_MESSAGES if is_whole else max(2 * admitted, _FEW)
-            if admitted:
-                done = self._store(channel, frames, room, admitted, touched_count)
+        try:
+            count, _, touched_count, reason = parse(
+                frames,
+                min(max_count, self._max_count),
+                limits.MAX_RUN_BYTES,
+                self._words,
+                self._queues,
+                self._work,
+            )
+            if count and self._are_plain(touched_count):
+                admitted = self._count_admitted(channel, received, count)
+                is_whole = admitted == count
+                self._max_count = limits.MAX_RUN_MESSAGES if is_whole else max(2 * admitted, _FEW)
+                if admitted:
+                    done = self._store(channel, frames, room, admitted, touched_count)
+        finally:
+            # An error keeps this frame, and what is received must be released.
+            del frames
         if reason == parsing.UNKNOWN:
             self._learn(received)
         return done
@@ -215,6 +219,7 @@ class SendRuns:
             self._template,
             self._written,
         )
+        del frames  # As in `take`.
         if not count:
             return _NOTHING
         entries = []

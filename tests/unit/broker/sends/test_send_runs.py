@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from unittest.mock import Mock
 
 import pytest
 
@@ -341,6 +342,22 @@ def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_of_it(t
         assert {each.code for each in now} == {0}
 
     fed_with_runs(tmp_path, act, flushDiskType="SYNC_FLUSH", syncFlushTimeout=500)
+
+
+def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    async def act(world, send):
+        await send(range(8))
+        monkeypatch.setattr(world.core.store, "append_run", fail)
+        received = bytearray(plain_frame(8))
+        with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
+            world.core.network.runs.take(Mock(address="10.0.0.9:1"), held, 9)
+        received.clear()
+        assert caught.traceback
+
+    fed_with_runs(tmp_path, act)
 
 
 def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
