@@ -148,10 +148,9 @@ class BrokerCore:
         runs: dict[tuple[int, ...], Runs] = {
             look_ups.CODES: look_ups.CompiledLookUps(
                 self.store, self.search, self.config, self.access
-            )
+            ),
+            pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
         }
-        if self.access is None:
-            runs[pulls.CODES] = pulls.CompiledPulls(self.store, self.pull_reader)
         self.network.handle_together(RunsByCode(runs, SendRuns(parts, self.config)))
 
     def _new_pull_reader(self) -> PullReader:

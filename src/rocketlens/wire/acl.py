@@ -13,7 +13,7 @@ not signed. Use TLS where that matters. Source: ``AclUtils``, ``AclSigner``, ``A
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
@@ -78,6 +78,34 @@ def _sign(
 def is_signed(signed: bytes | memoryview, signature: bytes, secret_key: str) -> bool:
     """Return whether what a request signs, as bytes, has this signature, in constant time."""
     return hmac.compare_digest(signature, _signature(signed, secret_key))
+
+
+def signed_values(
+    received: bytes | memoryview, slices: Sequence[int], order: Iterable[int]
+) -> bytes:
+    """Return the values of fields of a request, one behind the other in ``order``.
+
+    ``slices``: start and length of each field, which has no value if its length is below 1.
+    """
+    return b"".join(
+        [
+            received[slices[2 * field] : slices[2 * field] + slices[2 * field + 1]]
+            for field in order
+            if slices[2 * field + 1] > 0
+        ]
+    )
+
+
+def value_at(received: bytes | memoryview, slices: Sequence[int], field: int) -> bytes | None:
+    """Return the value of a field; None if its length in ``slices`` is negative."""
+    start, length = slices[2 * field], slices[2 * field + 1]
+    return bytes(received[start : start + length]) if length >= 0 else None
+
+
+def signed_order(names: Sequence[str | None]) -> tuple[int, ...]:
+    """Return the numbers of fields, whose values are signed in this order; None is no field."""
+    numbers = {name: number for number, name in enumerate(names) if name is not None}
+    return tuple(numbers[name] for name in sorted(numbers.keys() - {SIGNATURE}))
 
 
 def _signature(signed: bytes | memoryview, secret_key: str) -> bytes:

@@ -89,15 +89,25 @@ class AccessControl:
         """Return a broker's handlers behind its checks."""
         return guarded(handlers, self._rules, self._audit)
 
-    def secret_for(self, code: int, user: bytes | None, host: str, topic: str | None) -> str | None:
-        """Return the secret that a user's send to a topic, or look-up, must be signed with, if that
-        is all that is left to check; empty if it need not be signed, else None.
+    def secret_for(
+        self,
+        code: int,
+        user: bytes | None,
+        host: str,
+        topic: str | None,
+        group: str | None = None,
+    ) -> str | None:
+        """Return the secret that a user's send to a topic, look-up, or pull for a group must be
+        signed with, if that is all that is left to check; empty if it need not be signed, else
+        None.
 
         The topic of a send is not a group's. ``user`` is ASCII.
         """
         fields = {}
         if topic is not None:
             fields["b" if code == RequestCode.SEND_MESSAGE_V2 else "topic"] = topic
+        if group is not None:
+            fields["consumerGroup"] = group
         if user is not None:
             fields[ACCESS_KEY] = user.decode()
         return self._rules.secret_for(RemotingCommand(code, ext_fields=fields), host)

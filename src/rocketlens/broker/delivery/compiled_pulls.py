@@ -5,13 +5,14 @@ What is usual is answered: codes 11 and 361 in either header, with texts of prin
 pull that may have to be held, an offset that was reset, an error) is left to
 ``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes
 the same tables, or nothing. The records of a pull of all messages are mostly taken by one call of a
-kernel; others are taken as always. Access control compares requests, so there are no compiled pulls
-with it. Importing this module loads numba.
+kernel; others are taken as always. Where access control is on, it is asked for each pull; one that
+it refuses, or may refuse, is left to others, and so are topics of copies. Importing this module
+loads numba.
 """
 
 from array import array
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,12 +27,16 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.net.channel import Channel
+from rocketlens.net.server import host_of
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.wire import frame, header_json
+from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.connection import encode_command
+
+if TYPE_CHECKING:
+    from rocketlens.broker.lookup.compiled import ReadingRights
 
 CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 """Of the requests that are answered."""
@@ -46,11 +51,15 @@ _MARK: Final = limits.MAX_INT
 class CompiledPulls:
     """Answers usual pulls; see `net.Runs`."""
 
-    def __init__(self, store: MessageStore, reader: PullReader) -> None:
-        """Load the kernel; in any thread."""
+    def __init__(
+        self, store: MessageStore, reader: PullReader, rights: "ReadingRights | None" = None
+    ) -> None:
+        """Load the kernel; in any thread. Without ``rights`` each pull is let through."""
         self._store: Final = store
         self._reader: Final = reader
-        names = _field_names()
+        self._rights: Final = rights
+        names = _field_names(is_signed=rights is not None)
+        self._signed_order: Final = acl.signed_order(names)
         self._names: Final = headers.name_cells([*names, *names])
         self._settings: Final = headers.settings_without_body(*CODES)
         self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
@@ -81,7 +90,7 @@ class CompiledPulls:
                 if perf_counter() >= ends_at:
                     break
         finally:
-            # An error that was logged may keep this frame, and what is received must be released.
+            # An error keeps this frame, and what is received must be released.
             del frames
         return len(replies), end, b"".join(replies)
 
@@ -103,9 +112,30 @@ class CompiledPulls:
     def _reply(self, channel: Channel, received: bytes | memoryview) -> bytes | None:
         """Return the reply to the pull that was read."""
         try:
-            return self._pull(self._fields(received), channel)
+            request = self._fields(received)
+            if not self._is_let_through(request, channel, received):
+                return None
+            return self._pull(request, channel)
         except Exception:  # noqa: BLE001 - the usual way fails alike, and words it
             return None
+
+    def _is_let_through(
+        self, request: PullFields, channel: Channel, received: bytes | memoryview
+    ) -> bool:
+        """Return whether access control lets a pull through, of which it may read all messages."""
+        rights, numbers = self._rights, self._numbers
+        if rights is None:
+            return True
+        signed = acl.signed_values(received, numbers, self._signed_order)
+        if not signed.isascii() or rights.has_copies(request.topic):
+            return False
+        user = acl.value_at(received, numbers, headers.F_USER)
+        code, host = numbers[headers.NUMBERS + headers.CODE], host_of(channel)
+        secret = rights.secret_for(code, user, host, request.topic, request.consumer_group)
+        if not secret:
+            return secret is not None
+        signature = acl.value_at(received, numbers, headers.F_SIGNATURE) or b""
+        return acl.is_signed(signed, signature, secret)
 
     def _pull(self, request: PullFields, channel: Channel) -> bytes | None:
         reader = self._reader
@@ -207,8 +237,10 @@ def _found_header() -> bytes:
 _FOUND: Final = _found_header()
 
 
-def _field_names() -> list[str | None]:
-    """Return the names of the fields of a pull in the kernel's order."""
+def _field_names(*, is_signed: bool) -> list[str | None]:
+    """Return the names of the fields of a pull in the kernel's order; what is signed has no other
+    fields than RocketMQ's consumers write.
+    """
     wire = PULL_MESSAGE.request.wire_names
     names: list[str | None] = [
         wire[name]
@@ -219,4 +251,6 @@ def _field_names() -> list[str | None]:
         )
     ]
     names.insert(kernels.NO_FIELD, None)
+    if is_signed:
+        return [*names, "bname", acl.ACCESS_KEY, acl.SIGNATURE]
     return [*names, "requestSource", "bname", "lo"]

@@ -43,11 +43,18 @@ _REPLY_BYTES: Final = limits.MAX_LOOP_LOOK_UP_BYTES
 
 
 class ReadingRights(Protocol):
-    """Decides which look-ups are let through; ``broker.access.control`` does."""
+    """Decides which look-ups and pulls are let through; ``broker.access.control`` does."""
 
-    def secret_for(self, code: int, user: bytes | None, host: str, topic: str | None) -> str | None:
-        """Return the secret that a user's look-up must be signed with, if that is all that is left
-        to check; empty if it need not be signed, else None.
+    def secret_for(
+        self,
+        code: int,
+        user: bytes | None,
+        host: str,
+        topic: str | None,
+        group: str | None = None,
+    ) -> str | None:
+        """Return the secret that a user's look-up, or pull for a group, must be signed with, if
+        that is all that is left to check; empty if it need not be signed, else None.
         """
 
     def has_copies(self, topic: str) -> bool:
@@ -196,41 +203,27 @@ class CompiledLookUps:
         numbers = self._numbers
         code = numbers[kernels.REQUEST_CODE]
         is_query = code == RequestCode.QUERY_MESSAGE
-        signed = self._signed(received, _QUERY_ORDER if is_query else _VIEW_ORDER)
+        order = _QUERY_ORDER if is_query else _VIEW_ORDER
+        signed = acl.signed_values(received, numbers, order)
         if not signed.isascii():
             return False
-        user, host = self._field(received, headers.F_USER), host_of(channel)
-        topic = self._field(received, kernels.Q_TOPIC if is_query else kernels.V_TOPIC)
+        user, host = acl.value_at(received, numbers, headers.F_USER), host_of(channel)
+        field = kernels.Q_TOPIC if is_query else kernels.V_TOPIC
+        topic = acl.value_at(received, numbers, field)
         name = None if topic is None else topic.decode()
         secret = rights.secret_for(code, user, host, name)
         if secret is None:
             return False
-        signature = self._field(received, headers.F_SIGNATURE) or b""
+        signature = acl.value_at(received, numbers, headers.F_SIGNATURE) or b""
         if secret and not acl.is_signed(signed, signature, secret):
             # Earlier clients add a field when they have signed the others: see `acl.verify`.
             if not is_query or numbers[2 * kernels.Q_IS_UNIQUE + 1] < 0:
                 return False
-            signed = self._signed(received, _ORDER_WITHOUT_FLAG)
+            signed = acl.signed_values(received, numbers, _ORDER_WITHOUT_FLAG)
             if not acl.is_signed(signed, signature, secret):
                 return False
         self._reader = _Reader(user, host)
         return not is_query or (name is not None and not rights.has_copies(name))
-
-    def _signed(self, received: memoryview, order: tuple[int, ...]) -> bytes:
-        """Return the values of fields of the request that was read, one behind the other."""
-        fields = self._numbers[: 2 * headers.FIELD_COUNT]
-        return b"".join(
-            [
-                received[fields[2 * field] : fields[2 * field] + fields[2 * field + 1]]
-                for field in order
-                if fields[2 * field + 1] > 0
-            ]
-        )
-
-    def _field(self, received: memoryview, field: int) -> bytes | None:
-        """Return the text of a field of the request that was read; None if it has none."""
-        start, length = self._numbers[2 * field : 2 * field + 2]
-        return bytes(received[start : start + length]) if length >= 0 else None
 
     def _is_answer(self, end: int, *, is_proven: bool) -> bool:
         """Return whether what was written up to ``end`` is the answer: to a view only if a record
@@ -307,19 +300,13 @@ _QUERY_FIELDS: Final = tuple(
 _VIEW_FIELDS: Final = _VIEW["physical_offset"], _VIEW["topic"]
 
 
-def _signed_order(names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers of the fields that are signed, in the order of their names."""
-    numbers = {name: number for number, name in enumerate(names)} | {acl.ACCESS_KEY: headers.F_USER}
-    return tuple(numbers[name] for name in sorted(numbers))
-
-
-_QUERY_ORDER: Final = _signed_order(_QUERY_FIELDS)
-_ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != kernels.Q_IS_UNIQUE)
-_VIEW_ORDER: Final = _signed_order(_VIEW_FIELDS)
-
-
 def _cells_of(names: tuple[str, ...]) -> list[str | None]:
     """Return the names of all fields of a request; None for a field that it does not have."""
     cells: list[str | None] = [*names, *[None] * (headers.FIELD_COUNT - len(names))]
     cells[headers.F_USER], cells[headers.F_SIGNATURE] = acl.ACCESS_KEY, acl.SIGNATURE
     return cells
+
+
+_QUERY_ORDER: Final = acl.signed_order(_cells_of(_QUERY_FIELDS))
+_ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != kernels.Q_IS_UNIQUE)
+_VIEW_ORDER: Final = acl.signed_order(_cells_of(_VIEW_FIELDS))

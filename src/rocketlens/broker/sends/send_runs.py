@@ -117,8 +117,8 @@ class SendRuns:
             len(_NEVER_PLAIN) + 3,
             parts.access is not None,
             parts.replies.is_needed,
-            *_signed_order(_SHORT),
-            *_signed_order(_LONG),
+            *acl.signed_order(_SHORT),
+            *acl.signed_order(_LONG),
         )
         self._words: Final = header.name_cells(_NAMES), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
@@ -397,11 +397,6 @@ _OF_ACCESS: Final = acl.ACCESS_KEY, acl.SIGNATURE
 _SHORT: Final = *commands.SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
 _LONG: Final = *commands.SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
 _NAMES: Final = (*_SHORT, *_LONG, props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN)
-
-
-def _signed_order(names: tuple[str, ...]) -> list[int]:
-    """Return the numbers of the fields whose values are signed, in the order of their names."""
-    return [names.index(name) for name in sorted(names) if name != acl.SIGNATURE]
 
 
 def _template(id_prefix: str, config: BrokerConfig) -> tuple[Any, Any]:

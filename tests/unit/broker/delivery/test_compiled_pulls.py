@@ -91,6 +91,10 @@ def any_pull(rng, opaque, end, odd):
     return mutated(rng, frame) if rng.random() < odd else frame
 
 
+def fail(*_):
+    raise ZeroDivisionError
+
+
 def replies_in(answered):
     """The replies in what was answered."""
     return [event.command for event in Connection().receive(answered)]
@@ -118,6 +122,7 @@ class Both:
         """What a pull can change."""
         core, stats = self.world.core, self.world.core.stats
         return (
+            0 if core.access is None else core.access.refused,
             (stats.get_found, stats.get_total, stats.get_missed, core.held_pulls.not_held),
             copy.deepcopy(core.offsets.table),
             (dict(core.offsets.resets), core.offsets.refused),
@@ -126,7 +131,9 @@ class Both:
 
     def restore(self, state):
         """Set what a pull can change to what it was."""
-        core, (counts, offsets, resets, groups) = self.world.core, copy.deepcopy(state)
+        core, (refused, counts, offsets, resets, groups) = self.world.core, copy.deepcopy(state)
+        if core.access is not None:
+            core.access._audit.refused = refused
         stats = core.stats
         stats.get_found, stats.get_total, stats.get_missed, core.held_pulls.not_held = counts
         core.offsets.table.clear()
@@ -138,14 +145,14 @@ class Both:
         core.groups.table.groups.clear()
         core.groups.table.groups.update(groups)
 
-    async def assert_same(self, chunks):
+    async def assert_same(self, chunks, peer=("10.0.0.9", 4711)):
         """Feed chunks both ways, from the same state."""
         before = self.state()
         self.network.runs = None
-        expected = await feed(self.world, chunks), self.state()
+        expected = await feed(self.world, chunks, peer), self.state()
         self.restore(before)
         self.network.runs = self.runs
-        answered = await feed(self.world, chunks)
+        answered = await feed(self.world, chunks, peer)
         for one, other in zip(replies_in(answered[0]), replies_in(expected[0][0]), strict=True):
             assert one == other
         assert answered == expected[0]
@@ -274,15 +281,14 @@ def test_pulls_among_other_requests_are_answered_in_their_order(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_pulls_of_a_broker_with_access_control_are_not_compiled(tmp_path):
+def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
     async def test(world):
-        world.core._load_kernels()
-        runs = world.core.network.runs
-        assert CompiledPulls not in {
-            type(each) for each in (runs._others, *runs._by_number.values())
-        }
+        pulls = Both(world).pulls
+        monkeypatch.setattr(pulls, "_reply", fail)
+        received = bytearray(pull(0))
+        with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
+            pulls.take(None, held, 9)
+        received.clear()
+        assert caught.traceback
 
-    in_broker(tmp_path, test, authenticationEnabled=True, initAuthenticationUser=USER)
-
-
-USER = '{"username":"admin","password":"secret-of-admin"}'
+    in_broker(tmp_path, test)
