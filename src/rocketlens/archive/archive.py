@@ -7,7 +7,13 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final, Self, overload
 
 from rocketlens import limits
-from rocketlens.archive.scan import ArchiveCursor, ArchiveScan, question_of
+from rocketlens.archive.scan import (
+    ArchiveCursor,
+    ArchiveLookUp,
+    ArchiveScan,
+    LookUpCursor,
+    question_of,
+)
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -49,6 +55,18 @@ def open_archive(root: "str | PathLike[str]") -> "Archive":
     :raises PackageMissing: when deltalake is not installed.
     """
     return Archive(root)
+
+
+def _check_question(question: str, request: FindRequest) -> None:
+    """Check that a cursor is of a search.
+
+    :raises BadInput: if it is not.
+    """
+    if question != question_of(request):
+        raise BadInput(
+            "the cursor is of another search: give it the same text, topics, times and filters, "
+            "and no times such as 2h, which move"
+        )
 
 
 class Archive:
@@ -202,13 +220,40 @@ class Archive:
         after, question = None, question_of(request)
         if cursor is not None:
             after = ArchiveCursor.decode(cursor)
-            if after.question != question:
-                raise BadInput(
-                    "the cursor is of another search: give it the same topics, times and filters, "
-                    "and no times such as 2h, which move"
-                )
+            _check_question(after.question, request)
         message_filter = request.for_one_source().filter_of(topics)
         return ArchiveScan(source, message_filter, question, after)
+
+    @takes(FindOptions, FindRequest.parse)
+    def look_up(
+        self,
+        text: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        cursor: str | None = None,
+        **options: "Unpack[FindOptions]",
+    ) -> ArchiveLookUp:
+        """Return the messages with a key or id one after another, the oldest first.
+
+        Arguments and errors as `find`. A key may have any number of messages: memory stays bounded,
+        and what is not taken is not read. A look-up with the same arguments and the ``cursor`` of
+        an earlier one goes on behind the message that came last there.
+
+        :raises BadInput: if it is not the cursor of such a look-up.
+        """
+        return self.look_up_for(FindRequest.parse(text, topic, **options), cursor=cursor)
+
+    def look_up_for(self, request: FindRequest, *, cursor: str | None = None) -> ArchiveLookUp:
+        """Return the messages for a request with a text; as `look_up`."""
+        self.source.refresh()
+        topics, unknown = matching_topics(request.topics, self.source.topics)
+        for error in (self.source.missing_topics(topics) | unknown).values():
+            raise error
+        after = None
+        if cursor is not None:
+            after = LookUpCursor.decode(cursor)
+            _check_question(after.question, request)
+        return ArchiveLookUp(self.source, request, after)
 
     def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":
         """Return the topics of the archive, or some of them, each with its queues.

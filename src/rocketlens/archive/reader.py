@@ -7,10 +7,9 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import lru_cache
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
 from rocketlens import limits
@@ -26,6 +25,7 @@ from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.rows import SortedKeyRows, int64_array
 from rocketlens.archive.tables import (
     DAY_MS,
     KEYS,
@@ -35,12 +35,6 @@ from rocketlens.archive.tables import (
     message_schema,
     widened,
 )
-from rocketlens.formats.body_compression import COMPRESSED
-from rocketlens.formats.commitlog_record import Record
-from rocketlens.model import properties as props
-from rocketlens.model.message import Host, MessageExt
-from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +44,8 @@ Bounds = Mapping[str, tuple[Any, Any]]
 """The least and the greatest value that columns may have, both included."""
 
 _MAX_OPEN_FILES: Final = 256
+_FIRST_RANK: Final = -(1 << 63)
+_LAST_RANK: Final = 1 << 63
 _IDENTITY: Final = (
     "cluster",
     "broker",
@@ -58,8 +54,8 @@ _IDENTITY: Final = (
     "queue_offset",
     "physical_offset",
 )
-_KEY_COLUMNS: Final = ("key", *_IDENTITY)
-_STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)
+_TIME: Final = "store_timestamp_ms"
+_KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
 
 
 class DataFile(NamedTuple):
@@ -125,6 +121,10 @@ class _OpenFile:
             ]
         return chosen
 
+    def times(self, group: int) -> tuple[Any, Any] | None:
+        """Return the oldest and the newest store time of a row group, if they are known."""
+        return self._bounds(_TIME)[group]
+
     def _bounds(self, name: str) -> list[tuple[Any, Any] | None]:
         if name not in self._groups:
             metadata = self.parquet.metadata
@@ -152,7 +152,7 @@ class _OpenFile:
         if not self._can_have(group, xxh64(hashed)):
             return None
         deciding = self.read(group, ["key_hash"])
-        is_in = pc.equal(deciding.column("key_hash"), _numbers([hashed])[0])
+        is_in = pc.equal(deciding.column("key_hash"), int64_array([hashed])[0])
         return self._chosen(group, deciding, is_in, _KEY_COLUMNS)
 
     def _can_have(self, group: int, of_hash: int) -> bool:
@@ -187,7 +187,7 @@ class _OpenFile:
         ):
             return None
         deciding = self.read(group, ["physical_offset"])
-        is_in = pc.is_in(deciding.column("physical_offset"), _numbers(physical_offsets))
+        is_in = pc.is_in(deciding.column("physical_offset"), int64_array(physical_offsets))
         return self._chosen(group, deciding, is_in, message_schema().names)
 
     def _chosen(
@@ -245,26 +245,27 @@ class Listing(NamedTuple):
         return {topic for batch in self.batches for topic in batch.topics}
 
 
-ReadFile = Callable[[DataFile, list[str]], "Iterator[pa.Table]"]
-"""Yields tables of a file, and adds to the list what of it cannot be read."""
+Part = TypeVar("Part")
+ReadFile = Callable[[DataFile, list[str]], Iterator[Part]]
+"""Yields parts of a file, and adds to the list what of it cannot be read."""
 
 
-class _ReadAhead:
-    """A file that a thread reads, one table ahead."""
+class _ReadAhead(Generic[Part]):
+    """A file that a thread reads, one part ahead."""
 
-    def __init__(self, file: DataFile, read: ReadFile, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, file: DataFile, read: ReadFile[Part], pool: ThreadPoolExecutor) -> None:
         self.file: Final = file
         self.errors: Final[list[str]] = []
-        self._tables: Final = read(file, self.errors)
+        self._parts: Final = read(file, self.errors)
         self._pool: Final = pool
-        self.following: Future[pa.Table | None] = pool.submit(next, self._tables, None)
+        self.following: Future[Part | None] = pool.submit(next, self._parts, None)
 
-    def take(self) -> "pa.Table | None":
-        """Return the next table, None at the end, and have the one after that read."""
-        rows = self.following.result()
-        if rows is not None:
-            self.following = self._pool.submit(next, self._tables, None)
-        return rows
+    def take(self) -> Part | None:
+        """Return the next part, None at the end, and have the one after that read."""
+        part = self.following.result()
+        if part is not None:
+            self.following = self._pool.submit(next, self._parts, None)
+        return part
 
     def cancel(self) -> None:
         """Read nothing more of it."""
@@ -360,25 +361,63 @@ class ArchiveReader:
         while self._open:
             self._open.popitem()[1].parquet.close()
 
-    def positions(self, key: str, bounds: Bounds, errors: list[str]) -> Iterator[dict[str, Any]]:
-        """Yield where the messages with a key are: rows of ``message_keys``.
+    def positions(
+        self,
+        key: str,
+        bounds: Bounds,
+        errors: list[str],
+        may_keep: Callable[[int], bool] = lambda _: True,
+        *,
+        oldest: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield where the messages with a key are: rows of ``message_keys``, newest first.
 
-        A message comes as often as it has the key: twice if that is its unique key, too. Which ones
-        came is not kept: a key can have millions.
+        With ``oldest`` the oldest come first. Where ``may_keep`` says that a message of a store
+        time is not needed any more, those behind it are not read. A message comes as often as it
+        has the key: twice if that is its unique key, too. Which ones came is not kept: a key can
+        have millions.
 
         Files that cannot be read are skipped, and a line for each is added to ``errors``.
         """
-        hashed = key_hash(key)
+        hashed, sign = key_hash(key), 1 if oldest else -1
         of_hash = {"key_hash": (hashed, hashed)}
 
-        def read(file: DataFile, own_errors: list[str]) -> "Iterator[pa.Table]":
-            return self._groups(file, of_hash, own_errors, lambda at, n: at.read_hash(n, hashed))
+        def first_rank(times: tuple[Any, Any] | None) -> int:
+            return _FIRST_RANK if times is None else min(sign * each for each in times)
 
-        files = [file for file in self.keys if file.can_have({**bounds, **of_hash})]
-        for file, rows in self._of_files(files, read, errors):
-            for row in rows.to_pylist():
-                if row["key"] == key:
-                    yield {**row, "day": file.day}
+        def read(file: DataFile, own_errors: list[str]) -> "Iterator[tuple[int, pa.Table]]":
+            following: dict[int, int] = {}
+
+            def choose(opened: _OpenFile) -> list[int]:
+                ranked = [(first_rank(opened.times(n)), n) for n in opened.groups(of_hash)]
+                ranked.sort()
+                ranks = [rank for rank, _ in ranked[1:]]
+                groups = [group for _, group in ranked]
+                following.update(zip(groups, [*ranks, _LAST_RANK], strict=False))
+                return groups
+
+            groups = self._numbered(file, choose, own_errors, lambda at, n: at.read_hash(n, hashed))
+            return ((following[number], rows) for number, rows in groups)
+
+        ranked = sorted(
+            ((first_rank(file.bounds.get(_TIME)), file.path), file)
+            for file in self.keys
+            if file.can_have({**bounds, **of_hash})
+        )
+        files = [file for _, file in ranked]
+        ranks = [rank for (rank, _), _ in ranked[1:]]
+        of_next = dict(zip((file.path for file in files), [*ranks, _LAST_RANK], strict=False))
+        merged = SortedKeyRows(sign)
+        for file, (following, rows) in self._of_files(files, read, errors):
+            merged.add(rows, key, file.day)
+            rank = min(following, of_next[file.path])
+            for row in merged.rows_to(rank):
+                if not may_keep(row[_TIME]):
+                    return
+                yield row
+            if _FIRST_RANK < rank < _LAST_RANK and not may_keep(sign * rank):
+                return
+        yield from merged.rows_to(_LAST_RANK)
 
     def at(
         self, positions: Iterable[Mapping[str, Any]], errors: list[str]
@@ -418,12 +457,14 @@ class ArchiveReader:
         """
         names = what.names or message_schema().names
 
+        def choose(opened: _OpenFile) -> list[int]:
+            groups = [each for each in opened.groups(what.bounds) if each >= what.begin_group]
+            return groups[::-1] if newest_first else groups
+
         def read(opened: _OpenFile, group: int) -> "pa.Table":
             return opened.read_within(group, what.bounds, what.columns, names)
 
-        yield from self._numbered(
-            file, what.bounds, errors, read, newest_first=newest_first, begin=what.begin_group
-        )
+        yield from self._numbered(file, choose, errors, read)
 
     def rows_of(
         self, files: "Sequence[DataFile]", what: ArchiveRows, errors: list[str]
@@ -436,21 +477,21 @@ class ArchiveReader:
         return (rows for _, rows in self._of_files(files, read, errors))
 
     def _of_files(
-        self, files: "Sequence[DataFile]", read: "ReadFile", errors: list[str]
-    ) -> "Iterator[tuple[DataFile, pa.Table]]":
+        self, files: Sequence[DataFile], read: ReadFile[Part], errors: list[str]
+    ) -> Iterator[tuple[DataFile, Part]]:
         """Yield what ``read`` yields for each file, in the order of the files.
 
         In an object store, where a request takes long, several files are read at once. Of each of
-        them one table is kept at most, until those before it are through.
+        them one part is kept at most, until those before it are through.
         """
         if not self.tables.location.is_remote or len(files) < 2:
             for file in files:
-                for rows in read(file, errors):
-                    yield file, rows
+                for part in read(file, errors):
+                    yield file, part
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(limits.MAX_ARCHIVE_READS, "rocketlens-archive")
-        ahead: deque[_ReadAhead] = deque()
+        ahead: deque[_ReadAhead[Part]] = deque()
         waiting = iter(files)
         try:
             while True:
@@ -458,11 +499,11 @@ class ArchiveReader:
                     ahead.append(_ReadAhead(file, read, self._pool))
                 if not ahead:
                     return
-                rows = ahead[0].take()
-                if rows is None:
+                following = ahead[0].take()
+                if following is None:
                     errors.extend(ahead.popleft().errors)
                 else:
-                    yield ahead[0].file, rows
+                    yield ahead[0].file, following
         finally:
             # No file is closed while it is read.
             for each in ahead:
@@ -484,23 +525,20 @@ class ArchiveReader:
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[pa.Table]":
         """Yield what ``read`` returns for the row groups of a file; its errors are noted."""
-        for _, rows in self._numbered(file, bounds, errors, read):
+        for _, rows in self._numbered(file, lambda opened: opened.groups(bounds), errors, read):
             yield rows
 
     def _numbered(
         self,
         file: DataFile,
-        bounds: Bounds,
+        choose: Callable[[_OpenFile], list[int]],
         errors: list[str],
         read: "Callable[[_OpenFile, int], pa.Table | None]",
-        *,
-        newest_first: bool = False,
-        begin: int = 0,
     ) -> "Iterator[tuple[int, pa.Table]]":
+        """Yield the row groups that ``choose`` returns, in its order, as `_groups`."""
         try:
             opened = self._opened(file)
-            groups = [each for each in opened.groups(bounds) if each >= begin]
-            for group in reversed(groups) if newest_first else groups:
+            for group in choose(opened):
                 rows = read(opened, group)
                 if rows is not None and rows.num_rows:
                     yield group, rows
@@ -509,76 +547,3 @@ class ArchiveReader:
         except (OSError, ValueError) as error:
             # pyarrow's errors are these; some have several lines.
             errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")
-
-
-def _numbers(values: list[int]) -> "pa.Int64Array":
-    """Return numbers as an array.
-
-    `pa.array` and `pa.scalar` would import pandas where that is installed: half a second.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    content = pa.py_buffer(np.array(values, np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, content])
-
-
-def record_of(row: Mapping[str, Any]) -> Record:
-    """Return a row of ``messages`` as the record that filters look at: its body is decompressed."""
-    sys_flag = row["sys_flag"]
-    return Record(
-        total_size=row["store_size"],
-        magic=0,
-        body_crc=row["body_crc"],
-        queue_id=row["queue_id"],
-        flag=row["flag"],
-        queue_offset=row["queue_offset"],
-        physical_offset=row["physical_offset"],
-        sys_flag=sys_flag if row["body_error"] else sys_flag & _STORED_AS_SENT,
-        born_timestamp_ms=row["born_timestamp_ms"],
-        born_host=host_of(row["born_host"]),
-        store_timestamp_ms=row["store_timestamp_ms"],
-        store_host=host_of(row["store_host"]),
-        reconsume_times=row["reconsume_times"],
-        prepared_transaction_offset=row["prepared_transaction_offset"],
-        body=row["body"],
-        topic=row["topic"],
-        properties=props.format_properties(dict(row["properties"])).encode(),
-    )
-
-
-def message_of_row(row: Mapping[str, Any]) -> MessageExt:
-    """Return the message of a row of ``messages``."""
-    store_host = host_of(row["store_host"])
-    offset_msg_id = OffsetMessageId(store_host, row["physical_offset"]).encode()
-    return MessageExt(
-        topic=row["topic"],
-        tags=row["tags"],
-        keys=tuple(row["keys"]),
-        unique_key=row["unique_key"],
-        msg_id=row["unique_key"] or offset_msg_id,
-        offset_msg_id=offset_msg_id,
-        queue_id=row["queue_id"],
-        queue_offset=row["queue_offset"],
-        physical_offset=row["physical_offset"],
-        store_size=row["store_size"],
-        sys_flag=row["sys_flag"],
-        flag=row["flag"],
-        body_crc=row["body_crc"],
-        born_timestamp_ms=row["born_timestamp_ms"],
-        born_host=host_of(row["born_host"]),
-        store_timestamp_ms=row["store_timestamp_ms"],
-        store_host=store_host,
-        reconsume_times=row["reconsume_times"],
-        prepared_transaction_offset=row["prepared_transaction_offset"],
-        properties=dict(row["properties"]),
-        body=row["body"],
-        body_error=row["body_error"],
-    )
-
-
-@lru_cache(maxsize=4096)
-def host_of(text: str) -> Host:
-    """Parse ``10.0.0.1:10911`` or ``[::1]:10911``."""
-    address, _, port = text.rpartition(":")
-    return Host(address.removeprefix("[").removesuffix("]"), int(port))

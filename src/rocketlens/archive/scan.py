@@ -4,11 +4,13 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.reader import ArchiveRows, Listing
+from rocketlens.archive.rows import host_of
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.formats.columns import DERIVED
@@ -16,6 +18,7 @@ from rocketlens.model.answer import Coverage, is_complete
 from rocketlens.model.arrow import ArrowMessages, batches_of, schema, time_column
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest
 
 _CURSOR_VERSION: Final = 1
+_OF_LOOK_UP: Final = 2
+_LOOKED_UP_AT_ONCE: Final = 128
 _MAX_CURSOR: Final = 2_000
 _BODY: Final = ("body", "body_error")
 
@@ -42,8 +47,7 @@ class ArchiveCursor(NamedTuple):
 
     def encode(self) -> str:
         """Return it as a token of letters, digits, ``-`` and ``_``."""
-        content = json.dumps([_CURSOR_VERSION, *self], separators=(",", ":")).encode()
-        return urlsafe_b64encode(content).decode().rstrip("=")
+        return _encoded(_CURSOR_VERSION, self)
 
     @classmethod
     def decode(cls, token: str) -> Self:
@@ -51,13 +55,75 @@ class ArchiveCursor(NamedTuple):
 
         :raises BadInput: if it is no such token.
         """
-        with suppress(ValueError, TypeError, RecursionError):
-            padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
-            kind, *values = json.loads(urlsafe_b64decode(padded))
-            types = [type(each) for each in values]
-            if kind == _CURSOR_VERSION and types == [str, int, str, int, int]:
-                return cls(*values)
-        raise BadInput(f"cursor {token[:40]!r} is not one that a search of an archive ended with")
+        return cls(*_decoded(token, _CURSOR_VERSION, [str, int, str, int, int]))
+
+
+class LookUpCursor(NamedTuple):
+    """The message of a key that came last: its time, and what else makes up its identity."""
+
+    question: str
+    store_timestamp_ms: int
+    address: str
+    port: int
+    physical_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    body_crc: int
+
+    @classmethod
+    def of(cls, question: str, message: MessageExt) -> Self:
+        """Return the cursor behind a message."""
+        return cls(
+            question,
+            message.store_timestamp_ms,
+            *message.store_host,
+            message.physical_offset,
+            message.topic,
+            message.queue_id,
+            message.queue_offset,
+            message.body_crc,
+        )
+
+    def is_behind(self, message: MessageExt) -> bool:
+        """Return whether a message comes behind this one, in the order of `order_in_time`."""
+        return order_in_time(message, -1) < (
+            -self.store_timestamp_ms,
+            (self.address, self.port),
+            -self.physical_offset,
+            self.topic,
+            self.queue_id,
+            self.queue_offset,
+            self.body_crc,
+        )
+
+    def encode(self) -> str:
+        """Return it as a token of letters, digits, ``-`` and ``_``."""
+        return _encoded(_OF_LOOK_UP, self)
+
+    @classmethod
+    def decode(cls, token: str) -> Self:
+        """Return what a token says; errors as `ArchiveCursor.decode`."""
+        return cls(*_decoded(token, _OF_LOOK_UP, [str, int, str, int, int, str, int, int, int]))
+
+
+def _encoded(kind: int, values: tuple[object, ...]) -> str:
+    content = json.dumps([kind, *values], separators=(",", ":")).encode()
+    return urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _decoded(token: str, kind: int, types: list[type]) -> list[Any]:
+    """Return the values of a token.
+
+    :raises BadInput: if it is no such token.
+    """
+    with suppress(ValueError, TypeError, RecursionError):
+        padded = token[:_MAX_CURSOR] + "=" * (-len(token) % 4)
+        own_kind, *values = json.loads(urlsafe_b64decode(padded))
+        if own_kind == kind and [type(each) for each in values] == types:
+            decoded: list[Any] = values
+            return decoded
+    raise BadInput(f"cursor {token[:40]!r} is not one that such a search of an archive ended with")
 
 
 def question_of(request: "FindRequest") -> str:
@@ -71,6 +137,7 @@ def question_of(request: "FindRequest") -> str:
         "" if content is None else content.text,
         sorted(content.grep_in) if content is not None else "",
         request.all_topics,
+        *(() if request.text is None else (request.text, request.kind)),
     )
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
@@ -198,6 +265,77 @@ class ArchiveScan(ArrowMessages):
         )
 
 
+class ArchiveLookUp:
+    """The messages of an archive with a key, or an id, the oldest first; memory stays bounded.
+
+    Iterate over it for the messages. Each comes once, also where the archive is compacted
+    meanwhile; what is archived meanwhile comes if it was stored later.
+    """
+
+    def __init__(
+        self, source: ArchiveSource, request: "FindRequest", after: LookUpCursor | None = None
+    ) -> None:
+        """Prepare a look-up of the text of a request; nothing is read yet."""
+        self._source: Final = source
+        self._request: Final = request.for_one_source()
+        self._question: Final = question_of(request)
+        self._after = after
+        self._searched: Final = Findings(AnswerMessages(0))
+        self.on_read: Callable[[int, int, int], bool] | None = None
+        """As that of `ArchiveScan`; a look-up does not call it."""
+        self.is_at_end = False
+        """Whether all were returned."""
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        """Yield the messages."""
+        while not self.is_at_end:
+            part = _FindingsBehind(self._after)
+            # Several messages can have the time of the last one.
+            after_ms = None if self._after is None else self._after.store_timestamp_ms
+            begins = [each for each in (self._request.begin, after_ms) if each is not None]
+            request = replace(self._request, begin=max(begins, default=None))
+            self._source.find(request, part)
+            self._searched.cover(part.coverage)
+            in_order = sorted(part.messages.in_order(), key=lambda each: order_in_time(each, -1))
+            for message in reversed(in_order):
+                self._after = LookUpCursor.of(self._question, message)
+                yield message
+            self.is_at_end = not (in_order and part.messages.truncated)
+
+    @property
+    def cursor(self) -> str | None:
+        """The token with which a later look-up goes on behind the message that came last.
+
+        None at the end, and before the first message.
+        """
+        return None if self.is_at_end or self._after is None else self._after.encode()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was read, and everything of that could be."""
+        return self.is_at_end and is_complete(self.coverage_so_far)
+
+    @property
+    def coverage_so_far(self) -> tuple[Coverage, ...]:
+        """What was searched, what could not be, and what was left out."""
+        return (*self._searched.coverage, *self._request.filter_coverage)
+
+
+class _FindingsBehind(Findings):
+    """The oldest messages behind a cursor."""
+
+    def __init__(self, after: LookUpCursor | None) -> None:
+        super().__init__(AnswerMessages(_LOOKED_UP_AT_ONCE, oldest=True))
+        self._after: Final = after
+
+    def add(self, message: MessageExt) -> bool:
+        """Add a message, and count it where it was returned before, so that it is found."""
+        if self._after is None or self._after.is_behind(message):
+            return super().add(message)
+        self.count += 1
+        return True
+
+
 def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatch]":
     """Yield rows as messages' columns are, without making messages of them."""
     import pyarrow as pa
@@ -218,8 +356,6 @@ def _as_batches(rows: "pa.Table", *, with_body: bool) -> "Iterator[pa.RecordBatc
 
 
 def _offset_msg_ids(batch: "pa.RecordBatch") -> list[str]:
-    from rocketlens.archive.reader import host_of
-
     hosts = batch["store_host"].dictionary_encode()
     # An id is the host, and the offset in 16 digits.
     prefixes = [

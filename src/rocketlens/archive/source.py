@@ -12,9 +12,8 @@ from rocketlens.archive.reader import (
     ArchiveReader,
     ArchiveRows,
     Listing,
-    message_of_row,
-    record_of,
 )
+from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arrow import FIRST_TIME_MS, LAST_TIME_MS
@@ -114,16 +113,27 @@ class ArchiveSource:
 
     def _look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
         errors: list[str] = []
-        bounds = _time_bounds(key_filter)
+        answer = findings.messages
         positions = (
             each
-            for each in self.reader.positions(key_filter.index_key, bounds, errors)
+            for each in self.reader.positions(
+                key_filter.index_key,
+                _time_bounds(key_filter),
+                errors,
+                answer.may_keep,
+                oldest=answer.oldest,
+            )
             if key_filter.takes_topic(each["topic"])
+            and key_filter.is_in_time(each["store_timestamp_ms"])
         )
-        while chunk := list(islice(positions, _POSITIONS_AT_ONCE)):
+        # One more says that there are more.
+        most = _POSITIONS_AT_ONCE if answer.max_num is None else answer.max_num + 1
+        while chunk := list(islice(positions, min(most, _POSITIONS_AT_ONCE))):
             for row in self.reader.at(chunk, errors):
                 if _is_match(row, key_filter):
                     findings.add(message_of_row(row))
+            if findings.is_left:
+                break
         findings.cover(self.coverage(key_filter, key_filter.record_topics, errors))
 
     def _find_within(

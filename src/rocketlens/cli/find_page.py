@@ -1,7 +1,8 @@
 """``rocketlens find --cursor``: the messages of an archive in parts, each going on behind the last.
 
-A cursor holds the version of the archive that it began with: what is archived meanwhile changes
-nothing, and each message comes once. Apart from `find`, which starts without it.
+The cursor of a search holds the version of the archive that it began with: what is archived
+meanwhile changes nothing. That of a look-up holds the message that came last. Each comes once.
+Apart from `find`, which starts without it.
 """
 
 import sys
@@ -32,8 +33,7 @@ def print_page(
 
     Return what was searched, and how many there were.
 
-    :raises BadInput: without an archive, or beside another source; or for a key, whose messages are
-        one answer.
+    :raises BadInput: without an archive, or beside another source.
     """
     from rocketlens.archive.archive import open_archive
     from rocketlens.cli.source import is_merged
@@ -44,14 +44,13 @@ def print_page(
 
     if not arguments.archive or is_merged(arguments):
         raise BadInput("--cursor is for an archive alone: give --archive DIR and no other source")
-    if request.text is not None:
-        raise BadInput("--cursor is for topics, times and content: a key or id is one answer")
     is_object = arguments.output == "json"
     if is_object and arguments.max is None:
         raise BadInput("--cursor with -o json needs --max N: one object has to fit into memory")
     token = None if arguments.cursor == BEGIN else arguments.cursor
     with SearchProgress() as progress, open_archive(arguments.archive) as archive:
-        scan = archive.scan_for(request, cursor=token)
+        find = archive.scan_for if request.text is None else archive.look_up_for
+        scan = find(request, cursor=token)
         scan.on_read = progress.report
         page = _Counted(islice(scan, arguments.max))
         if is_object:

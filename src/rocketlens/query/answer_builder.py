@@ -73,10 +73,12 @@ class AnswerMessages:
 
         For messages that are ordered by time, and read from the newest on.
         """
-        if self._left_out is None or self.oldest:
-            return False
-        past: bool = store_timestamp_ms < self._left_out[0]
-        return past
+        return not self.oldest and not self.may_keep(store_timestamp_ms)
+
+    def may_keep(self, store_timestamp_ms: int) -> bool:
+        """Return whether a message from that time could still be kept."""
+        kept: bool = self._left_out is None or self._sign * store_timestamp_ms >= self._left_out[0]
+        return kept
 
     def is_past_rank(self, rank: _Rank) -> bool:
         """Return whether no message below a rank (`order_in_time`) would be kept any more."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.reader import record_of
+from rocketlens.archive.rows import record_of
 from rocketlens.archive.tables import message_schema
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model import properties as props

@@ -192,7 +192,7 @@ def test_as_many_days_are_read_at_once_as_are_allowed_and_their_order_stays(days
 
     opened_by(monkeypatch, count)
     found = list(days.source.reader.positions("often", {}, []))
-    assert [each["queue_offset"] for each in found] == list(range(DAYS))
+    assert [each["queue_offset"] for each in found] == list(reversed(range(DAYS)))
     assert max(most) == 2
 
 
@@ -214,7 +214,7 @@ def test_a_day_that_cannot_be_read_makes_a_look_up_incomplete_and_the_others_are
 def test_a_look_up_that_ends_early_leaves_no_thread_reading(days):
     reader = days.source.reader
     positions = reader.positions("often", {}, [])
-    assert next(positions)["queue_offset"] == 0
+    assert next(positions)["queue_offset"] == DAYS - 1
     positions.close()
     days.close()
     names = {each.name for each in threading.enumerate()}

@@ -92,7 +92,7 @@ def test_a_cursor_of_another_search_is_refused(lake):
         with pytest.raises(BadInput, match="of another search"):
             archive.scan(grep="pay", cursor=scan.cursor)
         for wrong in ("", "abc", "WzEsMl0", scan.cursor[:-8], "é", "A" * 9999):
-            with pytest.raises(BadInput, match="is not one that a search of an archive"):
+            with pytest.raises(BadInput, match="is not one that such a search of an archive"):
                 archive.scan(all_topics=True, cursor=wrong)
 
 

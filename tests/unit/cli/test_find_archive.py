@@ -92,11 +92,22 @@ def test_pages_go_on_behind_the_last_message(run, lake, sent):
     assert following.out.splitlines() == whole[3:5]
 
 
+def test_a_key_is_looked_up_in_parts(run, lake, sent):
+    what = ("find", sent["keys"], "--archive", lake, "-o", "jsonl")
+    whole = run(*what).out.splitlines()
+    first = run(*what, "--max", "1", "--cursor", "begin")
+    assert first.out.splitlines() == whole[:1]
+    _, _, cursor = first.err.strip().partition("to go on: --cursor ")
+    rest = run(*what, "--cursor", cursor) if cursor else run(*what, "--max", "1")
+    assert rest.out.splitlines() == (whole[1:] if cursor else whole)
+    assert "to go on" not in rest.err
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
         (("-t", "T", "--store", "x"), "for an archive alone"),
-        (("ORDER-1",), "a key or id is one answer"),
+        (("ORDER-1", "-o", "json"), "needs --max N"),
         (("-t", "T", "-o", "json"), "needs --max N"),
     ],
 )

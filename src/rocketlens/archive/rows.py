@@ -1,0 +1,131 @@
+"""Rows of an archive: those of a key in the order of time, those of messages as messages."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.formats.body_compression import COMPRESSED
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model import properties as props
+from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_AT_ONCE: Final = 256
+_STORED_AS_SENT: Final = ~(COMPRESSED | SYS_FLAG_INNER_BATCH)
+
+
+class SortedKeyRows:
+    """Rows of ``message_keys``, merged by their store times: the lowest rank, ``sign`` times the
+    time, comes first.
+    """
+
+    def __init__(self, sign: int) -> None:
+        """Keep no rows yet."""
+        self._sign: Final = sign
+        self._runs: Final[list[tuple[int, int, int, list[int], pa.Table, str]]] = []
+        """A heap: rank of the next row, number of the run, number of that row, ranks, rows, day."""
+        self._count = 0
+
+    def add(self, rows: "pa.Table", key: str, day: str) -> None:
+        """Add the rows that have a key, of those with its hash."""
+        times, keys = (rows.column(name).to_pylist() for name in ("store_timestamp_ms", "key"))
+        ranked = sorted(
+            (self._sign * time, number)
+            for number, (time, other) in enumerate(zip(times, keys, strict=True))
+            if other == key
+        )
+        if ranked:
+            ranks = [rank for rank, _ in ranked]
+            chosen = rows.take(int64_array([number for _, number in ranked]))
+            self._count += 1
+            heappush(self._runs, (ranks[0], self._count, 0, ranks, chosen, day))
+
+    def rows_to(self, rank: int) -> Iterator[dict[str, Any]]:
+        """Yield the rows up to a rank, this included; they are not kept."""
+        while self._runs and self._runs[0][0] <= rank:
+            _, number, begin, ranks, rows, day = heappop(self._runs)
+            least = min(rank, self._runs[0][0] if self._runs else rank)
+            end = min(bisect_right(ranks, least, begin), begin + _ROWS_AT_ONCE)
+            if end < len(ranks):
+                heappush(self._runs, (ranks[end], number, end, ranks, rows, day))
+            for row in rows.slice(begin, end - begin).to_pylist():
+                yield {**row, "day": day}
+
+
+def int64_array(values: list[int]) -> "pa.Int64Array":
+    """Return numbers as an array.
+
+    `pa.array` and `pa.scalar` would import pandas where that is installed: half a second.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    content = pa.py_buffer(np.array(values, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, content])
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """Return a row of ``messages`` as the record that filters look at: its body is decompressed."""
+    sys_flag = row["sys_flag"]
+    return Record(
+        total_size=row["store_size"],
+        magic=0,
+        body_crc=row["body_crc"],
+        queue_id=row["queue_id"],
+        flag=row["flag"],
+        queue_offset=row["queue_offset"],
+        physical_offset=row["physical_offset"],
+        sys_flag=sys_flag if row["body_error"] else sys_flag & _STORED_AS_SENT,
+        born_timestamp_ms=row["born_timestamp_ms"],
+        born_host=host_of(row["born_host"]),
+        store_timestamp_ms=row["store_timestamp_ms"],
+        store_host=host_of(row["store_host"]),
+        reconsume_times=row["reconsume_times"],
+        prepared_transaction_offset=row["prepared_transaction_offset"],
+        body=row["body"],
+        topic=row["topic"],
+        properties=props.format_properties(dict(row["properties"])).encode(),
+    )
+
+
+def message_of_row(row: Mapping[str, Any]) -> MessageExt:
+    """Return the message of a row of ``messages``."""
+    store_host = host_of(row["store_host"])
+    offset_msg_id = OffsetMessageId(store_host, row["physical_offset"]).encode()
+    return MessageExt(
+        topic=row["topic"],
+        tags=row["tags"],
+        keys=tuple(row["keys"]),
+        unique_key=row["unique_key"],
+        msg_id=row["unique_key"] or offset_msg_id,
+        offset_msg_id=offset_msg_id,
+        queue_id=row["queue_id"],
+        queue_offset=row["queue_offset"],
+        physical_offset=row["physical_offset"],
+        store_size=row["store_size"],
+        sys_flag=row["sys_flag"],
+        flag=row["flag"],
+        body_crc=row["body_crc"],
+        born_timestamp_ms=row["born_timestamp_ms"],
+        born_host=host_of(row["born_host"]),
+        store_timestamp_ms=row["store_timestamp_ms"],
+        store_host=store_host,
+        reconsume_times=row["reconsume_times"],
+        prepared_transaction_offset=row["prepared_transaction_offset"],
+        properties=dict(row["properties"]),
+        body=row["body"],
+        body_error=row["body_error"],
+    )
+
+
+@lru_cache(maxsize=4096)
+def host_of(text: str) -> Host:
+    """Parse ``10.0.0.1:10911`` or ``[::1]:10911``."""
+    address, _, port = text.rpartition(":")
+    return Host(address.removeprefix("[").removesuffix("]"), int(port))
