@@ -1,62 +1,23 @@
-r"""Rules out rows of an archive by columns, before messages are made of them.
+"""Rules out rows of an archive by columns, before messages are made of them.
 
 Millions of rows are looked at a second; what is left is compared as messages of a store are
 (`rocketlens.query.lookup.message_filter`), which decides. So a row is ruled out only where that
 would surely leave it out, and would count nothing of it: a body that cannot be looked at, values
 that cannot be compared, a message of a topic that is left out.
 
-================  =================================================================================
-condition         rules out rows
-================  =================================================================================
-topics, ``tags``  with others
-``where``         for which it is not true. A condition that reads no body is evaluated once for
-                  each value of the first column that it looks at, and for each row only where it
-                  looks at more. One that reads bodies is evaluated for each row whose body is plain
-``body =~``, if   as ``grep``
-that is the
-first of these
-``grep``          that have the pattern in none of the parts that are searched. Keys, properties
-                  and plain bodies are searched as one text
-================  =================================================================================
-
-A plain body is UTF-8 without control characters, marks of compression and escapes of JSON
-(``\u``): its text is what is stored.
+Topics and tags rule out rows with others. What content does is in
+`rocketlens.archive.content_columns`, without which look-ups start.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
-from rocketlens.decode.bodies import read_text
-from rocketlens.decode.tree import Tree
 from rocketlens.model.rocketmq import is_internal_topic
-from rocketlens.model.sql.sql92_parser import Evaluator
-from rocketlens.model.sql.sql92_values import EvaluationFailed
-from rocketlens.query.filters.body_values import BodyUnread
-from rocketlens.query.filters.content_filter import ContentFilter, FilterTally
-from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.lookup.message_filter import MessageFilter
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
-    Mask = npt.NDArray[np.bool_]
-
-ReadColumns = Callable[[Sequence[str]], "pa.Table"]
-"""Returns columns of all rows of a row group."""
-
-_CONTROLS: Final = (*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F)
-"""See `rocketlens.decode.plain_text`; none of them is a part of another character in UTF-8."""
-_ZLIB: Final = ord("x")
-_ZLIB_SUM: Final = 31
-_BYTE_ORDER_MARK: Final = 0xEF
-"""The first byte of it."""
-_ESCAPE: Final = b"\\u"
-_DELETE: Final = b"\x7f"
-_FIRST_PRINTABLE: Final = 0x20
+    from rocketlens.archive.content_columns import Mask, ReadColumns
 
 
 class ColumnFilter:
@@ -79,7 +40,7 @@ class ColumnFilter:
         """Whether anything can be ruled out."""
         return any(each is not None for each in (self._content, self._tags, self._topics))
 
-    def may_match(self, read: ReadColumns, within: "Mask") -> "Mask":
+    def may_match(self, read: "ReadColumns", within: "Mask") -> "Mask":
         """Return which rows of those ``within`` may match."""
         import pyarrow.compute as pc
 
@@ -96,120 +57,11 @@ class ColumnFilter:
         if self._tags is not None:
             left &= _is_in(read(["tags"]), self._tags)
         if self._content is not None:
-            _RowsOfContent(read, self._content, left, kept).rule_out()
+            from rocketlens.archive.content_columns import RowsOfContent
+
+            RowsOfContent(read, self._content, left, kept).rule_out()
         may_match: Mask = left | kept
         return may_match
-
-
-class _RowsOfContent:
-    """The rows of a row group that a content filter leaves.
-
-    ``left`` are those that passed all conditions so far, and ``kept`` those that messages decide.
-    """
-
-    def __init__(
-        self, read: ReadColumns, content: ContentFilter, left: "Mask", kept: "Mask"
-    ) -> None:
-        self._content: Final = content
-        self._left: Final = left
-        self._kept: Final = kept
-        self._bodies: Final = _Bodies(read)
-        self._subject: Final = _ColumnSubject(
-            read, content.tally, None if content.rules else self._bodies
-        )
-        self._read: Final = read
-
-    def rule_out(self) -> None:
-        """Apply the conditions in the order in which they are applied to messages."""
-        where, grep = self._content.where, self._content.grep
-        if where is not None:
-            for condition in where.before_body:
-                self._apply(condition, self._subject.evaluate_values)
-            if where.body_pattern is not None:
-                self._search(where.body_pattern, frozenset({"body"}))
-            for condition in where.on_body:
-                self._apply(condition, self._subject.evaluate_rows)
-        if grep is not None:
-            self._search(grep, self._content.grep_in)
-
-    def _apply(
-        self,
-        condition: Evaluator,
-        evaluate: "Callable[[Evaluator, npt.NDArray[np.int64]], tuple[Mask, Mask]]",
-    ) -> None:
-        import numpy as np
-
-        rows = np.flatnonzero(self._left)
-        if len(rows):
-            passed, unsure = evaluate(condition, rows)
-            self._left[rows] = passed
-            self._kept[rows] |= unsure
-
-    def _search(self, pattern: TextPattern, parts: Collection[str]) -> None:
-        """Leave the rows that have, or may have, a pattern in one of some parts."""
-        import numpy as np
-
-        if not self._left.any() or (self._content.rules and "body" in parts):
-            return
-        has_pattern = np.zeros(len(self._left), np.bool_)
-        for name in parts:
-            if name == "body":
-                has_pattern |= self._bodies.may_have(pattern)
-            else:
-                lists = self._read([name]).column(0).chunks
-                has_pattern |= _joined([_any_may_have(each, pattern) for each in lists])
-        self._left[:] = self._left & has_pattern
-
-
-class _Bodies:
-    """The bodies of a row group."""
-
-    def __init__(self, read: ReadColumns) -> None:
-        self._read: Final = read
-
-    @cached_property
-    def _array(self) -> "pa.Array":
-        return self._read(["body"]).column(0).combine_chunks()
-
-    @cached_property
-    def _unsure(self) -> "Mask":
-        return _not_plain(self._array)
-
-    @cached_property
-    def _slices(self) -> tuple[memoryview, list[int], list[bool]]:
-        content = self._array.buffers()[2]
-        view = memoryview(b"" if content is None else content)
-        return view, _offsets(self._array).tolist(), self._unsure.tolist()
-
-    def text(self, row: int) -> str:
-        """Return the text of a body that is surely plain text.
-
-        :raises _Unsure: of any other.
-        """
-        view, offsets, unsure = self._slices
-        start, stop = offsets[row], offsets[row + 1]
-        if unsure[row] or stop - start > limits.MAX_SHOWN_JSON_BYTES:
-            raise _Unsure
-        return str(view[start:stop], "utf-8")
-
-    def may_have(self, pattern: TextPattern) -> "Mask":
-        """Return which bodies have a pattern in their text, or may have it."""
-        import numpy as np
-        import pyarrow as pa
-
-        unsure = self._unsure | (np.diff(_offsets(self._array)) > pattern.max_bytes)
-        if not pattern.is_regexp:
-            return _have(self._array, pattern) | unsure
-        sure = np.flatnonzero(~unsure)
-        plain = self._array if len(sure) == len(unsure) else self._array.take(pa.array(sure))
-        unsure[sure] = _have(plain.cast(pa.string(), safe=False), pattern)
-        return unsure
-
-
-def _joined(parts: "list[Mask]") -> "Mask":
-    import numpy as np
-
-    return np.concatenate([np.zeros(0, np.bool_), *parts])
 
 
 def _is_in(column: "pa.Table", texts: frozenset[str]) -> "Mask":
@@ -219,268 +71,3 @@ def _is_in(column: "pa.Table", texts: frozenset[str]) -> "Mask":
 
     is_in: Mask = pc.is_in(column.column(0), pa.array(sorted(texts), pa.string())).to_numpy()
     return is_in
-
-
-class _Unsure(Exception):
-    """A row that has to be looked at as a message."""
-
-
-class _Column:
-    """A column as filters read it: its values, each once, and which of them a row has."""
-
-    def __init__(self, codes: "npt.NDArray[np.int64]", values: list[Any]) -> None:
-        self.codes: Final = codes
-        self.values: Final = values
-        self.code_list: Final[list[int]] = codes.tolist()
-
-
-class _ColumnSubject:
-    """The rows of a row group as filters look at messages, one at a time: a `FilterSubject`."""
-
-    def __init__(self, read: ReadColumns, tally: FilterTally, bodies: _Bodies | None) -> None:
-        """Read nothing yet; ``bodies``: None if rules say what they are."""
-        self._read: Final = read
-        self._tally: Final = tally
-        self._bodies: Final = bodies
-        self._columns: Final[dict[str, _Column]] = {}
-        self._properties: Final[dict[str, _Column]] = {}
-        self._row = 0
-        self._looked_at: list[_Column] = []
-
-    def get(self, name: str, /) -> str | None:
-        """Return a property."""
-        column = self._properties.get(name)
-        if column is None:
-            column = self._properties[name] = _property_column(self._read(["properties"]), name)
-        value: str | None = self._value(column)
-        if value is not None:
-            self._tally.properties.add(name)
-        elif self._tally.may_take_body(name):
-            raise _Unsure
-        return value
-
-    def number(self, name: str, /) -> int:
-        """Return a field that is a number."""
-        number: int = self._value(self._column(name))
-        return number
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-        topic: str = self._value(self._column("topic"))
-        return topic
-
-    def body_text(self) -> str:
-        """Return the text of the body.
-
-        :raises _Unsure: if it is not surely plain text.
-        """
-        if self._bodies is None:
-            raise _Unsure
-        return self._bodies.text(self._row)
-
-    def body_tree(self) -> Tree:
-        """Return what the body holds; errors as `body_text`."""
-        decoded = read_text(self.body_text(), "utf-8")
-        if decoded.error is not None:
-            raise _Unsure
-        return decoded.value
-
-    def _column(self, name: str) -> _Column:
-        column = self._columns.get(name)
-        if column is None:
-            coded = self._read([name]).column(0).combine_chunks().dictionary_encode()
-            codes = coded.indices.to_numpy().astype("int64")
-            column = self._columns[name] = _Column(codes, coded.dictionary.to_pylist())
-        return column
-
-    def _value(self, column: _Column) -> Any:
-        self._looked_at.append(column)
-        return column.values[column.code_list[self._row]]
-
-    def evaluate_values(
-        self, condition: Evaluator, rows: "npt.NDArray[np.int64]"
-    ) -> "tuple[Mask, Mask]":
-        """Return as `evaluate_rows` for a condition that reads no body: once for each value.
-
-        Whatever the row, it looks at the same column first. Where it looks at no other, all rows
-        with the same value there have the same outcome.
-        """
-        import numpy as np
-
-        self._outcome(condition, int(rows[0]))
-        if not self._looked_at:
-            return self.evaluate_rows(condition, rows)
-        first = self._looked_at[0]
-        _, examples, numbers = np.unique(first.codes[rows], return_index=True, return_inverse=True)
-        if len(examples) > len(rows) // 2:
-            return self.evaluate_rows(condition, rows)
-        outcomes, is_decided = [], []
-        for row in rows[examples].tolist():
-            outcomes.append(self._outcome(condition, row))
-            is_decided.append(all(each is first for each in self._looked_at))
-        passed, unsure = (mask[numbers] for mask in _masks(outcomes))
-        others = np.flatnonzero(~np.array(is_decided)[numbers])
-        passed[others], unsure[others] = self.evaluate_rows(condition, rows[others])
-        return passed, unsure
-
-    def evaluate_rows(
-        self, condition: Evaluator, rows: "npt.NDArray[np.int64]"
-    ) -> "tuple[Mask, Mask]":
-        """Return for which of some rows a condition is TRUE, and for which messages decide."""
-        return _masks([self._outcome(condition, row) for row in rows.tolist()])
-
-    def _outcome(self, condition: Evaluator, row: int) -> bool | None:
-        """Return whether a condition is TRUE; None if messages decide that."""
-        self._row = row
-        self._looked_at.clear()
-        try:
-            return condition(self) is True
-        except (_Unsure, BodyUnread, EvaluationFailed):
-            return None
-
-
-def _masks(outcomes: list[bool | None]) -> "tuple[Mask, Mask]":
-    """Return which outcomes are TRUE, and which are not known."""
-    import numpy as np
-
-    codes = np.array([2 if each is None else each for each in outcomes], np.int8)
-    return codes == 1, codes == 2
-
-
-def _property_column(properties: "pa.Table", name: str) -> _Column:
-    """Return the values of one property: None where a row has none."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    codes = np.zeros(properties.num_rows, np.int64)
-    values: list[Any] = [None]
-    start = 0
-    for chunk in properties.column(0).chunks:
-        offsets = np.frombuffer(chunk.buffers()[1], np.int32)
-        offsets = offsets[chunk.offset : chunk.offset + len(chunk) + 1]
-        names = chunk.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-        at = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
-        coded = chunk.items.take(pa.array(at + offsets[0])).dictionary_encode()
-        rows = np.searchsorted(offsets, at + offsets[0], side="right") - 1
-        # Of two properties of a name the last one counts.
-        codes[start + rows] = coded.indices.to_numpy() + len(values)
-        values += (each or None for each in coded.dictionary.to_pylist())
-        start += len(chunk)
-    return _Column(codes, values)
-
-
-def _any_may_have(lists: "pa.Array", pattern: TextPattern) -> "Mask":
-    """Return which lists of texts, or maps by their values, have one with a pattern in it."""
-    import numpy as np
-    import pyarrow as pa
-
-    offsets = np.frombuffer(lists.buffers()[1], np.int32)
-    offsets = offsets[lists.offset : lists.offset + len(lists) + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    whole = lists.items if pa.types.is_map(lists.type) else lists.values
-    texts = whole.slice(first, last - first)
-    may_have = np.diff(_offsets(texts)) > pattern.max_bytes
-    may_have |= _have(texts, pattern)
-    counts = np.concatenate([[0], np.cumsum(may_have)])
-    found: Mask = counts[offsets[1:] - first] > counts[offsets[:-1] - first]
-    return found
-
-
-def _have(texts: "pa.Array", pattern: TextPattern) -> "Mask":
-    """Return which texts have a pattern; all of them if Arrow cannot search for it."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pattern.is_regexp:
-        return _with_text(texts, pattern.text)
-    try:
-        matches = pc.match_substring_regex(texts, pattern.text)
-    except (pa.ArrowInvalid, UnicodeEncodeError):
-        # Of Arrow's own RE2, or a half of a surrogate pair: no text has that.
-        return np.ones(len(texts), np.bool_)
-    has_pattern: Mask = matches.to_numpy(zero_copy_only=False)
-    return has_pattern
-
-
-def _with_text(bodies: "pa.Array", text: str) -> "Mask":
-    """Return which bodies have the bytes of a text: they are searched as one, which is quick."""
-    import numpy as np
-
-    has_text = np.zeros(len(bodies), np.bool_)
-    offsets = _offsets(bodies)
-    content = bodies.buffers()[2]
-    raw = b"" if content is None else bytes(memoryview(content)[offsets[0] : offsets[-1]])
-    # A half of a surrogate pair, which no body that is plain has, is left as it is.
-    pattern = text.encode("utf-8", "surrogatepass")
-    ends = offsets[1:] - offsets[0]
-    at = raw.find(pattern)
-    while at >= 0:
-        row = int(np.searchsorted(ends, at, side="right"))
-        has_text[row] |= at + len(pattern) <= ends[row]
-        # It may begin in one body and end in the next.
-        at = raw.find(pattern, int(ends[row]) if has_text[row] else at + 1)
-    return has_text
-
-
-def _offsets(bodies: "pa.Array") -> "npt.NDArray[np.int32]":
-    import numpy as np
-
-    offsets = np.frombuffer(bodies.buffers()[1], np.int32)
-    return offsets[bodies.offset : bodies.offset + len(bodies) + 1]
-
-
-def _not_plain(bodies: "pa.Array") -> "Mask":
-    """Return which of an array of bodies are not surely plain text."""
-    import numpy as np
-
-    count = len(bodies)
-    unsure = np.zeros(count, np.bool_)
-    content = bodies.buffers()[2]
-    offsets = _offsets(bodies)
-    if not count or content is None or offsets[0] == offsets[-1]:
-        return unsure
-    view = memoryview(content)[offsets[0] : offsets[-1]]
-    values = np.frombuffer(view, np.uint8)
-    starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    filled = starts[np.diff(offsets) > 0]
-    first = values[filled]
-    # That of the next body stands for the second byte of a body that has one.
-    second = values[np.minimum(filled + 1, len(values) - 1)]
-    may_be_zlib = (first == _ZLIB) & ((_ZLIB << 8 | second.astype(np.int64)) % _ZLIB_SUM == 0)
-    unsure[np.diff(offsets) > 0] = may_be_zlib | (first == _BYTE_ORDER_MARK)
-    raw = bytes(view)
-    if values.min() < _FIRST_PRINTABLE or _DELETE in raw:
-        at = np.flatnonzero((values < _FIRST_PRINTABLE) | (values == _DELETE[0]))
-        _mark(unsure, starts, at[np.isin(values[at], _CONTROLS)])
-    # One byte is found many times faster than two.
-    if _ESCAPE[:1] in raw and _ESCAPE in raw:
-        at = np.flatnonzero((values[:-1] == _ESCAPE[0]) & (values[1:] == _ESCAPE[1]))
-        _mark(unsure, starts, at)
-    if not raw.isascii() and not _is_utf8(raw, values, filled):
-        for number, body in enumerate(bodies.to_pylist()):
-            unsure[number] |= not _is_text(body)
-    return unsure
-
-
-def _mark(unsure: "Mask", starts: "npt.NDArray[np.int64]", at: "npt.NDArray[np.int64]") -> None:
-    """Mark the rows that have bytes at some places."""
-    import numpy as np
-
-    unsure[np.searchsorted(starts, at, side="right") - 1] = True
-
-
-def _is_utf8(raw: bytes, values: "npt.NDArray[np.uint8]", starts: "npt.NDArray[np.int64]") -> bool:
-    """Return whether each of several texts, one behind the other, is UTF-8."""
-    begins_inside = (values[starts] & 0xC0) == 0x80
-    return not begins_inside.any() and _is_text(raw)
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

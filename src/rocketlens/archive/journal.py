@@ -103,6 +103,9 @@ class ArchiveTables:
         self.location.check_path()
         self.root: Final = self.location.root
         self.run: Final = str(uuid.uuid4())
+        self._logs: Final = {
+            name: self.location.path(name, "_delta_log") for name in (JOURNAL, MESSAGES, KEYS)
+        }
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
         with self.location.explained():
             self.messages = self._open(MESSAGES, message_schema(), create=create)
@@ -147,8 +150,8 @@ class ArchiveTables:
         with self.location.explained():
             for name, table in self._named().items():
                 # An answer asks for this each time, and delta-rs takes milliseconds to say no.
-                following = f"_delta_log/{table.version() + 1:020d}.json"
-                if self.location.may_exist(self.path(name, following)):
+                following = f"{self._logs[name]}/{table.version() + 1:020d}.json"
+                if self.location.may_exist(following):
                     table.update_incremental()
 
     def _named(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ a secret: what libraries say is shortened to a line, and secrets in it are repla
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -161,9 +161,16 @@ class ArchiveLocation:
         return self.is_remote or Path(path).exists()
 
     def parquet(
-        self, path: str, file: "pa.NativeFile | None" = None
+        self,
+        path: str,
+        file: "pa.NativeFile | None" = None,
+        *,
+        coded: Sequence[str] = (),
+        metadata: Any = None,
     ) -> "pyarrow.parquet.ParquetFile":
-        """Open a Parquet file, of which ``file`` may be open already.
+        """Open a Parquet file, of which ``file`` may be open already, and ``metadata`` read.
+
+        The columns that are ``coded`` are read as dictionaries.
 
         :raises OSError: if it cannot be read.
         :raises ValueError: if it is not one.
@@ -172,7 +179,11 @@ class ArchiveLocation:
 
         with self._without_secrets():
             return pq.ParquetFile(
-                file or self.open(path), pre_buffer=self.is_remote, page_checksum_verification=True
+                file or self.open(path),
+                metadata=metadata,
+                read_dictionary=coded,
+                pre_buffer=self.is_remote,
+                page_checksum_verification=True,
             )
 
     def open(self, path: str) -> "pa.NativeFile":

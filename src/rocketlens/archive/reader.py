@@ -7,6 +7,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cached_property
 from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
@@ -55,6 +56,7 @@ _IDENTITY: Final = (
     "physical_offset",
 )
 _TIME: Final = "store_timestamp_ms"
+_CODED: Final = ("cluster", "broker", "topic", "tags", "born_host", "store_host")
 _KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
 
 
@@ -101,6 +103,8 @@ class _OpenFile:
     """A Parquet file that is open, with the bounds of its row groups."""
 
     def __init__(self, location: ArchiveLocation, path: str) -> None:
+        self._location: Final = location
+        self._path: Final = path
         self._file: Final = location.open(path)
         self.parquet: Final = location.parquet(path, self._file)
         self._filters: Final[dict[int, tuple[int, int]]] = {}
@@ -141,15 +145,26 @@ class _OpenFile:
 
     def read(self, group: int, columns: Iterable[str]) -> "pa.Table":
         """Return some columns of a row group."""
-        names = list(columns)
-        rows = self.parquet.read_row_group(group, columns=names, use_threads=False)
+        return self._read(self.parquet, group, list(columns))
+
+    def _read(
+        self, parquet: "pyarrow.parquet.ParquetFile", group: int, names: list[str]
+    ) -> "pa.Table":
+        rows = parquet.read_row_group(group, columns=names, use_threads=False)
         return widened(rows, self._table, names)
 
-    def read_hash(self, group: int, hashed: int) -> "pa.Table | None":
-        """Return the rows of a row group of keys that have a hash."""
+    @cached_property
+    def _coded(self) -> "pyarrow.parquet.ParquetFile":
+        """The same file, for reading few rows: columns of few texts stay dictionaries."""
+        coded = [name for name in _CODED if name in self._columns]
+        metadata = self.parquet.metadata
+        return self._location.parquet(self._path, self._file, coded=coded, metadata=metadata)
+
+    def read_hash(self, group: int, hashed: int, of_filter: int) -> "pa.Table | None":
+        """Return the rows of a row group of keys that have a hash; ``of_filter``: its `xxh64`."""
         import pyarrow.compute as pc
 
-        if not self._can_have(group, xxh64(hashed)):
+        if not self._can_have(group, of_filter):
             return None
         deciding = self.read(group, ["key_hash"])
         is_in = pc.equal(deciding.column("key_hash"), int64_array([hashed])[0])
@@ -198,7 +213,7 @@ class _OpenFile:
 
         if not pc.any(is_in).as_py():
             return deciding.slice(0, 0)
-        chosen = self.read(group, columns)
+        chosen = self._read(self._coded, group, list(columns))
         return chosen if pc.all(is_in).as_py() else chosen.filter(is_in)
 
     def read_within(
@@ -380,7 +395,7 @@ class ArchiveReader:
         Files that cannot be read are skipped, and a line for each is added to ``errors``.
         """
         hashed, sign = key_hash(key), 1 if oldest else -1
-        of_hash = {"key_hash": (hashed, hashed)}
+        of_hash, of_filter = {"key_hash": (hashed, hashed)}, xxh64(hashed)
 
         def first_rank(times: tuple[Any, Any] | None) -> int:
             return _FIRST_RANK if times is None else min(sign * each for each in times)
@@ -389,14 +404,19 @@ class ArchiveReader:
             following: dict[int, int] = {}
 
             def choose(opened: _OpenFile) -> list[int]:
-                ranked = [(first_rank(opened.times(n)), n) for n in opened.groups(of_hash)]
-                ranked.sort()
+                groups = opened.groups(of_hash)
+                if len(groups) < 2:
+                    following.update(dict.fromkeys(groups, _LAST_RANK))
+                    return groups
+                ranked = sorted((first_rank(opened.times(group)), group) for group in groups)
                 ranks = [rank for rank, _ in ranked[1:]]
                 groups = [group for _, group in ranked]
                 following.update(zip(groups, [*ranks, _LAST_RANK], strict=False))
                 return groups
 
-            groups = self._numbered(file, choose, own_errors, lambda at, n: at.read_hash(n, hashed))
+            groups = self._numbered(
+                file, choose, own_errors, lambda at, n: at.read_hash(n, hashed, of_filter)
+            )
             return ((following[number], rows) for number, rows in groups)
 
         ranked = sorted(

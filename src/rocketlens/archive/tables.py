@@ -108,7 +108,7 @@ def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa
     arrays = []
     for field in chosen:
         if field.name in there:
-            arrays.append(rows.column(field.name))
+            arrays.append(rows.column(field.name).cast(field.type))
             continue
         empty: object = 0 if pa.types.is_integer(field.type) else None
         if pa.types.is_nested(field.type):

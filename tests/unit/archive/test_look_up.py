@@ -53,8 +53,8 @@ def test_the_newest_messages_are_found_without_reading_the_keys_of_older_days(la
     read = []
     read_hash = _OpenFile.read_hash
 
-    def noted(opened, group, hashed):
-        rows = read_hash(opened, group, hashed)
+    def noted(opened, *group_and_hash):
+        rows = read_hash(opened, *group_and_hash)
         read.append(max(rows.column("store_timestamp_ms").to_pylist()))
         return rows
 
