@@ -138,20 +138,24 @@ class BrokerCore:
     def _handle_plain_requests(self) -> None:
         from rocketlens.broker.delivery import compiled_pulls as pulls
         from rocketlens.broker.lookup import compiled as look_ups
+        from rocketlens.broker.sends import send_runs as sends
         from rocketlens.broker.sends.batches import Batches
-        from rocketlens.broker.sends.send_runs import Parts, SendRuns
 
         topics = self.topics
         own = self.stats, self.born_host, self.store_host, self.id_prefix
-        parts = Parts(self.store, topics.topics, topics.pending, *own, self.access, self.replies)
+        parts = sends.Parts(
+            self.store, topics.topics, topics.pending, *own, self.access, self.replies
+        )
         self.batches = Batches(parts)
+        send_runs = sends.SendRuns(parts, self.config)
         runs: dict[tuple[int, ...], Runs] = {
+            sends.CODES: send_runs,
             look_ups.CODES: look_ups.CompiledLookUps(
                 self.store, self.search, self.config, self.access
             ),
             pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
         }
-        self.network.handle_together(RunsByCode(runs, SendRuns(parts, self.config)))
+        self.network.handle_together(RunsByCode(runs, send_runs))
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)

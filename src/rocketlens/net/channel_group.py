@@ -143,7 +143,7 @@ class RunsByCode:
     """Passes requests on by their code, which is told from their first bytes, in either header."""
 
     def __init__(self, runs: Mapping[tuple[int, ...], Runs], others: Runs) -> None:
-        """``others`` handle what is of no code of ``runs``."""
+        """``others`` handle together what is not seen to be of a code of ``runs``."""
         self._others: Final = others
         codes = [(code, each) for codes, each in runs.items() for code in codes]
         self._by_text: Final = {(b'{"code":%d,' % code)[:_HEAD_BYTES]: each for code, each in codes}
@@ -151,19 +151,21 @@ class RunsByCode:
 
     def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:
         """Do `Runs.take`, up to a request of another kind than the first."""
-        return self._of(received).take(channel, received, max_count)
+        runs = self._of(received) or self._others
+        return runs.take(channel, received, max_count)
 
     def answer(self, channel: Any, received: bytes) -> bytes | None:
         """Do `Runs.answer`."""
-        return self._of(received).answer(channel, received)
+        runs = self._of(received)
+        return None if runs is None else runs.answer(channel, received)
 
-    def _of(self, received: bytes | memoryview) -> Runs:
+    def _of(self, received: bytes | memoryview) -> Runs | None:
         head = bytes(received[frame.PREFIX_BYTES : frame.PREFIX_BYTES + _HEAD_BYTES])
         runs = self._by_text.get(head)
         if runs is None:
             runs = self._by_number.get(head[:2])
             if runs is None or received[_CODEC_AT] != frame.BINARY_CODEC:
-                return self._others
+                return None
         return runs
 
 

@@ -34,7 +34,7 @@ PREFIX_BYTES: Final = 8
 MIN_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 NO_LIMIT: Final = 1 << 62
-SEVERAL: Final = 4
+SEVERAL: Final = 2
 """Frames that are worth a look together."""
 
 PREFIX: Final = struct.Struct(">ii")
@@ -55,6 +55,11 @@ def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
     if length > limits.MAX_FRAME_BYTES - LENGTH_BYTES:
         raise BadInput(f"a frame of {length} bytes is over the limit of {limits.MAX_FRAME_BYTES}")
     return PREFIX.pack(length, codec << 24 | header_length) + header + body
+
+
+def is_whole(received: bytes) -> bool:
+    """Return whether bytes are one frame, as far as its length tells."""
+    return int.from_bytes(received[:LENGTH_BYTES]) == len(received) - LENGTH_BYTES
 
 
 class FrameSplitter:

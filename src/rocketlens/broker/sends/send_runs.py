@@ -1,4 +1,4 @@
-"""Plain sends of one connection, handled together by compiled code: a run.
+"""Plain sends of one connection, handled together by compiled code: a run, also of one send.
 
 What a connection has received is read by a kernel as far as it is plain: codes 10 and 310 in either
 header, to known queues, with a unique key, and ASCII but for values of properties. A second kernel
@@ -17,6 +17,7 @@ numba.
 import asyncio
 from array import array
 from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ from rocketlens.net.response import failure
 from rocketlens.net.server import host_of
 from rocketlens.store.write.append import Appended, RunRoom
 from rocketlens.store.write.message_store import MessageStore
-from rocketlens.wire import acl, header_json
+from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
     from rocketlens.store.write.queue.queue_append import QueueWriter
 
+CODES: Final = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE
+"""Of the requests that are handled."""
 MULTI_TAGS_FLAG: Final = 0x2
 
 _TOPICS_BYTES: Final = 256 * 1024
@@ -73,6 +76,7 @@ _NEVER_PLAIN: Final = (
     *sorted(props.TIMER_NAMES),
 )
 _FEW: Final = 4
+_KNOWN_HOSTS: Final = 1024
 _LAST_OPAQUE: Final = limits.MAX_INT
 _ANY_SEND: Final = RemotingCommand(RequestCode.SEND_MESSAGE_V2)
 
@@ -93,10 +97,7 @@ class Parts(NamedTuple):
 
     def hosts(self, channel: Channel) -> Hosts:
         """Return the addresses of a producer and of the broker, as kernels write them."""
-        born, stored = self.born_host(channel), self.store_host
-        flags = SYS_FLAG_BORN_HOST_V6 if len(born) == HOST_BYTES_V6 else 0
-        flags |= SYS_FLAG_STORE_HOST_V6 if len(stored) == HOST_BYTES_V6 else 0
-        return _bytes_of(born + stored), len(born), len(stored), flags
+        return _hosts_of(self.born_host(channel), self.store_host)
 
 
 class SendRuns:
@@ -199,8 +200,15 @@ class SendRuns:
             self._learn(received)
         return done
 
-    def answer(self, *_: object) -> None:
-        """Return None: a send that comes alone is stored as usual."""
+    def answer(self, channel: Channel, received: bytes) -> bytes | None:
+        """Store the only message in ``received``; return its reply, None if it is left to others.
+
+        Where replies wait it is: `broker.requests.send` knows how, for one.
+        """
+        if self._parts.replies.is_needed or not frame.is_whole(received):
+            return None
+        count, _, replies = self.take(channel, memoryview(received), 1)
+        return replies if count else None
 
     def _store(
         self, channel: Channel, frames: Any, room: RunRoom, count: int, touched_count: int
@@ -387,6 +395,13 @@ def own_properties(config: BrokerConfig) -> bytes:
         props.CLUSTER: config.brokerClusterName,
     }
     return props.format_properties(own).encode()
+
+
+@lru_cache(_KNOWN_HOSTS)
+def _hosts_of(born: bytes, stored: bytes) -> Hosts:
+    flags = SYS_FLAG_BORN_HOST_V6 if len(born) == HOST_BYTES_V6 else 0
+    flags |= SYS_FLAG_STORE_HOST_V6 if len(stored) == HOST_BYTES_V6 else 0
+    return _bytes_of(born + stored), len(born), len(stored), flags
 
 
 def _bytes_of(content: bytes) -> Any:

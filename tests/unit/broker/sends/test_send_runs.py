@@ -189,8 +189,15 @@ def outcome(directory, streams, *, with_runs, prepare=None, **settings):
         if with_runs:
             world.core._load_kernels()
             runs = world.core.network.runs
-            take = runs.take
+            take, answer = runs.take, runs.answer
+
+            def answered_alone(*given):
+                reply = answer(*given)
+                taken.append((int(reply is not None), 0, b""))
+                return reply
+
             runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
+            runs.answer = answered_alone
             store = world.core.batches.store
             world.core.batches.store = lambda *given, **more: (
                 batches.append(store(*given, **more)) or batches[-1]
@@ -237,6 +244,21 @@ def test_a_run_does_what_single_sends_do_however_the_bytes_are_cut(tmp_path, see
     messages, batches = assert_same(tmp_path, list(streams_of(seed, 40)))
     assert messages > 500
     assert batches > 20
+
+
+@pytest.mark.parametrize("settings", [{}, {"flushDiskType": "SYNC_FLUSH"}])
+def test_a_message_that_comes_alone_is_stored_by_a_run_of_one(tmp_path, settings):
+    rng = random.Random(11)
+    frames = [
+        odd_frame(rng, number) if rng.random() < 0.3 else plain_frame(number, rng.choice([0, 1]))
+        for number in range(400)
+    ]
+    frames[50] = frames[51] + frames[52]
+    # A frame that ends its connection is the last one that is read of it.
+    streams = [frames[start : start + 8] for start in range(0, len(frames), 8)]
+    messages, _ = assert_same(tmp_path, streams, **settings)
+    # Where replies wait, a message that comes alone is left to others.
+    assert (messages > 200) == (not settings)
 
 
 def fed_with_runs(directory, act, **changes):
