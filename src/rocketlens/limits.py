@@ -588,8 +588,8 @@ MAX_LOOP_INDEX_FILES: Final = 32
 MAX_LOOP_RUNS: Final = 32
 """Runs of entries in memory that a look-up on the event loop looks at: likewise."""
 
-MAX_LOOP_NEW_BYTES: Final = 64 * 1024
-"""Log without entries that a look-up on the event loop compares record by record: 10 us."""
+MAX_LOOP_NEW_BYTES: Final = 128 * 1024
+"""Log without entries that a look-up on the event loop compares record by record: 20 us."""
 
 MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
 """Entries in memory that a look-up on the event loop compares one by one: 30 us."""

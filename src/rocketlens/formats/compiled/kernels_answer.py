@@ -75,7 +75,7 @@ from rocketlens.formats.compiled.kernels_send_header import (
 )
 from rocketlens.limits import MAX_LOOP_NEW_BYTES
 
-INLINED: Final = "e2d8fa96ca4e4c05"
+INLINED: Final = "688ae1fec8a733ef"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

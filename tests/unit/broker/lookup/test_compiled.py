@@ -385,7 +385,7 @@ def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path
         frame = query("k1")
         answer = look_ups.answer(side.peer, frame)
         read_to = index.read_to
-        send_many(store, 220, first=5000)
+        send_many(store, 440, first=5000)
         assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES // 2
         with monkeypatch.context() as patched:
             patched.setattr(look_ups, "_snapshot_now", None)
@@ -393,9 +393,9 @@ def test_what_is_appended_is_read_by_the_thread_before_a_look_up_has_to(tmp_path
             assert index.read_to == read_to
             await put_away(side.search)
         assert side.search.snapshot.read_to == index.read_to == store.end_offset
-        send_many(store, 400, first=6000)
+        send_many(store, 800, first=6000)
         assert store.end_offset - read_to > limits.MAX_LOOP_NEW_BYTES
-        (found,) = records_of(body_of(look_ups.answer(side.peer, query("k6399"))))
+        (found,) = records_of(body_of(look_ups.answer(side.peer, query("k6799"))))
         assert found.queue_offset
 
     with_many(tmp_path, act, 10)
