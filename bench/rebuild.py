@@ -6,19 +6,18 @@ RocketMQ 5.5 does), and what they made is compared byte for byte.
 
 import shutil
 import struct
-import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from bench.broker import cpu_seconds
 from bench.synthetic import ENTRIES_PER_RECORD, QUEUES, TOPIC, SyntheticStore
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.pipeline.dispatch import dispatch
 from rocketlens.pipeline.session import start
-from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer
+from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer, RunningBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,45 +43,6 @@ class Rebuilt(NamedTuple):
 def entries_of(store: SyntheticStore) -> int:
     """Give the index entries of the store's log: unique key, two keys, tag."""
     return store.messages * (ENTRIES_PER_RECORD + 1)
-
-
-class WholeProcess(NamedTuple):
-    """``rocketlens index build`` from the shell: what a person waits, and all processor time."""
-
-    seconds: float
-    cpu_seconds: float
-
-
-# The JVM may end after the command that started it: its time counts, too.
-_MEASURES = """
-import ctypes, os, resource, subprocess, sys, time
-PR_SET_CHILD_SUBREAPER = 36
-ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-begin = time.perf_counter()
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-seconds = time.perf_counter() - begin
-try:
-    while True:
-        os.wait()
-except ChildProcessError:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(seconds, used.ru_utime + used.ru_stime)
-"""
-
-
-def rebuild_as_process(store: SyntheticStore, master: str) -> WholeProcess:
-    """Rebuild index and queues as a command does that is typed into a shell."""
-    forget(store.path)
-    options = ["--tag-index", "--slots", str(SLOT_COUNT), "--entries", str(ENTRY_COUNT)]
-    command = [sys.executable, "-m", "rocketlens", "index", "build", "--queues", *options]
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURES, *command, "--store", store.path, "--master", master],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    seconds, cpu_seconds = map(float, done.stdout.split())
-    return WholeProcess(seconds, cpu_seconds)
 
 
 @contextmanager
@@ -118,19 +78,45 @@ def rebuild_with_spark(
 
 
 def rebuild_with_rocketmq(peer: RocketMQPeer, version: str, store: SyntheticStore) -> Rebuilt:
-    """Let a real broker rebuild them, as it does when it starts without."""
+    """Let a real broker rebuild them, and stop it, so that all of it is in the files."""
+    with recovered(peer, version, store) as (recovery, broker):
+        broker.stop()
+    seconds, start_seconds = recovery.last - recovery.first, recovery.first - recovery.begin
+    return Rebuilt(entries_of(store), seconds, {}, start_seconds)
+
+
+class Recovery(NamedTuple):
+    """When a real broker was started, and had made its first and its last entry."""
+
+    begin: float
+    first: float
+    last: float
+    cpu_seconds: float
+
+
+@contextmanager
+def recovered(
+    peer: RocketMQPeer, version: str, store: SyntheticStore
+) -> "Iterator[tuple[Recovery, RunningBroker]]":
+    """Start a real broker, which rebuilds index and queues when it has none, and wait for that."""
     forget(store.path)
     watch = _Watch(store)
     watch.start()
+    # By default the newest ten files of the log are all that it reads.
+    files = len(list((store.path / "commitlog").iterdir()))
     begin = time.perf_counter()
-    with peer.start(version, store.path.parent) as broker:
-        watch.join(LONGEST_SECONDS)
+    try:
+        with peer.start(version, store.path.parent, commitLogRecoverMaxNum=files) as broker:
+            watch.join(LONGEST_SECONDS)
+            if not watch.last:
+                message = f"RocketMQ {version} did not rebuild the store in {LONGEST_SECONDS} s"
+                raise PeerFailed(message)
+            yield (
+                Recovery(begin, watch.first, watch.last, cpu_seconds(broker.broker.pid)),
+                broker,
+            )
+    finally:
         watch.ended = True
-        broker.stop()
-    if not watch.last:
-        message = f"RocketMQ {version} did not rebuild the store in {LONGEST_SECONDS} s"
-        raise PeerFailed(message)
-    return Rebuilt(entries_of(store), watch.last - watch.first, {}, watch.first - begin)
 
 
 class _Watch(threading.Thread):
@@ -181,9 +167,14 @@ def has_last_queue_entries(store: SyntheticStore) -> bool:
 
 
 def forget(store: Path) -> None:
-    """Delete index and queues."""
-    for name in ("index", "consumequeue"):
-        shutil.rmtree(store / name, ignore_errors=True)
+    """Delete all but log and configuration, as in a copy of nothing else."""
+    for path in store.iterdir():
+        if path.name in {"commitlog", "config"}:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def set_aside(store: Path, aside: Path) -> None:

@@ -1,56 +1,21 @@
 """An archive is written by the workers of a cluster of Spark, as by a job on one machine."""
 
 import os
-import socket
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
-from pathlib import Path
 
-import pyspark
 import pytest
 
 import rocketlens
 from bench.synthetic import write_store
 from tests.support.patience import PATIENCE_S
-
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
-DEPLOY = "org.apache.spark.deploy"
-
-
-@contextmanager
-def daemon(name, *arguments, until):
-    """Start a daemon of Spark, and wait for the line of its log that has a text."""
-    environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
-    with subprocess.Popen(
-        [str(SPARK_CLASS), f"{DEPLOY}.{name}", *map(str, arguments)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
-        try:
-            assert any(until in line for line in process.stderr), f"{name} ended"
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            yield
-        finally:
-            process.kill()
+from tests.support.spark_cluster import running
 
 
 @pytest.mark.slow
 def test_two_workers_of_a_cluster_archive_each_message_once(tmp_path, jdk):
     store = write_store(tmp_path / "store", 200 << 20)
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    local = ("--host", "127.0.0.1", "--webui-port", 0)
-    master = f"spark://127.0.0.1:{port}"
-    worker = ("worker.Worker", *local, "--cores", 1, "--memory", "1g")
-    registered = "Successfully registered with master"
-    with (
-        daemon("master.Master", *local, "--port", port, until="New state: ALIVE"),
-        daemon(*worker, "--work-dir", tmp_path / "first", master, until=registered),
-        daemon(*worker, "--work-dir", tmp_path / "second", master, until=registered),
-    ):
+    with running(tmp_path / "workers", 2) as master:
         command = ["archive", "run", "--table", tmp_path / "lake", "--once", "--master", master]
         done = subprocess.run(
             [sys.executable, "-m", "rocketlens.main", *command, "--store", f"a={store.path}"],
@@ -61,9 +26,9 @@ def test_two_workers_of_a_cluster_archive_each_message_once(tmp_path, jdk):
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    for name in ("first", "second"):
+    for name in ("0", "1"):
         # Each ran an executor.
-        assert list((tmp_path / name).glob("app-*/*/stderr"))
+        assert list((tmp_path / "workers" / name).glob("app-*/*/stderr"))
     with rocketlens.open_archive(tmp_path / "lake") as archive:
         assert sum(each["num_records"] for each in files_of(archive)) == store.messages
         for number in range(0, store.messages, store.messages // 20):

@@ -551,7 +551,8 @@ def test_the_goals_of_speed_are_those_of_the_bench():
     page = WRITTEN["docs/reliability.md"].partition("## Speed")[2]
     for goal in (
         f"{bench.REBUILD_GOAL:.0f} times as fast as RocketMQ, and the same bytes",
-        f"{bench.WHOLE_REBUILD_GOAL:.0f} times as fast as RocketMQ with its own start |",
+        f"{bench.WHOLE_REBUILD_GOALS[0]:.0f} times as fast as RocketMQ with its own start |",
+        f"{bench.WHOLE_REBUILD_GOALS[1]:.0f} times as fast as RocketMQ with its own start, in",
         f"{bench.KERNEL_GOAL:.0f} times as fast as RocketMQ |",
         f"under {bench.PROCESS_SECONDS} s, and {bench.FIND_GOAL:.0f} times as fast as `mqadmin`",
         f"under {bench.HELP_SECONDS} s |",
