@@ -46,7 +46,15 @@ from bench import (
     whole_rebuild,
 )
 from bench.history import Row
-from bench.report import goal, heading, machine_lines, ratio, size_text, table
+from bench.report import (
+    goal,
+    heading,
+    machine_lines,
+    ratio,
+    size_text,
+    table,
+    thirds_p99,
+)
 from bench.synthetic import ENTRIES_PER_RECORD, SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
 from rocketlens.pipeline.session import check_available
@@ -339,7 +347,7 @@ class Bench:
         is_met = rate > 0.95 * STREAM_RATE and lags[-1] < max(lags[0], STREAM_LAG_SECONDS)
         yield goal(is_met=is_met, text=f"keeps up with {STREAM_RATE:,} messages a second")
 
-    def run_fairness(self) -> Iterator[str]:
+    def run_fairness(self) -> Iterator[str | Row]:
         """Look-ups by key at our broker while one connection asks for much."""
         yield from lookup_fairness.report(self.directory / "fairness")
 
@@ -352,7 +360,7 @@ class Bench:
         directory = self.directory / "hot-key"
         yield from hot_key.report(directory, self.peer, VERSION, is_quick=self.is_quick)
 
-    def run_hostile(self) -> Iterator[str]:
+    def run_hostile(self) -> Iterator[str | Row]:
         """What others notice while one connection does its worst."""
         seconds = QUICK_HOSTILE_SECONDS if self.is_quick else HOSTILE_SECONDS
         for loop in hostile.LOOPS:
@@ -366,6 +374,8 @@ class Bench:
                 for name, one in found.items()
             ]
             yield from table((loop, "sends", "p99 ms", "largest", "routes p99"), rows)
+            for name, one in found.items():
+                yield Row(f"hostile, {loop}, {name}, others' sends p99 ms", thirds_p99(one.sends))
             quiet = found.pop("quiet").worst_p99
             for name, one in found.items():
                 text = f"{name}: {one.worst_p99:.0f} ms, {one.worst_p99 / quiet:.1f}x the quiet p99"

@@ -63,6 +63,13 @@ def ratio(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.1f}x" if theirs else "-"
 
 
+def thirds_p99(samples: Sequence[float]) -> list[float]:
+    """Return the 99th percentile of each third of samples, which are in the order of their time."""
+    size = max(len(samples) // 3, 1)
+    parts = [sorted(samples[start : start + size]) for start in range(0, 3 * size, size)]
+    return [part[len(part) * 99 // 100] for part in parts if part]
+
+
 def goal(*, is_met: bool, text: str) -> str:
     """Say whether what was aimed at was reached."""
     return f"  {'reached' if is_met else 'MISSED '}  {text}"
