@@ -1,13 +1,18 @@
 """How long the newest 20 messages of a topic and a time take: as a page, and of a store.
 
 The page is the console's, beside our broker and beside the real one, by turns; most of its time is
-that of the console's process, which is counted, too. The store has no queues: what is not known of
-it is read.
+that of the console's process, which is counted, too. Beside it stand the calls that any page has to
+make with RocketMQ's own client, as that of RocketMQ's dashboard does, for 20 messages that need not
+be the newest: a warm JVM, without the page. The store has no queues: what is not known of it is
+read.
 """
 
 import asyncio
 import os
+import re
 import statistics
+import subprocess
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,12 +39,18 @@ MESSAGES, QUICK_MESSAGES = 100_000, 20_000
 TOPICS: Final = {"Eight": 8, "Thousand": 1_000}
 """Topics by the number of their queues."""
 ROUNDS: Final = 5
-PAGES: Final = 20
+CLIENT: Final = Path(__file__).parent / "java" / "TopicSearch.java"
+PAGES: Final = 10
 """Of each question in a round."""
-WARM_UP: Final = 10
+CLIENT_PAGES: Final = 3
+"""Searches of RocketMQ's client, which makes two requests for each queue, one by one."""
+WARM_UP: Final = 5
 SENT_AT_ONCE: Final = 32
 PAGE_MS: Final = 40.0
 RUNS: Final = 5
+FOUND: Final = 20
+_FOUND_LINE: Final = re.compile(r"\d+ \d+")
+_Figures = tuple[list[float], list[float], list[float]]
 _QUEUE_FILE_BYTES: Final = 60_000
 """So that a thousand queues take no more of the disk than they need."""
 
@@ -47,10 +58,13 @@ _QUEUE_FILE_BYTES: Final = 60_000
 class Side(NamedTuple):
     """A console beside a broker."""
 
+    name_server: str
     address: str
     process: int
     times: dict[str, tuple[int, int]]
     """When messages of each topic were sent first and stored last, in epoch milliseconds."""
+    client: "subprocess.Popen[str] | None" = None
+    """RocketMQ's client, which is asked the same."""
 
 
 def report(
@@ -69,19 +83,24 @@ def report(
             sides[f"RocketMQ {version}"] = _at_theirs(
                 stack, directory / "theirs", peer, version, messages
             )
+            for name, side in sides.items():
+                client = _client(stack, peer, version, side.name_server)
+                sides[name] = side._replace(client=client)
         figures = asyncio.run(_measure(sides))
     load = os.getloadavg()[0]
     yield f"  {messages:,} messages a topic, over its queues one by one; load {load:.1f}"
     yield f"  medians of {ROUNDS} rounds of {PAGES} pages, by turns"
     rows = [
-        (f"{side}: {question}", f"{statistics.median(wall):.1f}", f"{statistics.median(cpu):.1f}")
-        for (side, question), (wall, cpu) in figures.items()
+        (f"{side}: {question}", *(f"{statistics.median(each):.1f}" if each else "" for each in of))
+        for (side, question), of in figures.items()
     ]
     titles = ("the page of the newest 20, at the broker of", "ms", "of the console's CPU")
-    yield from table(titles, rows)
-    for (side, question), (wall, cpu) in figures.items():
+    yield from table((*titles, "RocketMQ's client, any 20, ms"), rows)
+    for (side, question), (wall, cpu, client_ms) in figures.items():
         yield Row(f"page at {side}, {question}, ms", wall)
         yield Row(f"page at {side}, {question}, cpu ms", cpu)
+        if client_ms:
+            yield Row(f"RocketMQ's client at {side}, {question}, ms", client_ms)
         if question.startswith("8 queues"):
             median = statistics.median(wall)
             text = f"{side}, {question}: {median:.1f} ms, wanted under {PAGE_MS:.0f}"
@@ -99,6 +118,41 @@ def _of_store(store: SyntheticStore) -> Iterator[str | Row]:
     text = f"a second of {store.messages:,} messages in {store.log_bytes / (1 << 30):.1f} GiB"
     yield f"  find --topic --since --until, {text}: {statistics.median(seconds):.2f} s"
     yield Row("find of a second in a store, s", seconds)
+
+
+def _client(
+    stack: ExitStack, peer: RocketMQPeer, version: str, name_server: str
+) -> "subprocess.Popen[str]":
+    """Start RocketMQ's client."""
+    home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="java-")))
+    classes = peer.compiled(version, CLIENT)
+    command = peer.command(version, home, CLIENT.stem, name_server, classes=classes)
+    process = stack.enter_context(
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    )
+    stack.callback(process.kill)
+    return process
+
+
+def _client_ms(client: "subprocess.Popen[str]", topic: str, times: tuple[int, int]) -> float:
+    """Return the milliseconds of one search of RocketMQ's client."""
+    assert client.stdin is not None  # noqa: S101 - they are pipes
+    assert client.stdout is not None  # noqa: S101
+    client.stdin.write(f"{topic} {times[0]} {times[1]} {FOUND}\n")
+    client.stdin.flush()
+    # The client library prints a line of its own at its start.
+    said = next(line for line in client.stdout if _FOUND_LINE.fullmatch(line.strip()))
+    count, microseconds = map(int, said.split())
+    if count != FOUND:
+        message = f"RocketMQ's client found {count} messages of {topic}"
+        raise AssertionError(message)
+    return microseconds / 1000
 
 
 def _at_ours(stack: ExitStack, directory: Path, messages: int) -> Side:
@@ -135,7 +189,7 @@ def _beside(stack: ExitStack, name_server: str, messages: int) -> Side:
         for topic, queues in TOPICS.items()
     }
     address, process = stack.enter_context(console.running("-n", name_server))
-    return Side(address, process.pid, times)
+    return Side(name_server, address, process.pid, times)
 
 
 async def _fill(name_server: str, topic: str, queues: int, messages: int) -> tuple[int, int]:
@@ -158,41 +212,53 @@ async def _fill(name_server: str, topic: str, queues: int, messages: int) -> tup
     return first, newest.store_timestamp_ms
 
 
-async def _measure(
-    sides: dict[str, Side],
-) -> dict[tuple[str, str], tuple[list[float], list[float]]]:
-    """Return milliseconds and those of CPU of each question, a median for each round."""
-    figures: dict[tuple[str, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
+async def _measure(sides: dict[str, Side]) -> dict[tuple[str, str], _Figures]:
+    """Return milliseconds, those of CPU, and those of RocketMQ's client of each question, a median
+    for each round.
+    """
+    figures: dict[tuple[str, str], _Figures] = defaultdict(lambda: ([], [], []))
     async with httpx.AsyncClient(timeout=60) as client:
         for number in range(ROUNDS + 1):
             for name, side in sides.items():
-                for question, parameters in _questions(side.times):
-                    address = f"{side.address}/search"
+                for question, topic, since, until in _questions(side.times):
                     count = PAGES if number else WARM_UP
+                    parameters = {"topic": topic, "max": str(FOUND)}
+                    parameters |= {"since": _text(since)} if since else {}
+                    parameters |= {"until": _text(until)} if until else {}
                     taken, cpu = [], cpu_seconds(side.process)
                     for _ in range(count):
                         began = time.perf_counter()
-                        answer = await client.get(address, params=parameters)
+                        answer = await client.get(f"{side.address}/search", params=parameters)
                         taken.append(1000 * (time.perf_counter() - began))
-                        if answer.text.count("<tr data-path") != 20:
-                            message = f"not 20 rows: {answer.text[:300]}"
+                        if answer.text.count("<tr data-path") != FOUND:
+                            message = f"not {FOUND} rows: {answer.text[:300]}"
                             raise AssertionError(message)
+                    used = 1000 * (cpu_seconds(side.process) - cpu) / count
+                    theirs: list[float] = []
+                    if side.client is not None:
+                        times = since or 0, until or side.times[topic][1]
+                        theirs = [
+                            _client_ms(side.client, topic, times) for _ in range(CLIENT_PAGES)
+                        ]
                     if number:
-                        wall, cpus = figures[name, question]
-                        wall.append(statistics.median(taken))
-                        cpus.append(1000 * (cpu_seconds(side.process) - cpu) / count)
+                        of = figures[name, question]
+                        of[0].append(statistics.median(taken))
+                        of[1].append(used)
+                        of[2].extend([statistics.median(theirs)] if theirs else [])
     return dict(figures)
 
 
-def _questions(times: dict[str, tuple[int, int]]) -> Iterator[tuple[str, dict[str, str]]]:
+def _questions(
+    times: dict[str, tuple[int, int]],
+) -> Iterator[tuple[str, str, int | None, int | None]]:
+    """Yield what is asked: its name, the topic, and the times in epoch milliseconds."""
     for topic, queues in TOPICS.items():
         first, last = times[topic]
         fifth = (last - first) // 5
-        newest = {"topic": topic, "max": "20"}
-        yield f"{queues:,} queues, no time", newest
-        yield f"{queues:,} queues, since", newest | {"since": _text(first + 2 * fifth)}
-        over = {"since": _text(first + 2 * fifth), "until": _text(first + 3 * fifth)}
-        yield f"{queues:,} queues, of a time that is over", newest | over
+        since, until = first + 2 * fifth, first + 3 * fifth
+        yield f"{queues:,} queues, no time", topic, None, None
+        yield f"{queues:,} queues, since", topic, since, None
+        yield f"{queues:,} queues, of a time that is over", topic, since, until
 
 
 def _text(timestamp_ms: int) -> str:
