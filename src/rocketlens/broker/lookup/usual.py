@@ -73,25 +73,22 @@ def usual(index: LiveIndex, look_up: KeyLookUp) -> FoundRecords | None:
     return FoundRecords(b"".join(records), len(records))
 
 
-def whole_tail(index: LiveIndex) -> Tail | None:
-    """Return the memory if it has, or can read, all that index files lack; None if it cannot."""
+def _whole_tail(index: LiveIndex) -> Tail | None:
+    """Return the memory, read to the end of the log; None if that takes long, or it lacks some."""
     tail = index.tail
-    return None if tail is None or index.unread or tail.damage else tail
-
-
-def has_read_to_end(index: LiveIndex, tail: Tail) -> bool:
-    """Read the end of the log into memory if that takes little; return whether it is sound."""
+    if tail is None or index.unread or tail.damage:
+        return None
     if index.store.end_offset > index.read_to:
         if not index.is_at_hand:
-            return False
+            return None
         index.catch_up(to_end=True)
-    return not tail.damage
+    return None if tail.damage else tail
 
 
 def _offsets(index: LiveIndex, wanted: int) -> Iterable[int] | None:
     """Return the physical offsets of all entries of a hash, newest first, each once."""
-    tail = whole_tail(index)
-    if tail is None or not has_read_to_end(index, tail):
+    tail = _whole_tail(index)
+    if tail is None:
         return None
     in_memory = tail.find_few(wanted)
     if in_memory is None:

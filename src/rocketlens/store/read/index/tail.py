@@ -290,15 +290,6 @@ class Tail:
             return None
         return self._runs.find_few(key_hash, self._few.get(key_hash, ()))
 
-    def parts(self, key_hash: int) -> tuple[Sequence[int], Sequence[EntryRun]] | None:
-        """Return offsets of entries of a hash, ascending, and the runs that may have further ones.
-
-        Return None if :meth:`find` reads log for it.
-        """
-        if self._read_again or self._unread:
-            return None
-        return self._few.get(key_hash, ()), self._runs.runs
-
     def first_offset(self, begin_ms: int) -> int | None:
         """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.
 
