@@ -113,7 +113,6 @@ def test_sql_counts_an_archive_as_its_store(run, lake, store, sent):
     [
         (("groups",), "rocketlens story"),
         (("status",), "rocketlens topics --archive"),
-        (("doctor",), "rocketlens topics --archive"),
         (("tail", "-t", "T"), "rocketlens find --archive DIR -t TOPIC --max"),
         (("dlq", "show", "G"), "rocketlens find --archive DIR -t %DLQ%GROUP"),
     ],

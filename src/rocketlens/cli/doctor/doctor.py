@@ -1,9 +1,10 @@
-"""``rocketlens doctor``: checks of this machine, and of a store or a cluster."""
+"""``rocketlens doctor``: checks of this machine, and of a store, a cluster or an archive."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_source, refuse_archive
+from rocketlens.cli.options import add_source
+from rocketlens.errors import BadInput
 from rocketlens.terminal.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ EXAMPLES: Final = (
     ("rocketlens doctor", "is all there that commands need?"),
     ("rocketlens doctor --store /data/rocketmq/store", "and is this store sound?"),
     ("rocketlens doctor -n 127.0.0.1:9876", "and this cluster?"),
+    ("rocketlens doctor --archive /lake/rocketmq", "and this archive?"),
     ("rocketlens doctor --compile", "compile now what is compiled at the first use otherwise"),
 )
 
@@ -26,10 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Each warning and failure ends with what mends it. A log of up to 4 GiB is read."
     )
     add_source(parser)
-    refuse_archive(
-        parser,
-        "doctor examines stores and clusters; `rocketlens topics --archive DIR` says of an archive "
-        "what is in it, and what is missing",
+    parser.add_argument(
+        "--archive", metavar="DIR", help="check an archive, a directory or s3://BUCKET/PREFIX"
     )
     parser.add_argument(
         "--compile",
@@ -57,8 +57,14 @@ def _checks(arguments: Namespace) -> "Iterator[Check]":
         machine_checks,
     )
     from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+    from rocketlens.terminal.contexts import Context
 
-    context = chosen_context(arguments, takes_store=True)
+    if arguments.archive:
+        if arguments.store or arguments.namesrv or arguments.context:
+            raise BadInput("--archive stands alone: give no --store, --namesrv or --context")
+        context = Context(archive=arguments.archive)
+    else:
+        context = chosen_context(arguments, takes_store=True, takes_archive=True)
     yield from machine_checks()
     yield from guarded(compile_check if arguments.compile else compiled_check, "compiled")
     if context.store is not None:
@@ -67,6 +73,10 @@ def _checks(arguments: Namespace) -> "Iterator[Check]":
         from rocketlens.cli.doctor.doctor_store import store_checks
 
         yield from store_checks(Path(context.store))
+    elif context.archive is not None:
+        from rocketlens.cli.doctor.doctor_archive import archive_checks
+
+        yield from archive_checks(context.archive)
     elif context.namesrv is not None:
         from rocketlens.cli.doctor.doctor_cluster import cluster_checks
 
