@@ -402,7 +402,7 @@ class Bench:
             yield goal(is_met=rate >= wanted, text=text)
         shutil.rmtree(store.path.parent)
 
-    def run_archive(self) -> Iterator[str]:
+    def run_archive(self) -> Iterator[str | Row]:
         """An archive: written by Spark, and looked up in."""
         directory = self.directory / "archive"
         store = write_store(directory / "store", self.log_bytes)
