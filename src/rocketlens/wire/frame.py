@@ -34,8 +34,6 @@ PREFIX_BYTES: Final = 8
 MIN_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 NO_LIMIT: Final = 1 << 62
-SEVERAL: Final = 2
-"""Frames that are worth a look together."""
 
 PREFIX: Final = struct.Struct(">ii")
 LENGTH: Final = struct.Struct(">i")
@@ -98,12 +96,12 @@ class FrameSplitter:
         return len(self._held)
 
     def holds_several(self, chunk: bytes) -> bool:
-        """Return whether `SEVERAL` frames would wait behind ``chunk``, if all are as the first."""
+        """Return whether with ``chunk`` a frame, and at least a part of another, would wait."""
         first = self._held or chunk
         if len(first) < LENGTH_BYTES:
             return False
         length: int = LENGTH.unpack_from(first)[0] + LENGTH_BYTES
-        return 0 < length * SEVERAL <= len(self._held) + len(chunk)
+        return 0 < length < len(self._held) + len(chunk)
 
     def held(self) -> memoryview:
         """Return the bytes that wait; nothing may be fed or dropped before it is released."""

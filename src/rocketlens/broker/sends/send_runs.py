@@ -158,6 +158,10 @@ class SendRuns:
         self._topics_end = _TOPICS_START
         self._max_count: int = limits.MAX_RUN_MESSAGES
         """Fewer after a run that access control ended: what is behind it was read in vain."""
+        self._untried = self._untried_left = 0
+        """How many sends that come alone are left to others after one that was not plain, and how
+        many of these are still to come: what is not plain is read in vain.
+        """
         self._load()
 
     def _load(self) -> None:
@@ -207,7 +211,16 @@ class SendRuns:
         """
         if self._parts.replies.is_needed or not frame.is_whole(received):
             return None
+        if self._untried_left:
+            self._untried_left -= 1
+            return None
+        known = len(self._writers)
         count, _, replies = self.take(channel, memoryview(received), 1)
+        if count or len(self._writers) != known:
+            self._untried = 0
+        else:
+            self._untried = min(2 * self._untried + 1, limits.MAX_UNTRIED_SENDS)
+            self._untried_left = self._untried
         return replies if count else None
 
     def _store(

@@ -366,6 +366,27 @@ def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_of_it(t
     fed_with_runs(tmp_path, act, flushDiskType="SYNC_FLUSH", syncFlushTimeout=500)
 
 
+def test_sends_that_are_not_plain_and_come_alone_are_seldom_read_in_vain(tmp_path):
+    async def act(world, send):
+        sends, taken = world.core.network.runs._others, []
+        for number in range(4):
+            await send([number])
+        take = sends.take
+        sends.take = lambda *given: taken.append(take(*given)) or taken[-1]
+        for number in range(40):
+            (answer,) = await send([number], i="DELAY\x013\x02")
+            assert answer.code == 0
+        assert [count for count, _, _ in taken] == [0] * 5
+        for number in range(20):
+            (answer,) = await send([number])
+            assert answer.code == 0
+        del taken[:]
+        await send([20])
+        assert [count for count, _, _ in taken] == [1]
+
+    fed_with_runs(tmp_path, act)
+
+
 def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
