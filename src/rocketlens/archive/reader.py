@@ -228,6 +228,10 @@ class _OpenFile:
             return self.read(group, names)
         within = np.ones(self.parquet.metadata.row_group(group).num_rows, np.bool_)
         for name, (low, high) in bounds.items():
+            known = self._bounds(name)[group]
+            if known is not None and low <= known[0] and known[1] <= high:
+                # All rows are within.
+                continue
             column = self.read(group, [name]).column(0)
             least, most = (pa.scalar(each, column.type) for each in (low, high))
             is_in = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
