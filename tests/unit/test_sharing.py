@@ -1,8 +1,14 @@
 """How processes share the tests; see tests/support/sharing.py."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.patience import PATIENCE_S
 from tests.support.sharing import SHARED_BROKERS, SPARK, scope_of, start_order
 
 REPOSITORY = Path(__file__).parents[2]
@@ -59,3 +65,34 @@ def test_spark_starts_first_and_unit_tests_last():
         "broker 4.9.7",
         "tests/unit/test_docs.py",
     ]
+
+
+@pytest.mark.parametrize(
+    "last", ["", "def test_d(): pass", "def test_d(): pass\ndef test_e(): pass"]
+)
+def test_one_that_ends_its_process_fails_and_the_others_are_run(tmp_path, last):
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_xdist_make_scheduler(config, log):\n"
+        "    from tests.support.scheduler import SharingByCost\n"
+        "    return SharingByCost(config, log)\n"
+    )
+    (tmp_path / "test_ends.py").write_text(
+        "import os, pathlib\n"
+        "def test_a(): pass\n"
+        "def test_b(): pass\n"
+        "def test_c():\n"
+        f"    with open({str(tmp_path / 'runs')!r}, 'a') as file: file.write('x')\n"
+        f"    os._exit(1)\n{last}\n"
+    )
+    run = subprocess.run(
+        [*(sys.executable, "-m", "pytest", "-n", "1", "--dist", "loadfile"), "-p", "no:asyncio"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    passed = 2 + last.count("def")
+    assert f"1 failed, {passed} passed" in run.stdout
+    assert (tmp_path / "runs").read_text() == "x"
