@@ -36,7 +36,7 @@ from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.connection import encode_command
 
 if TYPE_CHECKING:
-    from rocketlens.broker.lookup.compiled import ReadingRights
+    from rocketlens.broker.access.control import AccessControl
 
 CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 """Of the requests that are answered."""
@@ -52,7 +52,7 @@ class CompiledPulls:
     """Answers usual pulls; see `net.Runs`."""
 
     def __init__(
-        self, store: MessageStore, reader: PullReader, rights: "ReadingRights | None" = None
+        self, store: MessageStore, reader: PullReader, rights: "AccessControl | None" = None
     ) -> None:
         """Load the kernel; in any thread. Without ``rights`` each pull is let through."""
         self._store: Final = store

@@ -13,7 +13,7 @@ Importing this module loads numba.
 """
 
 from array import array
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,34 +34,15 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands import query as commands
 
+if TYPE_CHECKING:
+    from rocketlens.broker.access.control import AccessControl
+
 CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 """Of the requests that are answered."""
 _OPAQUE: Final = limits.MAX_INT
 _MARKS: Final = "@1@", "@2@"
 _REQUEST_BYTES: Final = 4096
 _REPLY_BYTES: Final = limits.MAX_LOOP_LOOK_UP_BYTES
-
-
-class ReadingRights(Protocol):
-    """Decides which look-ups and pulls are let through; ``broker.access.control`` does."""
-
-    def secret_for(
-        self,
-        code: int,
-        user: bytes | None,
-        host: str,
-        topic: str | None,
-        group: str | None = None,
-    ) -> str | None:
-        """Return the secret that a user's look-up, or pull for a group, must be signed with, if
-        that is all that is left to check; empty if it need not be signed, else None.
-        """
-
-    def has_copies(self, topic: str) -> bool:
-        """Return whether messages of a topic are copies of those of others, which decide, too."""
-
-    def may_read_all(self, code: int, user: bytes | None, host: str, topic: str) -> bool:
-        """Return whether a request that was let through may read each message of a topic."""
 
 
 class _Reader(NamedTuple):
@@ -79,7 +60,7 @@ class CompiledLookUps:
         store: MessageStore,
         search: LiveSearch,
         config: BrokerConfig,
-        rights: ReadingRights | None = None,
+        rights: "AccessControl | None" = None,
     ) -> None:
         """Load the kernels, also those of memory, whose entries must be packed.
 

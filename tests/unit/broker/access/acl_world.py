@@ -1,8 +1,10 @@
 """A broker with access control in this process, and requests signed by its users."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 from rocketlens.wire.acl import signed_fields
+from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import running
 from tests.support.patience import PATIENCE_S
 
@@ -55,3 +57,24 @@ async def with_users(directory, **settings):
     """Run a broker with users; gives it and its first one."""
     async with running(directory, **{**USERS, **settings}) as world:
         yield world, Signer(world, "administrator")
+
+
+def check_rights_taken_away(directory, add_users, accounts, check):
+    """Run ``check(world, admin, take_away)`` with users that ``add_users`` adds, and with accounts.
+
+    ``take_away`` takes all rights of ``orders-app`` away.
+    """
+
+    async def of_users():
+        async with with_users(directory / "users") as (world, admin):
+            await add_users(admin)
+            code = RequestCode.AUTH_DELETE_ACL
+            await check(world, admin, lambda: admin(code, b"", subject="User:orders-app"))
+
+    async def of_accounts():
+        async with with_accounts(directory / "accounts", accounts) as (world, admin, _):
+            code = RequestCode.DELETE_ACL_CONFIG
+            await check(world, admin, lambda: admin(code, b"", accessKey="orders-app"))
+
+    asyncio.run(of_users())
+    asyncio.run(of_accounts())

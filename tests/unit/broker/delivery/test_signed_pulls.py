@@ -8,7 +8,12 @@ import pytest
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import bodies
 from tests.support.fed_channel import feed
-from tests.unit.broker.access.acl_world import SECRET, with_accounts, with_users
+from tests.unit.broker.access.acl_world import (
+    SECRET,
+    check_rights_taken_away,
+    with_accounts,
+    with_users,
+)
 from tests.unit.broker.delivery.test_compiled_pulls import Both, any_pull, fill, pull, replies_in
 from tests.unit.broker.lookup.test_compiled import mutated
 from tests.unit.broker.sends.test_signed_runs import signed
@@ -128,17 +133,6 @@ async def answer_to(world, both, frame):
 
 
 def test_a_right_that_is_taken_away_counts_from_the_next_pull_on(tmp_path):
-    async def users():
-        async with with_users(tmp_path / "users") as (world, admin):
-            await add_users(admin)
-            code = RequestCode.AUTH_DELETE_ACL
-            await check(world, admin, lambda: admin(code, b"", subject="User:orders-app"))
-
-    async def accounts():
-        async with with_accounts(tmp_path / "accounts", ACCOUNTS) as (world, admin, _):
-            code = RequestCode.DELETE_ACL_CONFIG
-            await check(world, admin, lambda: admin(code, b"", accessKey="orders-app"))
-
     async def check(world, admin, take_away):
         world.call = admin
         await fill(world)
@@ -151,8 +145,7 @@ def test_a_right_that_is_taken_away_counts_from_the_next_pull_on(tmp_path):
         answer, is_compiled = await answer_to(world, both, frame)
         assert (answer.code != 0, answer.body, is_compiled) == (True, b"", False)
 
-    asyncio.run(users())
-    asyncio.run(accounts())
+    check_rights_taken_away(tmp_path, add_users, ACCOUNTS, check)
 
 
 def test_copies_are_left_to_those_who_compare_their_origins(tmp_path):

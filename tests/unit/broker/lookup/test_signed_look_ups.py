@@ -11,7 +11,12 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.connection import Connection, decode_command, encode_command
 from tests.support.broker_world import create_topic, records_of
 from tests.support.fed_channel import feed, replies_in
-from tests.unit.broker.access.acl_world import SECRET, with_accounts, with_users
+from tests.unit.broker.access.acl_world import (
+    SECRET,
+    check_rights_taken_away,
+    with_accounts,
+    with_users,
+)
 from tests.unit.broker.lookup.test_compiled import mutated, query, view
 from tests.unit.broker.searches import put_away, read_all
 from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
@@ -205,17 +210,6 @@ async def code_and_way(world, frame):
 
 
 def test_a_right_that_is_taken_away_counts_from_the_next_look_up_on(tmp_path):
-    async def users():
-        async with with_users(tmp_path / "users") as (world, admin):
-            await add_users(admin)
-            code = RequestCode.AUTH_DELETE_ACL
-            await check(world, admin, lambda: admin(code, b"", subject="User:orders-app"))
-
-    async def accounts():
-        async with with_accounts(tmp_path / "accounts", ACCOUNTS) as (world, admin, _):
-            code = RequestCode.DELETE_ACL_CONFIG
-            await check(world, admin, lambda: admin(code, b"", accessKey="orders-app"))
-
     async def check(world, admin, take_away):
         offsets = await store_messages(world, admin)
         frames = [signed(query("k0"), "orders-app"), signed(view(offsets[0]), "orders-app")]
@@ -227,8 +221,7 @@ def test_a_right_that_is_taken_away_counts_from_the_next_look_up_on(tmp_path):
             assert code != 0
             assert not is_compiled
 
-    asyncio.run(users())
-    asyncio.run(accounts())
+    check_rights_taken_away(tmp_path, add_users, ACCOUNTS, check)
 
 
 def test_the_topic_of_a_message_decides_who_may_view_it_and_not_the_one_that_is_named(tmp_path):
