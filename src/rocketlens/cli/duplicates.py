@@ -87,15 +87,11 @@ def _source(arguments: Namespace) -> "Context":
 
     What is none is refused before Spark takes seconds to start.
     """
-    from rocketlens.terminal.cluster_access import chosen_context
-    from rocketlens.terminal.contexts import Context
+    from rocketlens.cli.source import one_source
 
-    if arguments.archive:
-        if arguments.store or arguments.namesrv or arguments.context:
-            raise BadInput("--archive names all that is searched: leave out the other source")
-        source = Context(archive=arguments.archive)
-    else:
-        source = chosen_context(arguments, takes_store=True, takes_archive=True)
+    source = one_source(
+        arguments, "--archive names all that is searched: leave out the other source"
+    )
     if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 

@@ -17,6 +17,7 @@ from rocketlens.terminal.cluster_access import (
     seen_brokers_path,
 )
 from rocketlens.terminal.connection_options import STORE_VARIABLE
+from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
@@ -161,6 +162,18 @@ def scan_in(
         scan = admin.scan_for(request)
         scan.on_read = progress.report
         yield scan
+
+
+def one_source(arguments: Namespace, refusal: str) -> Context:
+    """Return the store, the cluster or the archive that a command line names, if it names one.
+
+    :raises BadInput: as `chosen_context`; with ``refusal`` when an archive is named beside another.
+    """
+    if is_merged(arguments):
+        raise BadInput(refusal)
+    if archive_of(arguments):
+        return Context(archive=arguments.archive)
+    return chosen_context(arguments, takes_store=True, takes_archive=True)
 
 
 def is_merged(arguments: Namespace) -> bool:

@@ -4,7 +4,6 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.options import add_source
-from rocketlens.errors import BadInput
 from rocketlens.terminal.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -56,15 +55,12 @@ def _checks(arguments: Namespace) -> "Iterator[Check]":
         compiled_check,
         machine_checks,
     )
-    from rocketlens.terminal.cluster_access import chosen_context, cluster_access
-    from rocketlens.terminal.contexts import Context
+    from rocketlens.cli.source import one_source
+    from rocketlens.terminal.cluster_access import cluster_access
 
-    if arguments.archive:
-        if arguments.store or arguments.namesrv or arguments.context:
-            raise BadInput("--archive stands alone: give no --store, --namesrv or --context")
-        context = Context(archive=arguments.archive)
-    else:
-        context = chosen_context(arguments, takes_store=True, takes_archive=True)
+    context = one_source(
+        arguments, "--archive stands alone: give no --store, --namesrv or --context"
+    )
     yield from machine_checks()
     yield from guarded(compile_check if arguments.compile else compiled_check, "compiled")
     if context.store is not None:
