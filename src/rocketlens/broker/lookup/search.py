@@ -26,8 +26,7 @@ from rocketlens.broker.lookup import look_up as look_ups
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
 from rocketlens.broker.lookup.turns import Busy, LookUpLimits, Turns, Work, result_of
-from rocketlens.broker.lookup.usual import KeyLookUp, usual
-from rocketlens.formats.commitlog_record import Record, RecordView
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.net.event_loop import keep_objects
 from rocketlens.net.pace import Owner
 from rocketlens.store.read.index.index import TakesLong
@@ -133,18 +132,6 @@ class LiveSearch:
                 self.turns.end()
         return self.turns.put(owner, look_ups.by_key(self.index, look_up, corrupt))
 
-    def usual_by_key(self, look_up: KeyLookUp, owner: Owner | None = None) -> FoundRecords | None:
-        """Do :meth:`by_key` where that takes little; None if it takes more, or finds nothing."""
-        self._is_asked = True
-        if not self.turns.try_begin(owner):
-            return None
-        try:
-            return usual(self.index, look_up)
-        except (CorruptIndexFile, TakesLong):
-            return None
-        finally:
-            self.turns.end()
-
     def by_tag(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
         """Return the newest records that have a tag of a topic.
 
@@ -165,10 +152,6 @@ class LiveSearch:
         if self.has_entry(record.topic, position, record.physical_offset, record.total_size):
             return True
         return self.turns.put(owner, look_ups.is_record_start(self.index, record))
-
-    def is_in_queue(self, record: RecordView) -> bool:
-        """Return whether a queue leads to a record, which so starts at its physical offset."""
-        return self.has_entry(record.topic, record.queue, record.physical_offset, record.total_size)
 
     def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
         """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""

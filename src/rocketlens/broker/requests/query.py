@@ -13,7 +13,6 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.lookup.usual import KeyLookUp
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.net.channel import Channel, Handler, Response
@@ -63,12 +62,6 @@ class QueryProcessor:
         reader = None if access is None else access.reader_of(command, channel, topic)
         may_read = None if reader is None else reader.may_read
         begin = max(begin_ms, 0) or None
-        search = self.core.search
-        if not is_tag:
-            usual = KeyLookUp(topic, key, is_unique, begin, end_ms, max_num, may_read)
-            answer = search.usual_by_key(usual, channel)
-            if answer is not None:
-                return self._answer(answer)
         message_filter = MessageFilter(
             topic=topic,
             key=None if is_unique or is_tag else key,
@@ -78,6 +71,7 @@ class QueryProcessor:
             tags=frozenset({key}) if is_tag else None,
         )
         look_up = LookUp(message_filter, max_num, may_read)
+        search = self.core.search
         records = (search.by_tag if is_tag else search.by_key)(look_up, channel)
         if isinstance(records, FoundRecords):
             return self._answer(records)
@@ -124,8 +118,6 @@ def view_record(
         view.check_crc()
     except RecordError as error:
         return _no_record(offset, f": {error}" if error.reason == "crc" else "")
-    if core.access is None and core.search.is_in_queue(view):
-        return Response(body=bytes(content))
     record = view.record()
     if core.access is not None:
         refusal = core.access.decide_reading(command, channel, record)

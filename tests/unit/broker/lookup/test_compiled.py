@@ -4,24 +4,31 @@ import asyncio
 import random
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rocketlens import limits
 from rocketlens.broker.lookup import live_index
 from rocketlens.broker.lookup.compiled import CODES, CompiledLookUps
+from rocketlens.broker.lookup.search import LiveSearch
+from rocketlens.broker.requests.query import QueryProcessor
+from rocketlens.errors import RocketLensError
 from rocketlens.net.channel_group import RunsByCode
+from rocketlens.net.response import failure
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.store.read.index.tail import Tail
+from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, RequestReceived, encode_command
-from tests.support.broker_world import create_topic, in_broker, records_of
+from tests.support.broker_world import create_topic, in_broker, records_of, text_of
 from tests.support.fed_channel import feed, replies_in
-from tests.support.written_stores import SMALL, send, send_many
-from tests.unit.broker.lookup.test_usual import COUNT, Side, damage, request, written
-from tests.unit.broker.searches import LARGE, put_away, read_all, searching
+from tests.support.made_stores import flip
+from tests.support.written_stores import SMALL, open_small, send, send_many
+from tests.unit.broker.searches import LARGE, Peer, put_away, read_all, searching
 from tests.unit.broker.sends.test_send_runs import KEY, plain_frame
 
+COUNT = 400
 END_MS = 2**63 - 1
 
 
@@ -66,6 +73,55 @@ def mutated(rng, frame):
     return bytes(changed)
 
 
+def request(rng, store):
+    """A request for a message, or nearly."""
+    number = rng.randrange(COUNT + 20)
+    if rng.random() < 0.2:
+        offset = rng.choice([rng.randrange(store.end_offset + 99), rng.choice(store.sent), -1])
+        return RemotingCommand(
+            RequestCode.VIEW_MESSAGE_BY_ID, 1, ext_fields={"offset": f"{offset}"}
+        )
+    is_unique = rng.random() < 0.5
+    usual = f"U{number:06}" if is_unique else f"k{number}"
+    odd = [f"k{number}", f"U{number:06}", "all", "k", "caf\u00e9"]
+    begin_ms = store.begin_ms + rng.randrange(-100, COUNT + 100)
+    fields = {
+        "topic": rng.choice(["Orders"] * 19 + ["Other", "%LMQ%Orders", "caf\u00e9", ""]),
+        "key": rng.choice(odd) if rng.random() < 0.3 else usual,
+        "maxNum": rng.choice([1, 2, 32, 64, 1000, 0, "x"]) if rng.random() < 0.3 else 64,
+        "beginTimestamp": begin_ms if rng.random() < 0.3 else rng.choice([0, 1, -5]),
+        "endTimestamp": begin_ms + rng.randrange(300) if rng.random() < 0.3 else END_MS,
+        "_UNIQUE_KEY_QUERY": rng.choice([True, None]) if is_unique else rng.choice([None, False]),
+        "indexType": "U" if is_unique else rng.choice([None, "K"]),
+    }
+    texts = {name: text_of(value) for name, value in fields.items() if value is not None}
+    return RemotingCommand(RequestCode.QUERY_MESSAGE, 1, ext_fields=texts)
+
+
+def damage(rng, directory, name, count):
+    """Change some bytes in the files of a store."""
+    for _ in range(count):
+        path = rng.choice(sorted((directory / name).iterdir()))
+        position = rng.randrange(min(path.stat().st_size, 40 * COUNT))
+        flip(path, position, rng.choice([0xFF, 1 << rng.randrange(8)]))
+
+
+def written(rng, directory, *, is_indexed, config=LARGE):
+    """A store of messages, most of them in index files, with a clock that goes on."""
+    store = open_small(directory, config=config)
+    store.begin_ms, store.sent = store._clock.now_ms, []
+    for number in range(COUNT):
+        store._clock.now_ms += 1
+        again = number if rng.random() < 0.9 else rng.randrange(COUNT)
+        one = send(store, again, queue_id=number % 3, body=rng.randbytes(rng.randrange(90)))
+        store.sent.append(one.physical_offset)
+        if number == COUNT // 2 and is_indexed:
+            store.flush()
+            while not store.build_index():
+                pass
+    return store
+
+
 class Refusing:
     """Runs of other requests, which handle none."""
 
@@ -73,15 +129,30 @@ class Refusing:
         return None
 
 
-class Compiled(Side):
-    """A search whose look-ups are compiled where they can be, and a reference that is not."""
+class Compiled:
+    """A search whose look-ups are compiled where they can be, and a processor as the reference."""
 
     def __init__(self, store):
-        super().__init__(store, is_reference=True)
-        config = self.core.config
+        self.search = LiveSearch(store)
+        config = SimpleNamespace(defaultQueryMaxNum=32, maxMsgsNumBatch=64)
+        core = SimpleNamespace(config=config, access=None, search=self.search, store=store)
+        self.handlers = QueryProcessor(core).handlers()
+        self.peer, self.connection = Peer(), Connection()
         self.look_ups = CompiledLookUps(store, self.search, config)
         self.runs = RunsByCode({CODES: self.look_ups}, Refusing())
         self.answered = 0
+
+    async def reply(self, command):
+        """The bytes of the processor's reply."""
+        try:
+            answer = self.handlers[command.code](command, self.peer)
+            if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
+                answer = await answer
+                await put_away(self.search)
+        except RocketLensError as error:
+            answer = failure(command, error, lambda: False)
+        code, fields, body, remark = answer
+        return self.connection.respond(command, code, fields, body, remark=remark)
 
     async def assert_same(self, frame):
         """Ask both ways, first compiled: the other one reads the log into memory."""

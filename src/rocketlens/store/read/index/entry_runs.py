@@ -15,7 +15,6 @@ older is less than twice as long as the newer, up to a length: a merge is a matt
 look-up in 24 million entries of some 15 runs.
 """
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
@@ -69,20 +68,6 @@ class EntryRun(NamedTuple):
                 base = self.window << WINDOW_BITS
                 few += [base + (entry & _OFFSET_MASK) for entry in packed[begin:end].tolist()]
         return many
-
-    def add_few(self, key_hash: int, few: list[int]) -> bool:
-        """Add the physical offsets of the entries of a hash to ``few``; False if it has many.
-
-        The run must be sorted.
-        """
-        packed, end = self.packed.data, (key_hash + 1) << WINDOW_BITS
-        index, count = bisect_left(packed, key_hash << WINDOW_BITS), len(packed)
-        if index + _FIRST_UNPACKED < count and packed[index + _FIRST_UNPACKED] < end:
-            return False
-        while index < count and packed[index] < end:
-            few.append((self.window << WINDOW_BITS) + (packed[index] & _OFFSET_MASK))
-            index += 1
-        return True
 
     def _descending(self, packed: "npt.NDArray[np.uint64]") -> Iterator[int]:
         """Yield the physical offsets of the entries of one hash from the last to the first."""
@@ -155,17 +140,6 @@ class EntryRuns:
         many = [offsets for run in self._runs for offsets in run.find(bounds, few)]
         few.sort(reverse=True)
         return merge_descending([*many, iter(few)])
-
-    def find_few(self, key_hash: int, others: Iterable[int] = ()) -> list[int] | None:
-        """Do :meth:`find` for a hash of few entries, at a third of its cost.
-
-        Return None if it has many, or there are unsorted entries.
-        """
-        few = list(others)
-        if not self.is_compact or not all(run.add_few(key_hash, few) for run in self._runs):
-            return None
-        few.sort(reverse=True)
-        return few
 
     def compact(self) -> None:
         """Sort unsorted entries, and merge short runs."""

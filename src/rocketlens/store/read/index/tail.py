@@ -284,12 +284,6 @@ class Tail:
             parts.append(self._find_again(hashes))
         return merge_descending(parts)
 
-    def find_few(self, key_hash: int) -> list[int] | None:
-        """Do :meth:`find` for one hash that has few entries; None if that takes more."""
-        if self._read_again or self._unread:
-            return None
-        return self._runs.find_few(key_hash, self._few.get(key_hash, ()))
-
     def first_offset(self, begin_ms: int) -> int | None:
         """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.
 

@@ -44,24 +44,6 @@ def test_a_look_up_gives_every_entry_of_its_hashes(parts, hashes, look_ups, is_t
     assert runs.count == len(pairs)
 
 
-@given(PARTS, st.lists(HASHES, max_size=5), st.lists(st.integers(0, WINDOW), max_size=3))
-def test_a_hash_of_few_entries_is_looked_up_with_the_same_result(parts, hashes, others):
-    runs, pairs = filled(parts)
-    has_entries = bool(pairs)
-    assert (runs.find_few(1) is None) is has_entries, "unsorted"
-    runs.compact()
-    for key_hash in {*hashes, *(pair[0] for pair in pairs)}:
-        assert runs.find_few(key_hash, others) == list(runs.find({key_hash}, others))
-
-
-def test_a_hash_of_many_entries_is_left_to_the_other_look_up():
-    for count, has_many in ((64, False), (65, True)):
-        runs, _ = filled([[(7, 1)] * count + [(8, 1)]])
-        runs.compact()
-        assert (runs.find_few(7) is None) is has_many
-        assert runs.find_few(8) == [count + 1]
-
-
 @given(PARTS, st.integers(0, 3 * WINDOW), st.booleans())
 def test_entries_before_an_offset_are_dropped_and_no_other(parts, offset, is_tidy):
     runs, pairs = filled(parts)
