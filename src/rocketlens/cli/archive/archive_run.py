@@ -5,7 +5,7 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.cli.options import (
     add_cluster,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = (
     (
-        "rocketlens archive run --table /lake/rocketmq --store broker-a=/data/store --once",
+        "rocketlens archive run --table /lake/rocketmq --store /data/store --once",
         "archive what a store has now, and end",
     ),
     (
@@ -39,7 +39,7 @@ EXAMPLES: Final = (
     ),
     (
         "rocketlens archive run --table /lake/rocketmq --store /data/tap/broker-a",
-        "archive the store of a tap, which knows its broker, as it grows",
+        "archive the store of a tap as it grows",
     ),
 )
 _SECONDS: Final = 10
@@ -62,12 +62,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--store",
         metavar="[BROKER=]DIR",
         action="append",
-        help="a store, and the name of its broker; a tap knows the name (repeat it for several)",
+        help="a store, and the name of its broker if its file of topics does not say it (repeat it "
+        "for several)",
     )
     add_cluster(parser, "none; it is read by pull, and needs --topic")
     add_topics(parser, "archive only these topics", default="all of a store")
     parser.add_argument(
-        "--cluster", metavar="NAME", help="the name of the cluster (default: DefaultCluster)"
+        "--cluster",
+        metavar="NAME",
+        help="the name of the cluster (default: that of the store's file of topics, else "
+        "DefaultCluster)",
     )
     parser.add_argument(
         "--once", action="store_true", help="end when all is archived that is there now"
@@ -155,7 +159,8 @@ def _archive_all(
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":
     from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedCluster, ArchivedStore
 
-    cluster = DEFAULT_CLUSTER if arguments.cluster is None else arguments.cluster
+    given: str | None = arguments.cluster
+    cluster = DEFAULT_CLUSTER if given is None else given
     _check_name("--cluster", cluster)
     topics = arguments.topic or []
     if arguments.namesrv and arguments.store:
@@ -166,17 +171,18 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
         named = {"namesrv": arguments.namesrv, "subscribe": ",".join(topics)}
         return [ArchivedCluster(named | reader_options(arguments), cluster=cluster)]
     if not arguments.store:
-        raise BadInput("what to archive? Give --store BROKER=DIR, or --namesrv ADDR with --topic")
-    named_stores = [_named_store(text) for text in arguments.store]
+        raise BadInput("what to archive? Give --store DIR, or --namesrv ADDR with --topic")
+    named_stores = [_named_store(text, given) for text in arguments.store]
     for what, values in (
-        ("broker", [broker for broker, _ in named_stores]),
-        ("directory", [str(Path(path).resolve()) for _, path in named_stores]),
+        ("broker", [f"{each.cluster}/{each.broker}" for each in named_stores]),
+        ("directory", [str(Path(each.path).resolve()) for each in named_stores]),
     ):
         twice = next((each for each in values if values.count(each) > 1), None)
         if twice is not None:
             raise BadInput(f"--store names the {what} {printable(twice)[:200]} twice")
     return [
-        ArchivedStore(path, broker, cluster=cluster, topics=topics) for broker, path in named_stores
+        ArchivedStore(each.path, each.broker, cluster=each.cluster, topics=topics)
+        for each in named_stores
     ]
 
 
@@ -189,18 +195,34 @@ def _check_name(option: str, name: str) -> None:
         )
 
 
-def _named_store(text: str) -> tuple[str, str]:
-    """Return the broker and the directory of an option ``--store``."""
+class _NamedStore(NamedTuple):
+    cluster: str
+    broker: str
+    path: str
+
+
+def _named_store(text: str, cluster: str | None) -> _NamedStore:
+    """Return what an option ``--store`` names; the cluster unless that was given."""
+    from rocketlens.pipeline.archive import DEFAULT_CLUSTER
+    from rocketlens.query.facts.topic_list import writer_names
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.tap_note import read_tap_note
 
     broker, is_named, path = text.partition("=")
     if is_named and broker and "/" not in broker:
         _check_name("--store", broker)
-        return broker, path
-    tapped = read_tap_note(StoreLayout.of(Path(text)))
-    if tapped is None:
+        return _NamedStore(cluster or DEFAULT_CLUSTER, broker, path)
+    layout = StoreLayout.of(Path(text))
+    tapped = read_tap_note(layout)
+    if tapped is not None:
+        return _NamedStore(cluster or DEFAULT_CLUSTER, tapped.broker_name, text)
+    names = writer_names(layout.root)
+    cluster = cluster or names.cluster
+    if names.broker is None or cluster is None:
         raise BadInput(
-            f"which broker wrote {text}? Give --store BROKER={text}: its messages are known by that"
+            f"which broker wrote {text}? Its file of topics does not say: give --store "
+            f"BROKER={text}, and --cluster NAME. Its messages are known by these names"
         )
-    return tapped.broker_name, text
+    for name in (names.broker, cluster):
+        _check_name("--store", name)
+    return _NamedStore(cluster, names.broker, text)

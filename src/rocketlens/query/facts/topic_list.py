@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -51,11 +51,34 @@ if TYPE_CHECKING:
 
 
 _OF_ROWS: Final = ("queue_offset", "store_timestamp_ms")
+_CLUSTER_QUEUES: Final = 16
 
 
 def topics_in_file(store: Path) -> list[str]:
     """Return the names of the topics that the file of topics has, in their order."""
     return sorted(read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries)
+
+
+class WriterNames(NamedTuple):
+    """The names of the broker that wrote a store, and of its cluster; None if it is not clear."""
+
+    broker: str | None
+    cluster: str | None
+
+
+def writer_names(store: Path) -> WriterNames:
+    """Return who wrote a store, as its file of topics says: brokers make a topic of one queue under
+    their own name, and one of 16 under their cluster's. A name is not clear if there are two, as
+    of a broker that was renamed.
+    """
+    table = read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries
+    names: dict[int, list[str]] = defaultdict(list)
+    for name in _inherited(table):
+        names[_queue_count(table[name])].append(name)
+    (broker, cluster) = (
+        names[count][0] if len(names[count]) == 1 else None for count in (1, _CLUSTER_QUEUES)
+    )
+    return WriterNames(broker, cluster)
 
 
 def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
@@ -361,11 +384,17 @@ def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]
 
 
 def _of_broker(table: Mapping[str, Any]) -> set[str]:
-    """Return the topics that a broker created under its name and its cluster's.
+    """Return the topics that a broker created under its name and its cluster's."""
+    own = _inherited(table)
+    return own | ({reply_topic(name) for name in own} & table.keys())
+
+
+def _inherited(table: Mapping[str, Any]) -> set[str]:
+    """Return the topics under the names of a broker and its cluster.
 
     No other ones let topics inherit from them, but those of RocketMQ itself.
     """
-    own = {
+    return {
         name
         for name, value in table.items()
         if isinstance(value, dict)
@@ -373,7 +402,6 @@ def _of_broker(table: Mapping[str, Any]) -> set[str]:
         and value["perm"] & PERM_INHERIT
         and not is_system_topic(name)
     }
-    return own | ({reply_topic(name) for name in own} & table.keys())
 
 
 def _queue_count(value: Any) -> int:

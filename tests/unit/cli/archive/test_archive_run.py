@@ -93,8 +93,8 @@ def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_pat
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ((), "what to archive? Give --store BROKER=DIR"),
-        (("--store", "{store}"), "which broker wrote"),
+        ((), "what to archive? Give --store DIR"),
+        (("--store", "{bare}"), "which broker wrote"),
         (("--store", "a={store}", "-n", "127.0.0.1:1"), "give only one"),
         (("-n", "127.0.0.1:1"), "which topics?"),
     ],
@@ -102,8 +102,9 @@ def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_pat
 def test_what_is_not_clear_is_refused_before_anything_is_made(
     run, golden, tmp_path, options, error
 ):
-    store = golden("5.5.0").store
-    filled = [each.format(store=store) for each in options]
+    store, bare = golden("5.5.0").store, tmp_path / "store"
+    write_log(bare, map(record, range(3)), 1 << 14)
+    filled = [each.format(store=store, bare=bare) for each in options]
     done = run("archive", "run", "--table", tmp_path / "lake", "--once", *filled)
     assert (done.code, error in done.err) == (2, True), done.err
     assert not (tmp_path / "lake").exists()
@@ -113,8 +114,35 @@ def test_a_tap_knows_its_broker(tmp_path):
     path = StoreLayout(tmp_path).tap
     path.parent.mkdir(parents=True)
     path.write_bytes(TapNote("broker-b", "127.0.0.1:10911", 0).encode())
-    assert archive_run._named_store(str(tmp_path)) == ("broker-b", str(tmp_path))
-    assert archive_run._named_store(f"broker-a={tmp_path}") == ("broker-a", str(tmp_path))
+    assert archive_run._named_store(str(tmp_path), None) == (
+        "DefaultCluster",
+        "broker-b",
+        str(tmp_path),
+    )
+    named = archive_run._named_store(f"broker-a={tmp_path}", "east")
+    assert named == ("east", "broker-a", str(tmp_path))
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize("cluster", [None, "east"])
+def test_a_store_of_a_real_broker_is_archived_under_the_names_that_it_has(
+    run, golden, tmp_path, version, cluster
+):
+    source, given = f"{cluster or 'DefaultCluster'}/broker-a", ("--cluster", cluster)
+    store = golden(version).store
+    done = run(
+        "archive",
+        "run",
+        "--table",
+        tmp_path,
+        "--store",
+        store,
+        "--once",
+        *(given if cluster else ()),
+    )
+    assert (done.code, f"{source}: batch 1" in done.err) == (0, True), done.err
+    with open_archive(tmp_path) as archive:
+        assert [each.name for each in archive.status().sources] == [source]
 
 
 def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anything_is_written(
@@ -135,7 +163,10 @@ def test_a_store_that_lets_archivers_overwrite_each_other_is_refused_before_anyt
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--store", "a={store}", "--store", "a={other}"), "names the broker a twice"),
+        (
+            ("--store", "a={store}", "--store", "a={other}"),
+            "names the broker DefaultCluster/a twice",
+        ),
         (("--store", "a={store}", "--store", "b={store}/"), "names the directory {store} twice"),
         (("--store", "a\x01={store}"), "is no name"),
         (("--store", "a={store}", "--cluster", "x/y"), "is no name"),

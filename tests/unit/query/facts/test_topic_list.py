@@ -12,6 +12,8 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import TopicNotFound
+from rocketlens.query.facts.topic_list import writer_names
+from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from tests.support.made_stores import Sent, make_store, overwrite, some_messages
 
@@ -226,3 +228,25 @@ def test_topics_are_chosen_by_names_and_patterns_and_an_unknown_one_is_refused(m
         topics_of(made.path, ["Topic*", "topic1"])
     with pytest.raises(TopicNotFound, match=r"no topic matches 'x[*]'"):
         topics_of(made.path, "x*")
+
+
+OF_CLUSTER = {"perm": 7, "readQueueNums": 16, "writeQueueNums": 16}
+OF_BROKER = {"perm": 7, "readQueueNums": 1, "writeQueueNums": 1}
+
+
+@pytest.mark.parametrize(
+    ("topics", "names"),
+    [
+        ({"east": OF_CLUSTER, "broker-b": OF_BROKER, "TBW102": OF_BROKER}, ("broker-b", "east")),
+        ({"east": OF_CLUSTER | {"perm": 1}, "b": OF_BROKER | {"perm": 1}}, ("b", "east")),
+        ({"east": OF_CLUSTER, "old": OF_BROKER, "new": OF_BROKER}, (None, "east")),
+        ({"T": OF_BROKER | {"perm": 6}, "one": OF_BROKER, "x": 1}, ("one", None)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_store_is_of_the_broker_and_cluster_under_whose_names_it_has_topics(
+    tmp_path, topics, names
+):
+    (tmp_path / "config").mkdir()
+    (tmp_path / TOPICS_FILE).write_text(json.dumps({TOPICS_MEMBER: topics}))
+    assert writer_names(tmp_path) == names
