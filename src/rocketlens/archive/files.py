@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rocketlens.archive.bloom import CHECKSUMS, FILTER_OPTIONS, checksums
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.seal import SEALED, SealingSink
 from rocketlens.archive.tables import (
     DAY,
     KEY_BOUNDS,
@@ -183,7 +184,7 @@ class TableFile:
         columns = columns_of(table)
         self._table: Final = table
         self._day: Final = day
-        self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}.parquet"
+        self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}{SEALED}"
         self._location: Final = location
         self._path: Final = location.path(table, self._relative)
         self._bounded: Final = KEY_BOUNDS if table == KEYS else MESSAGE_BOUNDS
@@ -198,8 +199,9 @@ class TableFile:
             columns = with_codes(columns.empty_table()).schema
             counters += ["queue_offset", "physical_offset"]
             compression = {name: "none" if name in _SCATTERED else "zstd" for name in names}
+        self._sealing: Final = SealingSink(self._sink.write, self._sink.tell)
         self._writer: Final = pq.ParquetWriter(
-            self._sink,
+            self._sealing,
             columns,
             compression=compression,
             use_dictionary=[name for name in _DICTIONARIES if name.split(".")[0] in names],
@@ -240,7 +242,9 @@ class TableFile:
         if self._table == KEYS:
             self._writer.add_key_value_metadata({CHECKSUMS: json.dumps(self._checksums)})
         with self._location.naming(self._path):
+            self._sealing.hold()
             self._writer.close()
+            self._sealing.seal()
             size = self._location.finish(self._path, self._sink)
         return NewFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
 

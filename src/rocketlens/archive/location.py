@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
+from rocketlens.archive.seal import SEALED, checked_metadata
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.arrow import package
 from rocketlens.model.text.escape import printable
@@ -173,13 +174,16 @@ class ArchiveLocation:
         The columns that are ``coded`` are read as dictionaries.
 
         :raises OSError: if it cannot be read.
-        :raises ValueError: if it is not one.
+        :raises ValueError: if it is not one, or its footer is damaged and has a checksum.
         """
         import pyarrow.parquet as pq
 
+        opened = file or self.open(path)
         with self._without_secrets():
+            if metadata is None and path.endswith(SEALED):
+                metadata = checked_metadata(opened)
             return pq.ParquetFile(
-                file or self.open(path),
+                opened,
                 metadata=metadata,
                 read_dictionary=coded,
                 pre_buffer=self.is_remote,

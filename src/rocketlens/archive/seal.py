@@ -1,0 +1,105 @@
+"""The seal of a Parquet file: a checksum of its footer, so that one flipped bit there is noticed.
+
+Pages have checksums in Parquet, and the footer has none. It says where each column is, how it is
+encoded, and which row groups a search may leave out: damage there would give wrong messages, or too
+few, and can end the process. So the files of an archive end like this:
+
+=======================  ======  =================================================================
+at                       size    what
+=======================  ======  =================================================================
+end - 8 - length - 12    8       ``RLfooter``
+end - 8 - length - 4     4       CRC-32 of the footer, little-endian
+end - 8 - length         length  the footer, as Parquet has it
+end - 8                  4       its length, little-endian
+end - 4                  4       ``PAR1``
+=======================  ======  =================================================================
+
+Other readers of Parquet find the footer by its length, and do not see the seal. The name of a file
+says that it has one: what a damaged length says cannot be asked for it. Files of earlier versions
+have none, and are read as they are.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEALED: Final = ".sealed.parquet"
+"""How the name of a file ends that has a seal."""
+_SEAL: Final = struct.Struct("<8sI")
+_MARKER: Final = b"RLfooter"
+_END: Final = struct.Struct("<I4s")
+_MAGIC: Final = b"PAR1"
+_READ_AHEAD: Final = 64 << 10
+"""Bytes of the end of a file that are read at once; most footers are shorter."""
+
+
+class SealingSink:
+    """What a ``ParquetWriter`` writes to: a file, and the end of it once `hold` was called."""
+
+    closed: Final = False
+
+    def __init__(self, write: Callable[[Any], Any], tell: Callable[[], int]) -> None:
+        """Pass on what is written."""
+        self._write: Final = write
+        self._tell: Final = tell
+        self._held: list[bytes] | None = None
+
+    def hold(self) -> None:
+        """Keep what is written from now on, until `seal`."""
+        self._held = []
+
+    def write(self, content: bytes) -> int:
+        """Write, or keep."""
+        if self._held is None:
+            self._write(content)
+        else:
+            self._held.append(bytes(content))
+        return len(content)
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._tell() + sum(map(len, self._held or ()))
+
+    def flush(self) -> None:
+        """Do nothing: the file is synced when it is finished."""
+
+    def seal(self) -> None:
+        """Write what was kept, which ends with a footer, with a seal before this.
+
+        :raises OSError: if it cannot be written.
+        """
+        end = b"".join(self._held or ())
+        self._held = None
+        length, _ = _END.unpack(end[-_END.size :])
+        begin = len(end) - _END.size - length
+        checksum = crc32(end[begin : begin + length])
+        self._write(end[:begin] + _SEAL.pack(_MARKER, checksum) + end[begin:])
+
+
+def checked_metadata(file: "pa.NativeFile") -> Any:
+    """Return the metadata of a Parquet file that has a seal.
+
+    :raises OSError: if it cannot be read.
+    :raises ValueError: if it is damaged, or was cut.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size = file.size()
+    end = file.read_at(min(size, _READ_AHEAD), size - min(size, _READ_AHEAD))
+    if len(end) >= _SEAL.size + _END.size:
+        length, magic = _END.unpack(end[-_END.size :])
+        whole = _SEAL.size + length + _END.size
+        if magic == _MAGIC and whole <= size:
+            if whole > len(end):
+                end = file.read_at(whole, size - whole)
+            end = end[len(end) - whole :]
+            marker, checksum = _SEAL.unpack_from(end)
+            footer = memoryview(end)[_SEAL.size : -_END.size]
+            if marker == _MARKER and crc32(footer) == checksum:
+                return pq.read_metadata(pa.BufferReader(end))
+    raise ValueError("its end is damaged, or was cut")
