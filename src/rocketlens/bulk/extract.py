@@ -186,7 +186,7 @@ class QueueRows:
 
         is_queued = commitlog_record.has_queue_entry(rows["sys_flag"])
         if not is_queued.all():
-            rows = rows[is_queued]
+            rows = rows.compress(is_queued)
         groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)
         own = [self._group(int(offset)) for offset in rows["physical_offset"][groups.first_rows]]
         levels = rows["delay_level"]

@@ -361,7 +361,7 @@ class BatchScan:
                     yield from self._of_batches(sound, content, base_offset, share)
                     continue
                 is_chosen = self._choose(rows[run], content, base_offset, share)
-                chosen = rows[run] if is_chosen.all() else rows[run][is_chosen]
+                chosen = rows[run] if is_chosen.all() else rows[run].compress(is_chosen)
                 chosen = self._sound(chosen, content, base_offset, damage)
                 if is_batch:
                     damage += _unread_batches(chosen, content, base_offset)
@@ -402,7 +402,7 @@ class BatchScan:
         for row in rows[~is_sound]:
             start = int(row["physical_offset"])
             damage.append(Damage(start, start + int(row["store_size"]), _CRC))
-        return rows if is_sound.all() else rows[is_sound]
+        return rows if is_sound.all() else rows.compress(is_sound)
 
     def _choose(
         self, rows: "Rows", content: "Bytes", base_offset: int, share: Share

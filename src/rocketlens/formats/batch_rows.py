@@ -81,7 +81,7 @@ def messages_of(
         size += sum(len(each.body) for each in members)
         if len(messages) >= BATCH_ROWS or size >= BATCH_BYTES or number + 1 == len(rows):
             number_of_row = np.repeat(np.arange(first, number + 1), counts)
-            piece = rows[number_of_row]
+            piece = rows.take(number_of_row)
             piece["queue_offset"] = [each.queue_offset for each in messages]
             yield MessageRows(piece, offsets[number_of_row], messages)
             messages, counts, first, size = [], [], number + 1, 0
@@ -98,7 +98,7 @@ class PulledRows(NamedTuple):
         """Return the rows for which ``chosen`` is true."""
         if chosen.all():
             return self
-        return PulledRows(self.content, self.rows[chosen], self.physical_offsets[chosen])
+        return PulledRows(self.content, self.rows.compress(chosen), self.physical_offsets[chosen])
 
 
 def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:

@@ -245,7 +245,7 @@ def _entries(
                 yield piece.topic, piece.queue_id, piece.queue_offset, piece.physical_offset
             continue
         for topic, queue_id, rows in piece.queues():
-            queued = rows[has_queue_entry(rows["sys_flag"])]
+            queued = rows.compress(has_queue_entry(rows["sys_flag"]))
             columns = (queued[name].tolist() for name in ("queue_offset", "physical_offset"))
             for queue_offset, physical_offset in zip(*columns, strict=True):
                 yield topic, queue_id, queue_offset, physical_offset

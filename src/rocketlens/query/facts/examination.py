@@ -303,7 +303,7 @@ def _read_log(reader: StoreReader) -> LogContents | None:
             continue
         _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
         for topic, queue_id, all_rows in piece.queues():
-            rows = all_rows[has_queue_entry(all_rows["sys_flag"])]
+            rows = all_rows.compress(has_queue_entry(all_rows["sys_flag"]))
             # The records between these neither begin the queue again nor end it.
             (anew,) = (rows["queue_offset"] == 0).nonzero()
             ends = {*anew.tolist(), *(anew - 1).tolist(), 0, len(rows) - 1}

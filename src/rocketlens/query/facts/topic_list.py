@@ -343,8 +343,8 @@ class _StoreTopics:
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:
         counted = self._counted[topic].setdefault(queue_id, _Counted())
-        rows = rows[has_queue_entry(rows["sys_flag"])]
-        rows = rows[rows["queue_offset"] >= counted.max_offset]
+        rows = rows.compress(has_queue_entry(rows["sys_flag"]))
+        rows = rows.compress(rows["queue_offset"] >= counted.max_offset)
         if len(rows):
             first, last = rows[0], rows[-1]
             last_offset = int(last["queue_offset"])

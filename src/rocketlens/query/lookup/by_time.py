@@ -249,7 +249,7 @@ class Scan(ArrowMessages):
         is_sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows)
         is_whole = bool(is_sound.all())
         if len(rows):
-            sound = rows if is_whole else rows[is_sound]
+            sound = rows if is_whole else rows.compress(is_sound)
             yield Chunk(chunk.content, chunk.base_offset, sound)
         if not is_whole:
             # Read again, for the reason; or it was being written at the first look.
@@ -292,7 +292,7 @@ class Scan(ArrowMessages):
         for piece in self._pieces():
             entries: Iterable[tuple[int, int, int, int]]
             if isinstance(piece, Chunk):
-                rows = piece.rows[piece.topics().are(takes_topic)]
+                rows = piece.rows.compress(piece.topics().are(takes_topic))
                 columns = (
                     rows[name].tolist()
                     for name in ("sys_flag", "queue_id", "queue_offset", "physical_offset")
@@ -392,9 +392,9 @@ class Scan(ArrowMessages):
         if self._position is not None:
             mask &= rows["queue_id"] == self._position.queue_id
             mask &= rows["queue_offset"] == self._position.queue_offset
-        chosen = rows if mask.all() else rows[mask]
+        chosen = rows if mask.all() else rows.compress(mask)
         if self._message_filter.reads_records:
-            return chosen[np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen))]
+            return chosen.compress(np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen)))
         if self._message_filter.left_out is not None and len(chosen):
             return self._without_internal(Chunk(chunk.content, chunk.base_offset, chosen))
         return chosen
@@ -407,7 +407,7 @@ class Scan(ArrowMessages):
         for number, name in enumerate(topics.names):
             if is_internal_topic(name):
                 left_out.add(name, int((topics.number_of_row == number).sum()))
-        return chunk.rows[~topics.are(is_internal_topic)]
+        return chunk.rows.compress(~topics.are(is_internal_topic))
 
     def _matches(self, chunk: Chunk, rows: "npt.NDArray[np.void]") -> Iterator[bool]:
         """Return for rows of a chunk whether their messages match.

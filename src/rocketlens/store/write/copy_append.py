@@ -278,7 +278,7 @@ class CopyAppender(Appender):
     def _parts(self, content: "Bytes", rows: "Rows") -> list[_QueuePart]:
         """Return the rows of each queue; records that no queue can have are left out."""
         has_entry = has_queue_entry(rows["sys_flag"])
-        queued = rows if has_entry.all() else rows[has_entry]
+        queued = rows if has_entry.all() else rows.compress(has_entry)
         if not len(queued):
             return []
         return [

@@ -501,7 +501,7 @@ class GroupEvidence:
         for piece in LogWalk(self._log, start).pieces():
             if isinstance(piece, Chunk):
                 for topic, queue_id, rows in piece.queues():
-                    queued = rows[has_queue_entry(rows["sys_flag"])]
+                    queued = rows.compress(has_queue_entry(rows["sys_flag"]))
                     if len(queued):
                         last = queued[queued["queue_offset"].argmax()]
                         record = self._log.record_at(int(last["physical_offset"]), check_crc=False)

@@ -105,7 +105,9 @@ class Chunk:
         from rocketlens.formats.compiled import kernels
 
         groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=True)
-        sorted_rows = self.rows[np.argsort(groups.group_of_row, kind="stable")]
+        # `rows[order]` copies each field by itself, which takes 30 times as long; `rows[mask]` does,
+        # too, so masks are applied with `compress`.
+        sorted_rows = self.rows.take(np.argsort(groups.group_of_row, kind="stable"))
         ends = np.cumsum(np.bincount(groups.group_of_row))
         for rows in np.split(sorted_rows, ends[:-1]):
             yield self._topic_of(rows[0]), int(rows[0]["queue_id"]), rows
@@ -124,7 +126,7 @@ def first_copies(rows: "npt.NDArray[np.void]", last: int) -> "tuple[npt.NDArray[
     import numpy as np
 
     highest = np.maximum.accumulate(np.concatenate(([last], rows["queue_offset"])))
-    return rows[highest[1:] > highest[:-1]], int(highest[-1])
+    return rows.compress(highest[1:] > highest[:-1]), int(highest[-1])
 
 
 class RowTopics(NamedTuple):
