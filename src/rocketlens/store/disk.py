@@ -78,6 +78,22 @@ class WritableFile:
                 error.filename = str(self.path)
                 raise
 
+    def write(self, start: int, written: memoryview) -> None:
+        """Write many bytes from byte ``start`` on, which were passed to :meth:`reserve`.
+
+        They are in ``content`` at once. A page that is written whole is neither faulted in nor
+        zeroed before, as it is when it is written through ``content``.
+
+        :raises OSError: if they cannot be written; some of them may have been.
+        """
+        while written:
+            try:
+                count = os.pwrite(self._descriptor, written, start)
+            except OSError as error:
+                error.filename = str(self.path)
+                raise
+            start, written = start + count, written[count:]
+
     def sync(self) -> None:
         """Wait until what was written is on the disk.
 

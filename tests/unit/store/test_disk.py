@@ -205,6 +205,19 @@ def test_what_is_mapped_for_writing_is_seen_by_readers_and_cleared_to_its_end(tm
     file.close()
 
 
+def test_what_is_written_in_parts_is_seen_by_readers_at_once_and_whole(tmp_path, monkeypatch):
+    path, real = tmp_path / "file", os.pwrite
+    disk.Disk().make_file(path, 30_000, tmp_path / "scratch")
+    file = disk.Disk().open_file(path)
+    file.reserve(0, len(file))
+    # The system may write fewer bytes than it was passed.
+    monkeypatch.setattr(os, "pwrite", lambda one, some, at: real(one, some[:4_097], at))
+    written = bytes(range(256)) * 80
+    file.write(5_000, memoryview(written))
+    assert file.content[:] == path.read_bytes() == bytes(5_000) + written + bytes(4_520)
+    file.close()
+
+
 def test_a_directory_that_cannot_be_made_leaves_none_of_those_above_it(tmp_path, monkeypatch):
     whole = Path.mkdir
 

@@ -339,8 +339,11 @@ class CopyAppender(Appender):
         heads_in = _words(content)
         heads = heads_in[starts]
         heads_in[starts] = 0
-        self._content[start:stop] = content.data
-        heads_in[starts] = heads
+        assert self._segment is not None  # noqa: S101 - opened before
+        try:
+            self._segment.write(start, content.data)
+        finally:
+            heads_in[starts] = heads
         _words(np.frombuffer(self._content, np.uint8)[start:stop])[starts] = heads
 
 

@@ -1,5 +1,6 @@
 """Bytes of another log become a store: the same log, and everything that is derived from it."""
 
+import errno
 import random
 import shutil
 import struct
@@ -9,9 +10,10 @@ import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.errors import CopyFailed, StoreFull
+from rocketlens.errors import CopyFailed, StoreError, StoreFull
 from rocketlens.formats.commitlog_record import MAGIC_BLANK
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
+from rocketlens.store.disk import WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import LogWalk, exhaust
@@ -285,6 +287,41 @@ def test_a_full_disk_loses_nothing(original, tmp_path):
             store.flush()
         index_all(store)
     assert refused > 10
+    assert content_of(tmp_path / "copy") == content_of(path)
+
+
+def test_a_write_that_fails_in_the_middle_is_done_again_and_shows_no_record_before(
+    original, tmp_path, monkeypatch
+):
+    path, end = original
+    _, log = log_of(path, end)
+    real, fails, rng = WritableFile.write, [], random.Random(4)
+
+    def half(file, start, some):
+        if rng.random() < 0.5:
+            fails.append(start)
+            real(file, start, some[: len(some) // 2])
+            raise OSError(errno.EIO, "Input/output error")
+        real(file, start, some)
+
+    monkeypatch.setattr(WritableFile, "write", half)
+    with open_copy(tmp_path / "copy") as store:
+        for start in range(0, end, 3_000):
+            store.take(log[start : start + 3_000])
+            taken, begin = store.received_offset, store.position
+            while True:
+                try:
+                    store.append_taken()
+                    break
+                except StoreError:
+                    assert store.received_offset == taken
+                    reader = CommitLog(tmp_path / "copy" / "commitlog")
+                    exhaust(walk := LogWalk(reader, 0))
+                    reader.close()
+                    assert walk.damage == []
+                    assert begin <= walk.position <= store.position
+        index_all(store)
+    assert len(fails) > 10
     assert content_of(tmp_path / "copy") == content_of(path)
 
 
