@@ -74,6 +74,11 @@ class LogCopy:
         self._expected = (0, b"")
         self.note: TapNote | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a copy of the broker's log."""
+        return self.layout.tap.is_file()
+
     def open(self, master: Master) -> CopyStore:
         """Open the store, or begin one; return it.
 

@@ -10,7 +10,7 @@ tables                  every 10 s: topics, groups, offsets
 note                    every 10 s, and at each change of what is wrong
 cleaning                every 10 s
 a new connection        1 s after the old one ended, then 2 s and so on up to 10 s; at once, when
-                        the master deleted what comes next
+                        the master deleted what comes next, or another one is registered
 ======================  ========================================================================
 
 An acknowledged offset is durable here: with ``brokerRole=SYNC_MASTER`` a producer's send waits for
@@ -27,8 +27,10 @@ from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import (
     BadInput,
+    BrokerError,
     CallTimeout,
     CopyFailed,
+    RemotingError,
     RocketLensError,
     StoreBusy,
     StoreFailed,
@@ -37,7 +39,7 @@ from rocketlens.errors import (
 )
 from rocketlens.store.disk import Disk
 from rocketlens.tap.copy_log import LogCopy, LogReplaced
-from rocketlens.tap.masters import Master, find_master
+from rocketlens.tap.masters import Master, MasterAbsent, find_master
 from rocketlens.tap.stream import LogStream, open_stream
 from rocketlens.tap.tables import Tables
 from rocketlens.wire.ha import LogBytes
@@ -56,7 +58,8 @@ ROOM_S: Final = 1.0
 class Follower:
     """Follows one broker until :meth:`stop`. Belongs to the running event loop.
 
-    ``problem`` says why nothing is copied now; empty if it is.
+    ``problem`` says why nothing is copied now, or why it is not known how much is to be copied;
+    empty if all is well.
     """
 
     def __init__(
@@ -82,14 +85,16 @@ class Follower:
         self._start = 0
         self._reported = -1
         self._waits = self._is_full = False
+        self._tables_problem = ""
         self._room: asyncio.TimerHandle | None = None
         self.has_started: Final = asyncio.Event()
         """Set when the master was asked for its log, or could not be reached, once."""
 
     @property
-    def is_connected(self) -> bool:
+    def is_receiving(self) -> bool:
         """Whether the log is being received."""
-        return self._stream is not None and not self._stream.ended.done()
+        is_connected = self._stream is not None and not self._stream.ended.done()
+        return is_connected and not self._is_full
 
     async def run(self) -> None:
         """Follow until this is cancelled, or something ends it for good, which is raised.
@@ -106,23 +111,45 @@ class Follower:
                     continue
                 except LogReplaced as error:
                     self._note(str(error))
-                    self.copy.put_aside()
-                    continue
+                    if self._put_aside():
+                        continue
                 except StoreFailed:
                     raise
                 except (CopyFailed, StoreLocked, BadInput) as error:
-                    if not self.has_started.is_set():
+                    if not (self.has_started.is_set() or self._may_come(error)):
                         raise
                     self._note(str(error))
                 except (RocketLensError, OSError) as error:
                     self._note(str(error))
-                    self.has_started.set()
+                self.has_started.set()
+                self._clean()
                 # The master may have another address by now.
                 self._topology.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
                 await asyncio.sleep(min(pause_s, limits.MAX_TAP_PAUSE_S))
         finally:
             self._disconnect()
+
+    def _may_come(self, error: Exception) -> bool:
+        """Return whether a broker is only absent, and its name is no mistake."""
+        return isinstance(error, MasterAbsent) and (error.is_known or self.copy.has_begun)
+
+    def _put_aside(self) -> bool:
+        """Put the copy of another log aside; return False if that must be tried again."""
+        try:
+            self.copy.put_aside()
+        except OSError as error:
+            self._note(f"the copy of another log cannot be put aside: {error}")
+            return False
+        return True
+
+    def _clean(self) -> None:
+        """Delete what is expired, while there is no connection."""
+        store = self.copy.store
+        if store is not None:
+            with suppress(OSError, RocketLensError):
+                store.clean()
+                store.clean_queues()
 
     async def close(self, *, abruptly: bool = False) -> None:
         """Write the note, and close the store; :meth:`run` must have ended."""
@@ -184,18 +211,31 @@ class Follower:
                     return
 
     async def _poll(self) -> bool:
-        """Ask where the master's log is now, take over its tables, and clean; return False if the
-        master deleted what comes next.
+        """Ask the master where its log is now, take over its tables, and clean; return False if the
+        master deleted what comes next, or is not the one that is connected.
+
+        A master that cannot be asked now may send its log all the same: name servers can be down.
 
         :raises LogReplaced: if the master's log ends before the copy does.
+        :raises CopyFailed: if it cannot be followed any more.
         """
-        store = self.copy.store
+        store, before = self.copy.store, self.master
         assert store is not None  # noqa: S101 - it is open while there is a connection
+        assert before is not None  # noqa: S101 - likewise
         # The copy may get longer than the end that the master answers before that answer is here.
         end_offset = store.end_offset
-        self.master = master = await find_master(
-            self._cluster, self._topology, self.copy.broker_name
-        )
+        try:
+            master = await find_master(self._cluster, self._topology, self.copy.broker_name)
+        except (MasterAbsent, BrokerError, RemotingError) as error:
+            self._topology.forget(self.copy.broker_name)
+            self._clean()
+            if not self._is_full:
+                self._note(f"its log is received, but where it ends is not known: {error}")
+            return True
+        self.master = master
+        if (master.ha_host, master.ha_port) != (before.ha_host, before.ha_port):
+            _log.warning("broker %s: its master is %s now", master.name, master.address)
+            return False
         if master.end_offset < end_offset:
             raise LogReplaced(
                 f"the log of broker {master.name} ends at physical offset {master.end_offset}, "
@@ -208,10 +248,13 @@ class Follower:
         return master.min_offset <= store.received_offset
 
     async def _take_over(self, master: Master) -> None:
+        before, self._tables_problem = self._tables_problem, ""
         try:
             await self._tables.take_over(master.address)
         except (RocketLensError, OSError) as error:
-            _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
+            self._tables_problem = str(error)
+            if self._tables_problem != before:
+                _log.warning("broker %s: its tables are not taken over: %s", master.name, error)
 
     # What the connection calls.
 

@@ -31,6 +31,17 @@ _QUEUE_KEYS: Final = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
 _FOLLOWED_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER")
 
 
+class MasterAbsent(CopyFailed):
+    """The broker has no master that is registered now, and may have one later.
+
+    ``is_known``: whether a name server knows the broker, for example by its slaves.
+    """
+
+    def __init__(self, message: str, *, is_known: bool) -> None:
+        super().__init__(message)
+        self.is_known: Final = is_known
+
+
 class Master(NamedTuple):
     """A master, as it and the name servers describe it now."""
 
@@ -59,17 +70,20 @@ class Master(NamedTuple):
 async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> Master:
     """Ask name servers and the broker.
 
-    :raises CopyFailed: if there is no such broker, or nothing that can be followed.
+    :raises MasterAbsent: if there is no such broker, or it has no master.
+    :raises CopyFailed: if its master cannot be followed.
     :raises BrokerError: if the broker refuses.
     :raises RemotingError: if it, or no name server, answers.
     """
     brokers = (await topology.brokers()).value
     if name not in brokers:
         names = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
-        raise CopyFailed(f"no name server knows broker {name}; they know {names}")
+        message = f"no name server knows broker {name}; they know {names}"
+        raise MasterAbsent(message, is_known=False)
     address = brokers[name].addresses.get(MASTER_ID)
     if address is None:
-        raise CopyFailed(f"broker {name} has no master that is registered now")
+        message = f"broker {name} has no master that is registered now"
+        raise MasterAbsent(message, is_known=True)
     answer = await cluster.ask(address, GET_BROKER_CONFIG, NoFields())
     config = loads(answer.body.decode("utf-8", "replace"))
     table = await runtime_table(cluster, address)

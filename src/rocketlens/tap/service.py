@@ -51,7 +51,7 @@ _VALUES: Final = (
     _Value(
         "rocketlens_tap_connected",
         "Whether the log of the broker is received: 1 or 0.",
-        lambda one: one.is_connected and not one.problem,
+        lambda one: one.is_receiving,
     ),
     _Value(
         "rocketlens_tap_behind_bytes",

@@ -51,24 +51,31 @@ class Tables:
     async def take_over(self, address: str) -> None:
         """Request all tables, and write those that changed. A broker need not have all of them.
 
-        :raises BrokerError: if the broker refuses.
+        A table that is refused does not keep the others waiting.
+
+        :raises BrokerError: if the broker refuses one.
         :raises RemotingError: if it does not answer, or a table is not JSON.
         :raises OSError: if a file cannot be written.
         """
-        for command, file in _TABLES:
+        refused: BrokerError | BadAnswer | None = None
+        for table in _TABLES:
             try:
-                answer = await self._cluster.ask(address, command, NoFields())
-            except BrokerError as error:
-                if error.code in _UNKNOWN:
-                    continue
-                raise
-            body = answer.body
-            if not body or self._written.get(file) == body:
-                continue
-            self._check(address, command, body)
-            self._disk.make_directory(self._layout.config)
-            self._disk.write_durably(self._layout.config / file, body)
-            self._written[file] = body
+                await self._take(address, table)
+            except (BrokerError, BadAnswer) as error:
+                if not (isinstance(error, BrokerError) and error.code in _UNKNOWN):
+                    refused = refused or error
+        if refused is not None:
+            raise refused
+
+    async def _take(self, address: str, table: _Table) -> None:
+        command, file = table
+        body = (await self._cluster.ask(address, command, NoFields())).body
+        if not body or self._written.get(file) == body:
+            return
+        self._check(address, command, body)
+        self._disk.make_directory(self._layout.config)
+        self._disk.write_durably(self._layout.config / file, body)
+        self._written[file] = body
 
     @staticmethod
     def _check(address: str, command: AnyCommand, body: bytes) -> None:

@@ -1,6 +1,7 @@
 """A tap and masters in one process: what is copied, acknowledged, missing, and told."""
 
 import asyncio
+import errno
 import random
 from contextlib import asynccontextmanager
 
@@ -10,10 +11,12 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.errors import BadInput, CopyFailed, StoreLocked
 from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import read_tap_note
 from rocketlens.tap import follower, service
 from rocketlens.tap.service import Tap, TapOptions
+from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import FakeNameServer
 from tests.support.fake_master import FakeMaster, followed
 from tests.support.patience import PATIENCE_S
@@ -507,6 +510,180 @@ def test_a_later_broker_that_another_tap_follows_is_followed_when_that_one_stops
             await tap.stop()
 
     run(scenario)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("how", ["fail", "forgot the broker"])
+def test_a_log_is_received_on_while_name_servers_do_not_know_where_its_broker_is(
+    tmp_path, original, how
+):
+    _, log = original
+
+    async def scenario():
+        server, master = FakeNameServer(), master_of(log[:20_000])
+        following = followed(master, server=server)
+        async with following as address, tapping(address, tmp_path) as tap:
+            await reaches(tap, 19_000)
+            brokers = dict(server.brokers)
+            if how == "fail":
+                server.err()
+            else:
+                server.brokers.clear()
+            await until(lambda: any("where it ends is not known" in one for one in tap.problems()))
+            master.append(log[20_000:])
+            await master.acknowledged(len(log))
+            connected = {one.name: one for one in await tap.metrics()}["rocketlens_tap_connected"]
+            assert [one.value for one in connected.samples] == [1]
+            server.fails_with = None
+            server.brokers |= brokers
+            await until(lambda: not tap.problems())
+            assert len(master.starts) == 1
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("often")
+def test_another_master_is_followed_though_the_one_before_still_runs(tmp_path, original):
+    path, log = original
+
+    async def scenario():
+        server, before, after = FakeNameServer(), master_of(log[:20_000]), master_of(log)
+        await after.start()
+        following = followed(before, server=server)
+        async with following as address, tapping(address, tmp_path) as tap:
+            await reaches(tap, 19_000)
+            server.brokers["broker-a"] = {MASTER_ID: after}
+            await after.acknowledged(len(log))
+            await until(lambda: not tap.problems())
+            assert tap.followers[0].copy.note.address == after.address
+        await after.die()
+
+    run(scenario)
+    assert content_of(tmp_path / "broker-a", "commitlog") == content_of(path, "commitlog")
+
+
+def test_a_broker_that_restarts_with_another_address_is_followed_there(tmp_path, original):
+    path, log = original
+
+    async def scenario():
+        master = master_of(log[:20_000])
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            await reaches(tap, 19_000)
+            before = master.address, master.config["haListenPort"]
+            await master.die()
+            await until(tap.problems)
+            # The ports are those that are free.
+            await master.start()
+            assert (master.address, master.config["haListenPort"]) != before
+            master.append(log[20_000:])
+            await master.acknowledged(len(log))
+            await until(lambda: not tap.problems())
+
+    run(scenario)
+    assert content_of(tmp_path / "broker-a", "commitlog") == content_of(path, "commitlog")
+
+
+def test_a_broker_without_a_master_at_the_start_is_followed_when_it_has_one(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        server, other, master = FakeNameServer(), master_of(log, name="broker-b"), master_of(log)
+        await master.start()
+        async with followed(other, server=server) as address:
+            server.brokers["broker-a"] = {1: master}
+            async with tapping(address, tmp_path) as tap:
+                await other.acknowledged(len(log))
+                assert any("has no master" in one for one in tap.problems())
+                server.brokers["broker-a"] = {MASTER_ID: master}
+                await master.acknowledged(len(log))
+                await until(lambda: not tap.problems())
+        await master.die()
+
+    run(scenario)
+
+
+def test_a_named_broker_that_was_copied_before_may_be_absent_at_the_start(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        server, master = FakeNameServer(), master_of(log[:20_000])
+        async with followed(master, server=server) as address:
+            async with tapping(address, tmp_path, "broker-a") as tap:
+                await reaches(tap, 19_000)
+            server.brokers.clear()
+            async with tapping(address, tmp_path, "broker-a") as tap:
+                assert any("no name server knows" in one for one in tap.problems())
+                master.append(log[20_000:])
+                server.brokers["broker-a"] = {MASTER_ID: master}
+                await master.acknowledged(len(log))
+
+    run(scenario)
+
+
+def test_files_expire_also_while_the_broker_is_down(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log)
+        options = {"retention_hours": 1}
+        async with followed(master) as address, tapping(address, tmp_path, **options) as tap:
+            await master.acknowledged(len(log))
+            await master.die()
+            await until(tap.problems)
+            store = tap.followers[0].copy.store
+            now_ms = store._cleaner._clock
+            store._cleaner._clock = lambda: now_ms() + 2 * 3_600_000
+            await until(lambda: store.min_offset == 5 * SEGMENT)
+            await master.start()
+
+    run(scenario)
+
+
+def test_a_copy_that_cannot_be_put_aside_is_when_it_can(tmp_path, original, monkeypatch):
+    _, log = original
+    refused = []
+
+    def refuse(disk, path, target):
+        if len(refused) < 3:
+            refused.append(target)
+            raise OSError(errno.EACCES, "Permission denied", str(target))
+        real(disk, path, target)
+
+    real = Disk.move
+    monkeypatch.setattr(Disk, "move", refuse)
+
+    async def scenario():
+        master = master_of(log)
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            await master.acknowledged(len(log))
+            master.log = log[:5_000]
+            await until(lambda: any("cannot be put aside" in one for one in tap.problems()))
+            await until((tmp_path / "broker-a.replaced-0001").is_dir)
+            await until(lambda: tap.followers[0].copy.store is not None)
+            await reaches(tap, 4_000)
+            assert tap.failure is None
+
+    run(scenario)
+    assert log_of(tmp_path / "broker-a.replaced-0001", 0, len(log)) == log
+
+
+def test_a_table_that_is_refused_does_not_keep_the_others_waiting(tmp_path, original, caplog):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log)
+        master.refused.add(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            await until((tmp_path / "broker-a/config/subscriptionGroup.json").exists)
+            code = RequestCode.GET_ALL_CONSUMER_OFFSET
+            count = master.codes().count(code)
+            await until(lambda: master.codes().count(code) > count + 3)
+            assert not tap.problems()
+
+    run(scenario)
+    assert not (tmp_path / "broker-a/config/consumerOffset.json").exists()
+    # Once, and not at every try.
+    assert caplog.text.count("its tables are not taken over") == 1
 
 
 def test_a_copy_that_is_larger_than_it_may_be_loses_its_oldest_files(tmp_path, original):

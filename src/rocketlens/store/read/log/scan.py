@@ -105,8 +105,8 @@ class Chunk:
         from rocketlens.formats.compiled import kernels
 
         groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=True)
-        # `rows[order]` copies each field by itself, which takes 30 times as long; `rows[mask]` does,
-        # too, so masks are applied with `compress`.
+        # `rows[order]` copies each field by itself, which takes 30 times as long. So does
+        # `rows[mask]`: masks are applied with `compress`.
         sorted_rows = self.rows.take(np.argsort(groups.group_of_row, kind="stable"))
         ends = np.cumsum(np.bincount(groups.group_of_row))
         for rows in np.split(sorted_rows, ends[:-1]):
