@@ -36,7 +36,7 @@ def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(
 ):
     store, lake = tmp_path / "store", tmp_path / "lake"
     shutil.copytree(golden("5.5.0").store, store)
-    command = ["archive", "run", "--table", lake, "--store", store, "--once"]
+    command = ["archive", "run", "--table", lake, "--store", store, "--once", "--decoded"]
     assert main(list(map(str, command))) == 0
     assert "DefaultCluster/broker-a: batch 1, " in capsys.readouterr().err
     assert main(list(map(str, command))) == 0
@@ -44,6 +44,7 @@ def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(
     with rocketlens.open_store(store) as opened:
         messages = sorted(map(repr, opened.scan()))
     shutil.rmtree(store)
+    assert ArchiveTables(str(lake)).is_decoded
     with rocketlens.open_archive(lake) as archive:
         assert sorted(map(repr, archive.scan())) == messages
 

@@ -19,11 +19,11 @@ def run_here(tasks):
     return [write_share(task) for task in tasks]
 
 
-def archive_store(root, store, broker="broker-a", run_tasks=run_here):
+def archive_store(root, store, broker="broker-a", run_tasks=run_here, body_rules=None):
     """Archive all that a store has; return the batches."""
     tables = ArchiveTables(str(root), create=True)
     source = ArchivedStore(str(store), broker)
-    return list(iter(lambda: archive_next(tables, source, run_tasks), None))
+    return list(iter(lambda: archive_next(tables, source, run_tasks, body_rules), None))
 
 
 def archive_of_days(directory):

@@ -68,7 +68,6 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "archive/content_columns.py": "tests/unit/archive/test_column_filter.py",
-    "archive/files.py": "tests/unit/archive/test_journal.py",
     "archive/reader.py": "tests/unit/archive/test_archive.py",
     "archive/source.py": "tests/unit/archive/test_archive.py",
     "cli/find_page.py": "tests/unit/cli/test_find_archive.py",

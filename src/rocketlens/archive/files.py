@@ -15,6 +15,7 @@ from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.seal import SEALED, SealingSink
 from rocketlens.archive.tables import (
     DAY,
+    DECODED,
     KEY_BOUNDS,
     KEYS,
     MESSAGE_BOUNDS,
@@ -23,7 +24,6 @@ from rocketlens.archive.tables import (
     day_text,
     days_of,
     key_rows,
-    message_schema,
     sorted_by_hash,
     with_codes,
 )
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow as pa
+
+    from rocketlens.decode.bodies import DecodedBody
+    from rocketlens.decode.rules import BodyRules
 
 _MESSAGE_ROWS: Final = 4096
 _KEY_ROWS: Final = 16_384
@@ -43,6 +46,7 @@ _DICTIONARIES: Final = [
     "topic",
     "tags",
     "kind",
+    "body_format",
     "born_host",
     "store_host",
     "properties.key_value.key",
@@ -87,9 +91,16 @@ class NewFile(NamedTuple):
 class ShareFiles:
     """The files of one share, written as its messages come."""
 
-    def __init__(self, location: ArchiveLocation, cluster: str, broker: str) -> None:
-        """Write nothing yet."""
+    def __init__(
+        self,
+        location: ArchiveLocation,
+        cluster: str,
+        broker: str,
+        body_rules: "BodyRules | None" = None,
+    ) -> None:
+        """Write nothing yet. ``body_rules``: decode bodies, too, by these (None: do not)."""
         self._location: Final = location
+        self._body_rules: Final = body_rules
         self._named: Final = {"cluster": cluster, "broker": broker}
         self._days: Final[dict[int, _DayFiles]] = {}
         self.topics: Final[set[str]] = set()
@@ -99,7 +110,8 @@ class ShareFiles:
         import numpy as np
         import pyarrow as pa
 
-        columns = message_schema()
+        is_decoded = self._body_rules is not None
+        columns = columns_of(MESSAGES, is_decoded=is_decoded)
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -107,6 +119,8 @@ class ShareFiles:
                 name: pa.repeat(pa.scalar(value), batch.num_rows)
                 for name, value in self._named.items()
             }
+            if self._body_rules is not None:
+                made |= _decoded(batch, self._body_rules)
             arrays = [
                 made[each.name] if each.name in made else batch[each.name] for each in columns
             ]
@@ -117,7 +131,9 @@ class ShareFiles:
                 of_day = days == day
                 part = table if of_day.all() else table.filter(pa.array(of_day))
                 if day not in self._days:
-                    self._days[day] = _DayFiles(self._location, day_text(day))
+                    self._days[day] = _DayFiles(
+                        self._location, day_text(day), is_decoded=is_decoded
+                    )
                 self._days[day].add(part)
 
     def close(self) -> list[NewFile]:
@@ -130,13 +146,39 @@ class ShareFiles:
             each.abort()
 
 
+def _decoded(batch: "pa.RecordBatch", rules: "BodyRules") -> "dict[str, pa.Array]":
+    """Return the columns of decoded bodies."""
+    import pyarrow as pa
+
+    rows: list[DecodedBody] = [
+        rules.decode_body(topic, dict(properties), body, error)
+        for topic, properties, body, error in zip(
+            *(batch[name].to_pylist() for name in ("topic", "properties", "body", "body_error")),
+            strict=True,
+        )
+    ]
+    texts: tuple[list[str | None], ...] = (
+        [each.format for each in rows],
+        [each.text if (text := each.as_json()) is None else text for each in rows],
+        [each.error for each in rows],
+    )
+    return {
+        # Decoders can have halves of pairs, which are no text to others.
+        name: pa.array(
+            [None if each is None else each.encode("utf-8", "replace") for each in column],
+            pa.binary(),
+        ).cast(pa.string())
+        for name, column in zip(DECODED, texts, strict=True)
+    }
+
+
 class _DayFiles:
     """The messages of one day, and their keys until they are sorted."""
 
-    def __init__(self, location: ArchiveLocation, day: str) -> None:
+    def __init__(self, location: ArchiveLocation, day: str, *, is_decoded: bool) -> None:
         self._location: Final = location
         self._day: Final = day
-        self._files: Final = [TableFile(location, MESSAGES, day)]
+        self._files: Final = [TableFile(location, MESSAGES, day, is_decoded=is_decoded)]
         self._keys: Final[list[pa.Table]] = []
         self._pending: Final[list[pa.Table]] = []
 
@@ -174,14 +216,16 @@ class _DayFiles:
 class TableFile:
     """One Parquet file of a table that is being written, and the bounds of its columns."""
 
-    def __init__(self, location: ArchiveLocation, table: str, day: str) -> None:
-        """Create a file with a name of its own.
+    def __init__(
+        self, location: ArchiveLocation, table: str, day: str, *, is_decoded: bool = False
+    ) -> None:
+        """Create a file with a name of its own. ``is_decoded``: it has columns of decoded bodies.
 
         :raises OSError: if it cannot be written.
         """
         import pyarrow.parquet as pq
 
-        columns = columns_of(table)
+        columns = columns_of(table, is_decoded=is_decoded)
         self._table: Final = table
         self._day: Final = day
         self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}{SEALED}"

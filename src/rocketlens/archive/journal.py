@@ -26,7 +26,14 @@ from urllib.parse import unquote
 
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
-from rocketlens.archive.tables import DAY, KEYS, MESSAGES, key_schema, message_schema
+from rocketlens.archive.tables import (
+    DAY,
+    KEYS,
+    MESSAGES,
+    decoded_schema,
+    key_schema,
+    message_schema,
+)
 from rocketlens.errors import ArchiveError, ArchiveTaken
 
 if TYPE_CHECKING:
@@ -111,6 +118,20 @@ class ArchiveTables:
             self.messages = self._open(MESSAGES, message_schema(), create=create)
             self.keys = self._open(KEYS, key_schema(), create=create)
             self.journal = self._open(JOURNAL, _journal_schema(), create=create)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether ``messages`` has columns for decoded bodies."""
+        return self._lacks_decoded() == []
+
+    def add_decoded(self) -> None:
+        """Add columns for decoded bodies to ``messages``, if it has none."""
+        if missing := self._lacks_decoded():
+            with self.location.explained():
+                self.messages.alter.add_columns(missing)
+
+    def _lacks_decoded(self) -> list[Any]:
+        return _missing_columns(self.messages, decoded_schema(), self.location.path(MESSAGES))
 
     def _open(self, name: str, columns: "pa.Schema", *, create: bool) -> Any:
         import pyarrow as pa

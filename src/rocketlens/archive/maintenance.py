@@ -64,6 +64,8 @@ class MergeTask:
     table: str
     day: str
     paths: tuple[str, ...]
+    is_decoded: bool = False
+    """Whether its messages have columns for decoded bodies."""
 
 
 RunMerges = Callable[[Sequence[MergeTask]], Sequence[list[NewFile]]]
@@ -205,7 +207,7 @@ def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[Merg
         groups = _groups_of_keys(files) if table == KEYS else _groups_of_messages(files)
         for group in groups:
             paths = tuple(_relative(tables, table, each["path"]) for each in group)
-            yield MergeTask(tables.location, table, str(day), paths)
+            yield MergeTask(tables.location, table, str(day), paths, tables.is_decoded)
 
 
 def _groups_of_messages(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -249,10 +251,11 @@ def write_merged(task: MergeTask) -> list[NewFile]:
     written: list[TableFile] = []
     try:
         if task.table == MESSAGES:
-            written.append(TableFile(location, MESSAGES, task.day))
+            columns = columns_of(MESSAGES, is_decoded=task.is_decoded)
+            written.append(TableFile(location, MESSAGES, task.day, is_decoded=task.is_decoded))
             for file in opened:
                 for group in range(file.num_row_groups):
-                    written[0].write(_rows(file, group, MESSAGES))
+                    written[0].write(_rows(file, group, columns))
         else:
             for rows in _sorted_keys(opened):
                 if not written or written[-1].rows + rows.num_rows > _FILE_ROWS:
@@ -268,8 +271,7 @@ def write_merged(task: MergeTask) -> list[NewFile]:
             file.close()
 
 
-def _rows(file: "pyarrow.parquet.ParquetFile", group: int, table: str) -> "pa.Table":
-    columns = columns_of(table)
+def _rows(file: "pyarrow.parquet.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table":
     rows = file.read_row_group(group, columns=columns.names, use_threads=False)
     return widened(rows, columns, columns.names)
 
@@ -309,7 +311,7 @@ def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa
     ends = sorted({*cuts, _HASHES_FROM + _HASHES})
     for low, high in pairwise(ends):
         tables = (
-            _between(_rows(files[at], number, KEYS), low, high)
+            _between(_rows(files[at], number, columns_of(KEYS)), low, high)
             for first, last, number, at in groups
             if first < high and low <= last
         )

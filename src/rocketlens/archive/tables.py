@@ -55,6 +55,11 @@ MESSAGE_BOUNDS: Final = (
 KEY_BOUNDS: Final = ("key_hash", "store_timestamp_ms")
 """Columns whose least and greatest values the Delta log has of each file."""
 
+DECODED: Final = ("body_format", "body_decoded", "body_decode_error")
+"""The format of a body; what it holds, as JSON or as text; and why it could not be read so. Null
+where it was not decoded, or is binary, or nothing failed.
+"""
+
 CODED: Final = frozenset({"cluster", "broker", "kind"})
 """Columns of keys that are written as they are dictionaries in memory: the texts of all row groups
 are in each, so there must be few.
@@ -92,9 +97,22 @@ def key_schema() -> "pa.Schema":
     return pa.schema([*own, *(messages.field(name) for name in POSITION)])
 
 
-def columns_of(table: str) -> "pa.Schema":
+@cache
+def decoded_schema() -> "pa.Schema":
+    """Return the columns that ``messages`` has besides where bodies are archived decoded, too."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(name, pa.string()) for name in DECODED])
+
+
+def columns_of(table: str, *, is_decoded: bool = False) -> "pa.Schema":
     """Return the columns of ``messages`` or ``message_keys``."""
-    return key_schema() if table == KEYS else message_schema()
+    if table == KEYS:
+        return key_schema()
+    import pyarrow as pa
+
+    columns = message_schema()
+    return pa.schema([*columns, *decoded_schema()]) if is_decoded else columns
 
 
 def widened(rows: "pa.Table", columns: "pa.Schema", names: Sequence[str]) -> "pa.Table":

@@ -131,20 +131,16 @@ def read_avro(body: bytes, schema: AvroSchema) -> Tree:
     return value
 
 
-def reader_of(schema: AvroSchema) -> Callable[[bytes], Tree]:
-    """Return what reads bodies of a schema: bare, or behind its fingerprint, which is not compared.
+def read_body(body: bytes, schema: AvroSchema) -> Tree:
+    """Return a body of a schema: bare, or behind its fingerprint, which is not compared.
 
     A container file is read by the schema that it holds.
     """
-
-    def read(body: bytes) -> Tree:
-        if body.startswith(CONTAINER):
-            return read_container(body)
-        if body.startswith(SINGLE_OBJECT):
-            body = body[SINGLE_OBJECT_BYTES:]
-        return read_avro(body, schema)
-
-    return read
+    if body.startswith(CONTAINER):
+        return read_container(body)
+    if body.startswith(SINGLE_OBJECT):
+        body = body[SINGLE_OBJECT_BYTES:]
+    return read_avro(body, schema)
 
 
 def read_container(body: bytes) -> list[Tree]:

@@ -27,6 +27,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -125,14 +126,17 @@ class BodyRules:
 
     def decode(self, message: MessageExt) -> DecodedBody:
         """Return the body of a message, by the first rule that fits one of its topics."""
-        if message.body_error is not None:
-            return DecodedBody(
-                format=bodies.BINARY, why=Sentence("body_as_stored"), error=message.body_error
-            )
-        return self.decode_body(message.topic, message.properties, message.body)
+        return self.decode_body(message.topic, message.properties, message.body, message.body_error)
 
-    def decode_body(self, topic: str, properties: Mapping[str, str], body: bytes) -> DecodedBody:
-        """Return a body, decompressed as its producer had it, of a message of a topic."""
+    def decode_body(
+        self, topic: str, properties: Mapping[str, str], body: bytes, error: str | None = None
+    ) -> DecodedBody:
+        """Return a body, decompressed as its producer had it, of a message of a topic.
+
+        ``error``: why it could not be decompressed, and is as it was stored.
+        """
+        if error is not None:
+            return DecodedBody(format=bodies.BINARY, why=Sentence("body_as_stored"), error=error)
         topics = [topic, *map(properties.get, ORIGIN_TOPICS)] if self._rules else ()
         for rule in self._rules:
             if any(each is not None and fnmatchcase(each, rule.topic) for each in topics):
@@ -175,10 +179,11 @@ class _RuleReader:
             if "message" not in declared:
                 raise self._error(f"{declared['topic']}: a descriptor set needs message, a name")
             schema = message_schema(self._file(declared["descriptor_set"]), declared["message"])
-            return lambda body: read_protobuf(body, schema)
+            return partial(read_protobuf, schema=schema)
         if name == "avro":
             if "schema" in declared:
-                return avro.reader_of(avro.parse_schema(self._file(declared["schema"])))
+                text = self._file(declared["schema"])
+                return partial(avro.read_body, schema=avro.parse_schema(text))
             if self._registry is not None:
                 return _Registered(self._registry).read
             return avro.read_container

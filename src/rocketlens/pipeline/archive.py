@@ -19,7 +19,7 @@ one broker is read in two ways          refused: its messages would be there twi
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketlens import limits
 from rocketlens.archive.files import NewFile, ShareFiles
@@ -29,6 +29,9 @@ from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_stream import ClusterStreamReader
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from rocketlens.query.topic_choice import asked_topics
+
+if TYPE_CHECKING:
+    from rocketlens.decode.rules import BodyRules
 
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 _SHARE_BYTES: Final = 64 << 20
@@ -53,6 +56,7 @@ class ShareTask:
     location: ArchiveLocation
     cluster: str
     broker: str
+    body_rules: "BodyRules | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ RunTasks = Callable[[Sequence[ShareTask]], Sequence[WrittenShare]]
 
 def write_share(task: ShareTask) -> WrittenShare:
     """Write the files of a share; runs in an executor."""
-    files = ShareFiles(task.location, task.cluster, task.broker)
+    files = ShareFiles(task.location, task.cluster, task.broker, task.body_rules)
     task.scan.losses = []
     try:
         files.add(task.scan.read(task.share))
@@ -148,9 +152,14 @@ ArchivedSource = ArchivedStore | ArchivedCluster
 
 
 def archive_next(
-    tables: ArchiveTables, source: ArchivedSource, run_tasks: RunTasks
+    tables: ArchiveTables,
+    source: ArchivedSource,
+    run_tasks: RunTasks,
+    body_rules: "BodyRules | None" = None,
 ) -> ArchivedBatch | None:
     """Archive the next batch of a source; return None if there is nothing new.
+
+    With ``body_rules`` bodies are archived decoded, too.
 
     :raises ArchiveTaken: if another job has added that batch.
     :raises BadInput: if another source of the archive has messages of the same broker, or this one
@@ -173,11 +182,20 @@ def archive_next(
         return None
     shares = [partition.value for partition in source.partitions(begin, end)]
     tasks = [
-        ShareTask(source.scan, share, tables.location, source.cluster, source.broker_of(share))
+        ShareTask(
+            source.scan,
+            share,
+            tables.location,
+            source.cluster,
+            source.broker_of(share),
+            body_rules,
+        )
         for share in shares
     ]
     brokers = {f"{task.cluster}/{task.broker}" for task in tasks}
     _check_not_mixed(tables, source.name, brokers)
+    if body_rules is not None:
+        tables.add_decoded()
     written = run_tasks(tasks)
     batch = next_batch(
         source.name,

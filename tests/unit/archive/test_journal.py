@@ -236,7 +236,6 @@ def older(monkeypatch):
         [each for each in columns if each.name not in {"flag", "tags", "reconsume_times"}]
     )
     monkeypatch.setattr(tables, "message_schema", lambda: fewer)
-    monkeypatch.setattr(files, "message_schema", lambda: fewer)
     monkeypatch.setattr(journal, "message_schema", lambda: fewer)
 
 

@@ -4,11 +4,12 @@ import json
 import zlib
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 
 import pytest
 import zstandard
 
-from rocketlens.decode.avro import parse_schema, read_avro, read_container, reader_of
+from rocketlens.decode.avro import parse_schema, read_avro, read_body, read_container
 from rocketlens.errors import BodyError
 from tests.support.written_bodies import body
 
@@ -46,7 +47,7 @@ def test_a_container_file_is_read_by_the_schema_that_it_holds(name):
 
 
 def test_a_reader_takes_a_record_bare_behind_its_fingerprint_and_in_a_container():
-    read = reader_of(SCHEMA)
+    read = partial(read_body, schema=SCHEMA)
     bare = read(body("record.avro"))
     assert read(body("single-object.avro")) == bare
     assert read(body("container-null.avro"))[0] == bare

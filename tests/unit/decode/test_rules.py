@@ -1,5 +1,6 @@
 """Rules name the format of bodies by topic."""
 
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -84,6 +85,39 @@ def test_avro_bodies_name_their_schema_in_a_registry(tmp_path, registry):
     assert "names no schema" in made.decode(message(topic="T", body=b"\x01" * 6)).error
     assert "cannot be had" in made.decode(message(topic="T", body=bytes(6))).error
     assert len(made.decode(message(topic="T", body=body("container-null.avro"))).value) == 2
+
+
+def test_rules_go_to_other_processes_with_what_they_read_by(tmp_path, registry):
+    registry.answers["/schemas/ids/258"] = (200, b'{"schema": "\\"int\\""}')
+    made = rules(
+        tmp_path,
+        f"""
+        registry = "{registry.url}"
+
+        [[body]]
+        topic = "T"
+        format = "protobuf"
+        descriptor_set = "{DESCRIPTORS}"
+        message = "{PACKAGE}.Pair"
+
+        [[body]]
+        topic = "A"
+        format = "avro"
+        schema = "{DIRECTORY}/order.avsc"
+
+        [[body]]
+        topic = "R"
+        format = "avro"
+        """,
+    )
+    taken = pickle.loads(pickle.dumps(made))
+    for topic, content in (
+        ("T", bytes.fromhex("0a 01 61 12 01 62")),
+        ("A", body("record.avro")),
+        ("R", bytes.fromhex("00 00000102 0e")),
+    ):
+        decoded = taken.decode(message(topic=topic, body=content))
+        assert (decoded, decoded.error) == (made.decode(message(topic=topic, body=content)), None)
 
 
 def test_binary_is_never_taken_apart(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.cli.options import (
+    add_body_rules,
     add_cluster,
     add_master,
     add_topics,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rocketlens.archive.files import NewFile
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.maintenance import MergeTask
+    from rocketlens.decode.rules import BodyRules
     from rocketlens.pipeline.archive import ArchivedSource, RunTasks, ShareTask, WrittenShare
 
 EXAMPLES: Final = (
@@ -89,6 +91,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=positive_number,
         help="delete messages of days (UTC) before the last N (default: none)",
     )
+    parser.add_argument(
+        "--decoded",
+        action="store_true",
+        help="archive bodies decoded, too, in columns of their own, as `find --body decoded` "
+        "shows them",
+    )
+    add_body_rules(parser)
     add_master(parser)
 
 
@@ -104,7 +113,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.pipeline.session import check_available
 
     check_available()
-    sources = _sources(arguments)
+    sources, body_rules = _sources(arguments), _body_rules(arguments)
     location = ArchiveLocation.of(arguments.table)
     if not check_conditional_put(location):
         note(
@@ -129,7 +138,7 @@ def run(arguments: Namespace) -> ExitCode:
 
         while True:
             for source in sources:
-                has_gaps |= _archive_all(tables, source, write, stop)
+                has_gaps |= _archive_all(tables, source, write, stop, body_rules)
             if time.monotonic() >= due and not stop.is_set():
                 due = time.monotonic() + _MAINTENANCE_S
                 keep_fit(tables, merge, arguments.keep_days)
@@ -139,14 +148,18 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _archive_all(
-    tables: "ArchiveTables", source: "ArchivedSource", run_tasks: "RunTasks", stop: threading.Event
+    tables: "ArchiveTables",
+    source: "ArchivedSource",
+    run_tasks: "RunTasks",
+    stop: threading.Event,
+    body_rules: "BodyRules | None",
 ) -> bool:
     """Archive what a source has now; return whether something of it could not be read."""
     from rocketlens.pipeline.archive import archive_next
 
     has_gaps = False
     while not stop.is_set():
-        batch = archive_next(tables, source, run_tasks)
+        batch = archive_next(tables, source, run_tasks, body_rules)
         if batch is None:
             break
         has_gaps |= bool(batch.gaps)
@@ -154,6 +167,16 @@ def _archive_all(
         for gap in batch.gaps:
             note(f"{source.name}: {gap}")
     return has_gaps
+
+
+def _body_rules(arguments: Namespace) -> "BodyRules | None":
+    """Return the rules by which bodies are archived decoded; None if they are not."""
+    if not arguments.decoded and arguments.body_rules is None:
+        return None
+    from rocketlens.decode.rules import BodyRules
+
+    file = arguments.body_rules
+    return BodyRules() if file is None else BodyRules.from_file(file)
 
 
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":

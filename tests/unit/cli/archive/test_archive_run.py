@@ -76,6 +76,25 @@ def test_days_that_are_not_kept_are_deleted_and_the_others_have_few_files(run, t
     assert len(counts) == 3
 
 
+@pytest.mark.parametrize("options", [["--decoded"], ["--body-rules", "bodies.toml"], []])
+def test_bodies_are_archived_decoded_where_that_is_asked_for(run, golden, tmp_path, options):
+    (tmp_path / "bodies.toml").write_text('[[body]]\ntopic = "PayTopic"\ncharset = "gbk"')
+    lake, store = tmp_path / "lake", golden("5.5.0").store
+    given = [tmp_path / each if each.endswith(".toml") else each for each in options]
+    done = run("archive", "run", "--table", lake, "--store", store, "--once", *given)
+    assert done.code == 0, done.err
+    assert ArchiveTables(str(lake)).is_decoded is bool(options)
+
+
+def test_rules_for_bodies_that_cannot_be_read_are_refused_before_anything_is_made(
+    run, golden, tmp_path
+):
+    options = ("--table", tmp_path / "lake", "--store", golden("5.5.0").store, "--once")
+    done = run("archive", "run", *options, "--body-rules", tmp_path / "none.toml")
+    assert (done.code, "rules for bodies" in done.err) == (2, True), done.err
+    assert not (tmp_path / "lake").exists()
+
+
 def test_what_cannot_be_archived_is_named_and_the_exit_code_says_so(run, tmp_path):
     written = write_log(tmp_path / "store", map(record, range(20)), 1 << 14)
     (segment,) = (tmp_path / "store/commitlog").iterdir()
