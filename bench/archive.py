@@ -40,6 +40,7 @@ SCANS: dict[str, ContentOptions] = {
     "where amount > 900": {"where": "amount > 900"},
     "where key = 'nowhere'": {"where": "key = 'nowhere'"},
     "where body.$.status = 'nowhere'": {"where": "body.$.status = 'nowhere'"},
+    "where body.$.order > 1e12": {"where": "body.$.order > 1e12"},
     "grep nowhere": {"grep": "nowhere"},
     "grep no.?where": {"grep": "no.?where"},
 }

@@ -70,6 +70,7 @@ TESTED_ELSEWHERE = {
     "archive/content_columns.py": "tests/unit/archive/test_column_filter.py",
     "archive/reader.py": "tests/unit/archive/test_archive.py",
     "archive/source.py": "tests/unit/archive/test_archive.py",
+    "archive/value_columns.py": "tests/unit/archive/test_column_filter.py",
     "cli/find_page.py": "tests/unit/cli/test_find_archive.py",
     "archive/story.py": "tests/unit/cli/test_archive_commands.py",
     "__main__.py": "tests/unit/test_main.py",

@@ -3,9 +3,10 @@ r"""Evaluates the conditions of a content filter on columns of an archive: see `
 ================  =================================================================================
 condition         rules out rows
 ================  =================================================================================
-``where``         for which it is not true. A condition that reads no body is evaluated once for
-                  each value of the first column that it looks at, and for each row only where it
-                  looks at more. One that reads bodies is evaluated for each row whose body is plain
+``where``         for which it is not true. Comparisons of a property, a key or a value in the body
+                  with numbers and texts are done for whole columns (`value_columns`). What they
+                  leave is evaluated once for each value of the first column that it looks at, and
+                  for each row only where it looks at more
 ``body =~``, if   as ``grep``
 that is the
 first of these
@@ -22,13 +23,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.archive.value_columns import (
+    IN_BODY,
+    PathValues,
+    PropertyValues,
+    ValueColumn,
+    any_of,
+    keys_hold,
+    list_offsets,
+    may_be_within,
+)
 from rocketlens.decode.bodies import read_text
 from rocketlens.decode.tree import Tree
-from rocketlens.model.sql.sql92_parser import Evaluator
-from rocketlens.model.sql.sql92_values import EvaluationFailed
-from rocketlens.query.filters.body_values import BodyUnread
+from rocketlens.model import properties as props
+from rocketlens.model.sql.sql92_parser import Evaluator, Implied, Operand
+from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
+from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.content_filter import ContentFilter, FilterTally
 from rocketlens.query.filters.pattern import TextPattern
+from rocketlens.query.filters.where import KEY, number_named, property_named, steps_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,15 +71,24 @@ class RowsOfContent:
     """
 
     def __init__(
-        self, read: ReadColumns, content: ContentFilter, left: "Mask", kept: "Mask"
+        self,
+        read: ReadColumns,
+        content: ContentFilter,
+        left: "Mask",
+        kept: "Mask",
+        *,
+        is_compiled: bool,
     ) -> None:
-        """Look at no row yet; both masks are changed in place."""
+        """Look at no row yet; both masks are changed in place.
+
+        ``is_compiled``: compiled code may be loaded for it.
+        """
         self._content: Final = content
         self._left: Final = left
         self._kept: Final = kept
         self._bodies: Final = _Bodies(read)
         self._subject: Final = _ColumnSubject(
-            read, content.tally, None if content.rules else self._bodies
+            read, content.tally, None if content.rules else self._bodies, is_compiled=is_compiled
         )
         self._read: Final = read
 
@@ -75,24 +97,20 @@ class RowsOfContent:
         where, grep = self._content.where, self._content.grep
         if where is not None:
             for condition in where.before_body:
-                self._apply(condition, self._subject.evaluate_values)
+                self._apply(condition)
             if where.body_pattern is not None:
                 self._search(where.body_pattern, frozenset({"body"}))
             for condition in where.on_body:
-                self._apply(condition, self._subject.evaluate_rows)
+                self._apply(condition)
         if grep is not None:
             self._search(grep, self._content.grep_in)
 
-    def _apply(
-        self,
-        condition: Evaluator,
-        evaluate: "Callable[[Evaluator, npt.NDArray[np.int64]], tuple[Mask, Mask]]",
-    ) -> None:
+    def _apply(self, condition: Operand) -> None:
         import numpy as np
 
         rows = np.flatnonzero(self._left)
         if len(rows):
-            passed, unsure = evaluate(condition, rows)
+            passed, unsure = self._subject.evaluate(condition, rows)
             self._left[rows] = passed
             self._kept[rows] |= unsure
 
@@ -130,7 +148,15 @@ class _Bodies:
     def _slices(self) -> tuple[memoryview, list[int], list[bool]]:
         content = self._array.buffers()[2]
         view = memoryview(b"" if content is None else content)
-        return view, _offsets(self._array).tolist(), self._unsure.tolist()
+        return view, list_offsets(self._array).tolist(), self._unsure.tolist()
+
+    def values(self, steps: Sequence[Step], rows: "npt.NDArray[np.int64]") -> PathValues:
+        """Return the values at a path, of those of some rows that are plain."""
+        import numpy as np
+
+        is_read = np.zeros(len(self._unsure), np.bool_)
+        is_read[rows] = ~self._unsure[rows]
+        return PathValues(self._array, is_read, steps)
 
     def text(self, row: int) -> str:
         """Return the text of a body that is surely plain text.
@@ -148,7 +174,7 @@ class _Bodies:
         import numpy as np
         import pyarrow as pa
 
-        unsure = self._unsure | (np.diff(_offsets(self._array)) > pattern.max_bytes)
+        unsure = self._unsure | (np.diff(list_offsets(self._array)) > pattern.max_bytes)
         if not pattern.is_regexp:
             return _have(self._array, pattern) | unsure
         sure = np.flatnonzero(~unsure)
@@ -167,34 +193,30 @@ class _Unsure(Exception):
     """A row that has to be looked at as a message."""
 
 
-class _Column:
-    """A column as filters read it: its values, each once, and which of them a row has."""
-
-    def __init__(self, codes: "npt.NDArray[np.int64]", values: list[Any]) -> None:
-        self.codes: Final = codes
-        self.values: Final = values
-        self.code_list: Final[list[int]] = codes.tolist()
-
-
 class _ColumnSubject:
     """The rows of a row group as filters look at messages, one at a time: a `FilterSubject`."""
 
-    def __init__(self, read: ReadColumns, tally: FilterTally, bodies: _Bodies | None) -> None:
+    def __init__(
+        self, read: ReadColumns, tally: FilterTally, bodies: _Bodies | None, *, is_compiled: bool
+    ) -> None:
         """Read nothing yet; ``bodies``: None if rules say what they are."""
         self._read: Final = read
         self._tally: Final = tally
         self._bodies: Final = bodies
-        self._columns: Final[dict[str, _Column]] = {}
-        self._properties: Final[dict[str, _Column]] = {}
+        self._is_compiled: Final = is_compiled and bodies is not None
+        self._columns: Final[dict[str, ValueColumn]] = {}
+        self._properties: Final[dict[str, PropertyValues]] = {}
+        self._paths: Final[dict[tuple[Step, ...], PathValues]] = {}
+        self._path_columns: Final[dict[tuple[Step, ...], ValueColumn]] = {}
+        self._rows: npt.NDArray[np.int64]
+        """Those that conditions are evaluated for; later ones are among them."""
         self._row = 0
-        self._looked_at: list[_Column] = []
+        self._looked_at: list[ValueColumn | None] = []
+        """Columns, and None for a body."""
 
     def get(self, name: str, /) -> str | None:
         """Return a property."""
-        column = self._properties.get(name)
-        if column is None:
-            column = self._properties[name] = _property_column(self._read(["properties"]), name)
-        value: str | None = self._value(column)
+        value: str | None = self._value(self._property(name).column)
         if value is not None:
             self._tally.properties.add(name)
         elif self._tally.may_take_body(name):
@@ -217,6 +239,7 @@ class _ColumnSubject:
 
         :raises _Unsure: if it is not surely plain text.
         """
+        self._looked_at.append(None)
         if self._bodies is None:
             raise _Unsure
         return self._bodies.text(self._row)
@@ -228,45 +251,112 @@ class _ColumnSubject:
             raise _Unsure
         return decoded.value
 
-    def _column(self, name: str) -> _Column:
+    def body_value(self, steps: tuple[Step, ...], /) -> Value:
+        """Return the value in the body at the end of a path; errors as `body_text`."""
+        values = self._path(steps)
+        if values is not None:
+            column = self._path_columns.get(steps)
+            if column is None:
+                column = self._path_columns[steps] = values.column(self._rows)
+            value: Value | object = self._value(column)
+            if value is not IN_BODY:
+                return value  # type: ignore[return-value]
+        return value_of_tree(value_at(self.body_tree(), steps))
+
+    def _property(self, name: str) -> PropertyValues:
+        if name not in self._properties:
+            self._properties[name] = PropertyValues(self._read(["properties"]), name)
+        return self._properties[name]
+
+    def _path(self, steps: tuple[Step, ...]) -> PathValues | None:
+        """Return the values at a path; None if compiled code cannot find them."""
+        if not self._is_compiled or not PathValues.can_be_compiled(steps):
+            return None
+        if steps not in self._paths and self._bodies is not None:
+            self._paths[steps] = self._bodies.values(steps, self._rows)
+        return self._paths[steps]
+
+    def _column(self, name: str) -> ValueColumn:
         column = self._columns.get(name)
         if column is None:
             coded = self._read([name]).column(0).combine_chunks().dictionary_encode()
             codes = coded.indices.to_numpy().astype("int64")
-            column = self._columns[name] = _Column(codes, coded.dictionary.to_pylist())
+            column = self._columns[name] = ValueColumn(codes, coded.dictionary.to_pylist())
         return column
 
-    def _value(self, column: _Column) -> Any:
+    def _value(self, column: ValueColumn) -> Any:
         self._looked_at.append(column)
         return column.values[column.code_list[self._row]]
 
-    def evaluate_values(
+    def evaluate(self, condition: Operand, rows: "npt.NDArray[np.int64]") -> "tuple[Mask, Mask]":
+        """Return for which of some rows a condition is TRUE, and for which messages decide."""
+        import numpy as np
+
+        self._rows = rows
+        passed, unsure = (np.zeros(len(rows), np.bool_) for _ in range(2))
+        may_hold = np.ones(len(rows), np.bool_)
+        for fact in condition.implied:
+            may_hold &= self._may_hold(fact, rows)
+        at = np.flatnonzero(may_hold)
+        if len(at):
+            self._rows = rows[at]
+            passed[at], unsure[at] = self._evaluate_values(condition.evaluate, self._rows)
+        return passed, unsure
+
+    def _may_hold(self, fact: Implied, rows: "npt.NDArray[np.int64]") -> "Mask":
+        """Return for which rows a fact may hold, or something is counted."""
+        import numpy as np
+
+        name, steps = property_named(fact.field), steps_of(fact.field)
+        number = number_named(fact.field)
+        if number is not None and fact.texts is None:
+            return may_be_within(self._read([number]).column(0).to_numpy(), fact)[rows]
+        if fact.field == KEY and fact.texts is not None:
+            are_there, may_hold = keys_hold(self._read(["keys"]).column(0), fact)
+            return self._of_property(props.KEYS, are_there[rows], may_hold[rows])
+        if name is not None:
+            values = self._property(name)
+            may_hold = values.may_hold(fact, is_compiled=self._is_compiled)
+            return self._of_property(name, values.are_there[rows], may_hold[rows])
+        if steps and (at_path := self._path(steps)) is not None:
+            return at_path.may_hold(fact)[rows]
+        return np.ones(len(rows), np.bool_)
+
+    def _of_property(self, name: str, are_there: "Mask", may_hold: "Mask") -> "Mask":
+        """Return for which rows a fact of a property may hold, or it counts that it is not there,
+        as `get` does.
+        """
+        if are_there.any():
+            self._tally.properties.add(name)
+        return may_hold | ~are_there if self._tally.may_take_body(name) else may_hold
+
+    def _evaluate_values(
         self, condition: Evaluator, rows: "npt.NDArray[np.int64]"
     ) -> "tuple[Mask, Mask]":
-        """Return as `evaluate_rows` for a condition that reads no body: once for each value.
+        """Return as `_evaluate_rows`, once for each value.
 
-        Whatever the row, it looks at the same column first. Where it looks at no other, all rows
-        with the same value there have the same outcome.
+        Whatever the row, it looks at the same column first. Where it looks at no other, and at no
+        body, all rows with the same value there have the same outcome.
         """
         import numpy as np
 
         self._outcome(condition, int(rows[0]))
-        if not self._looked_at:
-            return self.evaluate_rows(condition, rows)
-        first = self._looked_at[0]
+        first = self._looked_at[0] if self._looked_at else None
+        if first is None:
+            return self._evaluate_rows(condition, rows)
         _, examples, numbers = np.unique(first.codes[rows], return_index=True, return_inverse=True)
         if len(examples) > len(rows) // 2:
-            return self.evaluate_rows(condition, rows)
+            return self._evaluate_rows(condition, rows)
         outcomes, is_decided = [], []
         for row in rows[examples].tolist():
             outcomes.append(self._outcome(condition, row))
             is_decided.append(all(each is first for each in self._looked_at))
         passed, unsure = (mask[numbers] for mask in _masks(outcomes))
         others = np.flatnonzero(~np.array(is_decided)[numbers])
-        passed[others], unsure[others] = self.evaluate_rows(condition, rows[others])
+        passed[others], unsure[others] = self._evaluate_rows(condition, rows[others])
         return passed, unsure
 
-    def evaluate_rows(
+    def _evaluate_rows(
         self, condition: Evaluator, rows: "npt.NDArray[np.int64]"
     ) -> "tuple[Mask, Mask]":
         """Return for which of some rows a condition is TRUE, and for which messages decide."""
@@ -290,44 +380,17 @@ def _masks(outcomes: list[bool | None]) -> "tuple[Mask, Mask]":
     return codes == 1, codes == 2
 
 
-def _property_column(properties: "pa.Table", name: str) -> _Column:
-    """Return the values of one property: None where a row has none."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    codes = np.zeros(properties.num_rows, np.int64)
-    values: list[Any] = [None]
-    start = 0
-    for chunk in properties.column(0).chunks:
-        offsets = np.frombuffer(chunk.buffers()[1], np.int32)
-        offsets = offsets[chunk.offset : chunk.offset + len(chunk) + 1]
-        names = chunk.keys.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-        at = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
-        coded = chunk.items.take(pa.array(at + offsets[0])).dictionary_encode()
-        rows = np.searchsorted(offsets, at + offsets[0], side="right") - 1
-        # Of two properties of a name the last one counts.
-        codes[start + rows] = coded.indices.to_numpy() + len(values)
-        values += (each or None for each in coded.dictionary.to_pylist())
-        start += len(chunk)
-    return _Column(codes, values)
-
-
 def _any_may_have(lists: "pa.Array", pattern: TextPattern) -> "Mask":
     """Return which lists of texts, or maps by their values, have one with a pattern in it."""
     import numpy as np
     import pyarrow as pa
 
-    offsets = np.frombuffer(lists.buffers()[1], np.int32)
-    offsets = offsets[lists.offset : lists.offset + len(lists) + 1]
+    offsets = list_offsets(lists)
     first, last = int(offsets[0]), int(offsets[-1])
     whole = lists.items if pa.types.is_map(lists.type) else lists.values
     texts = whole.slice(first, last - first)
-    may_have = np.diff(_offsets(texts)) > pattern.max_bytes
-    may_have |= _have(texts, pattern)
-    counts = np.concatenate([[0], np.cumsum(may_have)])
-    found: Mask = counts[offsets[1:] - first] > counts[offsets[:-1] - first]
-    return found
+    may_have = np.diff(list_offsets(texts)) > pattern.max_bytes
+    return any_of(offsets, may_have | _have(texts, pattern))
 
 
 def _have(texts: "pa.Array", pattern: TextPattern) -> "Mask":
@@ -352,7 +415,7 @@ def _with_text(bodies: "pa.Array", text: str) -> "Mask":
     import numpy as np
 
     has_text = np.zeros(len(bodies), np.bool_)
-    offsets = _offsets(bodies)
+    offsets = list_offsets(bodies)
     content = bodies.buffers()[2]
     raw = b"" if content is None else bytes(memoryview(content)[offsets[0] : offsets[-1]])
     # A half of a surrogate pair, which no body that is plain has, is left as it is.
@@ -367,13 +430,6 @@ def _with_text(bodies: "pa.Array", text: str) -> "Mask":
     return has_text
 
 
-def _offsets(bodies: "pa.Array") -> "npt.NDArray[np.int32]":
-    import numpy as np
-
-    offsets = np.frombuffer(bodies.buffers()[1], np.int32)
-    return offsets[bodies.offset : bodies.offset + len(bodies) + 1]
-
-
 def _not_plain(bodies: "pa.Array") -> "Mask":
     """Return which of an array of bodies are not surely plain text."""
     import numpy as np
@@ -381,7 +437,7 @@ def _not_plain(bodies: "pa.Array") -> "Mask":
     count = len(bodies)
     unsure = np.zeros(count, np.bool_)
     content = bodies.buffers()[2]
-    offsets = _offsets(bodies)
+    offsets = list_offsets(bodies)
     if not count or content is None or offsets[0] == offsets[-1]:
         return unsure
     view = memoryview(content)[offsets[0] : offsets[-1]]

@@ -1,6 +1,7 @@
 """Columns rule out only what messages would leave out, too, and nothing that is counted."""
 
 import gzip
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from tests.support.effort import sized
 pa = pytest.importorskip("pyarrow")
 np = pytest.importorskip("numpy")
 NO_TEXT = {"cluster": "C", "broker": "a", "born_host": "10.0.0.1:1", "store_host": "10.0.0.1:2"}
-BODIES = st.one_of(
+TEXT_BODIES = st.one_of(
     st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.text("ab\\u4eé中x^\n\x00\x7f ", max_size=12).map(str.encode),
     st.binary(max_size=12),
@@ -44,8 +45,42 @@ BODIES = st.one_of(
         ]
     ),
 )
+SCALARS = st.one_of(
+    st.integers(-9, 9).map(str),
+    st.integers(-(2**66), 2**66).map(str),
+    st.floats(width=16, allow_nan=True).map(json.dumps),
+    st.sampled_from(["5.0", "-0.0", "5e0", "0.5e1", "9007199254740993", "2147483648", "1e400"]),
+    st.sampled_from(['"5"', '"b"', '"5 "', '"\\"b"', '"b\\n"', '"中"', '""', "9" * 5000]),
+    st.sampled_from(["null", "true", "false", "NaN", "-Infinity", "05", "nul", '"b', "\x0b"]),
+)
+MEMBERS = st.sampled_from(['"n"', '"n"', '"a"', '"a"', '"\\n"', '"\\u006e"', "n", '" n"'])
+BLANKS = st.sampled_from(["", "", " ", "\t\r\n", "\x0c"])
+
+
+def padded(blanks, text):
+    return f"{blanks}{text}{blanks}"
+
+
+def containers(values):
+    inner = st.builds(padded, BLANKS, values)
+    members = st.builds(lambda name, value: f"{name}:{value}", MEMBERS, inner)
+    return st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]"),
+        st.lists(members, max_size=4).map(lambda each: f"{{{','.join(each)}}}"),
+    )
+
+
+DOCUMENTS = st.builds(padded, BLANKS, containers(st.recursive(SCALARS, containers, max_leaves=4)))
 PATTERNS = st.sampled_from(["a", "ab", "中", "上", "^$", "a.b", "[^a]b$", "(?i)A", "x", "\\x00"])
-VALUES = st.sampled_from(["a", "b", "5", "5.0", "5 a b", "中", "A", "x\x01y"])
+BODIES = st.one_of(
+    TEXT_BODIES,
+    DOCUMENTS.map(lambda text: text.encode("utf-8", "surrogatepass")),
+    DOCUMENTS.map(lambda text: text.encode("gb18030", "replace")),
+    DOCUMENTS.map(lambda text: gzip.compress(text.encode("utf-8", "replace"))),
+)
+VALUES = st.sampled_from(
+    ["a", "b", "5", "5.0", "5 a b", "中", "A", "x\x01y", "+5", "05", "-5", "6", "1e1", "3000000000"]
+)
 PROPERTIES = st.dictionaries(st.sampled_from(["p", "q", "KEYS", "TAGS", "UNIQ_KEY"]), VALUES)
 CONDITIONS = (
     *("p = 'a'", "p > 4", "p BETWEEN 1 AND 9", "p IS NULL", "p = q", "q IN ('a', 'b')", "p = 5"),
@@ -53,6 +88,21 @@ CONDITIONS = (
     *("unique_key = 'b'", "topic = 'T'", "topic CONTAINS 'o'", "queue_offset > 2", "queue_id = 0"),
     *("time > 0", "reconsume_times = 1", "TRUE", "prop['TAGS'] = 'a'", "nowhere = 'a'", "n > 4"),
     *("body =~ 'a'", "body !~ 'b$'", "body = 'ab'", "body.$.n = 5", "body.$.n > 4", "body.$.a = p"),
+    *(
+        "p > 4.5",
+        "p <= 3000000000",
+        "p BETWEEN 1 AND 5.0",
+        "p BETWEEN 1 AND q",
+        "4 < p",
+        "TAGS > 4",
+    ),
+    *("prop.p = 'a'", "queue_offset BETWEEN 1 AND 3", "born_time < 1", "queue_offset = 2.0"),
+    *("body.$.n > 4.5", "body.$.n < 3000000000", "body.$.n = 9007199254740993", "body.$.n = '5'"),
+    *("body.$.n BETWEEN 1 AND 5.5", "body.$.n BETWEEN p AND 5", "5 >= body.$.n", "body.$.a = 'b'"),
+    *("body.$.a IN ('b', 'c')", "body.$.n IN (5, 6)", "body.$.a > 'a'", "body.$.n <> 5"),
+    *("body.$[0] = 5", "body.$[-1] = 5", "body.$.a[1].n > 4", "body.$.n.a = 'b'", "body.$.n = p"),
+    *("body.$['a'] CONTAINS 'b'", "body.$[1].a = 'b'", "body.$.n IS NOT NULL", "body.$.n = q"),
+    *("body CONTAINS 'b'", "body STARTSWITH 'a'", "key IN ('a', '5')", "unique_key > 4"),
     *("body.$.a IS NULL", "body.$.a[*] = 'b'", "body.$ IS NOT NULL", "body CONTAINS 'a'"),
 )
 WHERE = st.lists(
@@ -106,9 +156,9 @@ def message_row(number, body, topic="T", properties=None, **others):
     }
 
 
-def rows_left(message_filter, rows, pieces=1):
+def rows_left(message_filter, rows, pieces=1, *, is_compiled=True):
     """The rows that columns leave, of a table that has them in some pieces."""
-    columns = ColumnFilter(message_filter)
+    columns = ColumnFilter(message_filter, is_compiled=is_compiled)
     if not columns.decides:
         return rows
     # A row before them and one behind: offsets do not begin with 0.
@@ -147,14 +197,15 @@ def outcome(message_filter, rows):
     st.none() | WHERE,
     st.tuples(st.none() | PATTERNS, st.sets(st.sampled_from(GREP_IN), min_size=1)),
     st.sampled_from([{}, {"tags": frozenset({"A"})}, {"topics": frozenset({"T", "Z"})}]),
-    st.integers(1, 3),
+    st.tuples(st.integers(1, 3), st.booleans()),
 )
-def test_what_columns_leave_has_the_matches_and_the_counts_of_all(rows, text, grep, others, pieces):
+def test_what_columns_leave_has_the_matches_and_the_counts_of_all(rows, text, grep, others, read):
+    pieces, is_compiled = read
     pattern, grep_in = grep
     if text is None and pattern is None:
         pattern = "a"
     by_columns = new_filter(text, pattern, grep_in, **others)
-    left = rows_left(by_columns, rows, pieces)
+    left = rows_left(by_columns, rows, pieces, is_compiled=is_compiled)
     by_rows = new_filter(text, pattern, grep_in, **others)
     assert outcome(by_columns, left) == outcome(by_rows, rows)
 
@@ -248,3 +299,48 @@ def test_values_that_cannot_be_compared_are_counted():
 def test_a_body_that_could_not_be_decompressed_is_looked_at():
     rows = [message_row(0, b"a", body_error="why"), message_row(1, b"a")]
     assert numbers_left(new_filter(pattern="b"), rows) == [0]
+
+
+def json_rows(*bodies):
+    return [message_row(number, body.encode()) for number, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("body.$.n > 5", [2, 3, 4]),
+        ("body.$.n = 5", [1]),
+        ("body.$.n BETWEEN 2 AND 5.5", [1, 2]),
+        ("body.$.n IS NULL", [5, 6]),
+        ("body.$.n IN (5.5, 7)", [2, 3]),
+        ("body.$.n <> 7 AND body.$.m[1].t = 'x'", [4]),
+        ("body.$.m CONTAINS '\"x\"'", [4]),
+    ],
+)
+def test_a_value_in_bodies_rules_out_rows_as_it_is_compared(text, left, is_compiled):
+    rows = json_rows(
+        '{"n": 1}',
+        '{"n": 7, "n": 5}',
+        '{"n": 5.5}',
+        ' {"n":\n7, "m": [1, {"t": "y"}]}',
+        '{"m": [1, {"t": "x"}], "n": 99999999999999999999}',
+        '["n"]',
+        "",
+    )
+    kept = rows_left(new_filter(text), rows, is_compiled=is_compiled)
+    assert [each["queue_offset"] for each in kept] == left
+
+
+def test_bodies_out_of_the_ordinary_are_compared_as_the_messages_have_them():
+    rows = json_rows('{"n": 05}', '{"n": NaN}', '{"n": 6, "\\n": 5}', "<n>6</n>", '{"n": "6"}')
+    assert numbers_left(new_filter("body.$.n > 5"), rows) == [1, 2, 3, 4]
+    assert numbers_left(new_filter("body.$.n IS NULL"), rows) == [0]
+
+
+def test_keys_and_numbers_rule_out_rows_by_their_columns():
+    rows = [message_row(n, b"", properties={"KEYS": "a b" if n % 2 else "ab"}) for n in range(4)]
+    assert numbers_left(new_filter("key = 'b'"), rows) == [1, 3]
+    assert numbers_left(new_filter("key IN ('ab', 'c')"), rows) == [0, 2]
+    assert numbers_left(new_filter("queue_offset >= 2 AND key = 'b'"), rows) == [3]
+    assert numbers_left(new_filter("queue_offset < 2.5"), rows) == [0, 1, 2]

@@ -84,17 +84,27 @@ Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
 
 def compile_all() -> CompiledKernels:
     """Compile every kernel that is not compiled yet: half a minute, if none is."""
-    from rocketlens.formats.compiled import kernels_archive, kernels_json, kernels_send
+    from rocketlens.formats.compiled import (
+        kernels_archive,
+        kernels_json,
+        kernels_send,
+        kernels_values,
+    )
 
-    del kernels_archive, kernels_json, kernels_send
+    del kernels_archive, kernels_json, kernels_send, kernels_values
     return compile_kernels()
 
 
 def compiled_count() -> tuple[int, int]:
     """Return how many kernels are compiled, and how many there are; compiles none."""
-    from rocketlens.formats.compiled import kernels_archive, kernels_json, kernels_send
+    from rocketlens.formats.compiled import (
+        kernels_archive,
+        kernels_json,
+        kernels_send,
+        kernels_values,
+    )
 
-    del kernels_archive, kernels_json, kernels_send
+    del kernels_archive, kernels_json, kernels_send, kernels_values
     return count_compiled()
 
 

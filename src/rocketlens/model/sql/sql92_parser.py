@@ -51,15 +51,15 @@ class Token(NamedTuple):
 
 class Implied(NamedTuple):
     """A fact about a field wherever a condition is TRUE: it is one of some texts, in a range, or
-    has a pattern.
+    has a pattern. Values of other types are converted before they are compared.
 
     Both ends of the range are included; None is not a bound.
     """
 
     field: str
     texts: frozenset[str] | None = None
-    low: int | None = None
-    high: int | None = None
+    low: int | float | None = None
+    high: int | float | None = None
     pattern: Any = None
 
 
@@ -78,7 +78,7 @@ class Operand(NamedTuple):
     """Whether it evaluates to a tuple of values, one of which is enough."""
     reads_body: bool = False
     field: str = ""
-    """The field of a message that it is, where that can be looked up."""
+    """The field of a message that it is, where facts about it are known."""
     implied: tuple[Implied, ...] = ()
     conjuncts: "tuple[Operand, ...]" = ()
     """The conditions that it joins by AND."""
@@ -268,7 +268,10 @@ class Parser:
         if low.kind == high.kind == "constant" and compare(high.value, low.value) < 0:
             raise self.invalid(Sentence("between_reversed"))
         both = self._condition(_and([from_low.evaluate, to_high.evaluate]), from_low, to_high)
-        return both._replace(implied=(*from_low.implied, *to_high.implied))
+        # The second comparison may not be evaluated, or fail where the first would be FALSE.
+        is_implied = from_low.implied and to_high.implied
+        implied = (*from_low.implied, *to_high.implied) if is_implied else ()
+        return both._replace(implied=implied)
 
     def _unary(self) -> Operand:
         self._depth += 1

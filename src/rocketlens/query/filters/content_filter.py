@@ -33,10 +33,10 @@ from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.sql.sql92_values import EvaluationFailed
+from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.model.text.sentences import Sentence
-from rocketlens.query.filters.body_values import BodyUnread
+from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
 from rocketlens.query.filters.where import Where, body_path
 
@@ -297,6 +297,10 @@ class RecordSubject:
         if decoded.error is not None and not decoded.is_tree:
             raise BodyUnread(decoded.error)
         return decoded.value
+
+    def body_value(self, steps: tuple[Step, ...], /) -> Value:
+        """Return the value in the body at the end of a path; errors as `body_text`."""
+        return value_of_tree(value_at(self.body_tree(), steps))
 
 
 def _check_format(decoded: DecodedBody) -> None:

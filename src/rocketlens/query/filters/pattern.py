@@ -78,6 +78,13 @@ class TextPattern:
         return f"TextPattern({self.text!r})"
 
 
+def plain_pattern(text: str) -> TextPattern | None:
+    """Return the pattern that is a text itself; None if a text is no such pattern."""
+    if not text or len(text) > limits.MAX_PATTERN_CHARACTERS or _SPECIAL.search(text):
+        return None
+    return TextPattern(text)
+
+
 @lru_cache(maxsize=64)
 def _compiled(text: str) -> Any:
     from rocketlens.model.arrow import package

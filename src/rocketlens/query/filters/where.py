@@ -60,11 +60,10 @@ from rocketlens.query.filters.body_values import (
     ALL,
     BodyUnread,
     Step,
-    value_at,
     value_of_tree,
     values_at,
 )
-from rocketlens.query.filters.pattern import TextPattern, TextTooLong
+from rocketlens.query.filters.pattern import TextPattern, TextTooLong, plain_pattern
 
 TOPIC: Final = "topic"
 TAG: Final = "tag"
@@ -96,6 +95,9 @@ class FilterSubject(Protocol):
     def body_tree(self) -> Tree:
         """Return what the body holds; errors as `body_text`."""
 
+    def body_value(self, steps: tuple[Step, ...], /) -> Value:
+        """Return the value in the body at the end of a path; errors as `body_text`."""
+
 
 _NUMBERS: Final = {
     TIME: "store_timestamp_ms",
@@ -115,6 +117,7 @@ class Where:
     """A filter, parsed; equal to others of the same text."""
 
     __slots__ = (
+        "_evaluators",
         "_mentions",
         "before_body",
         "body_pattern",
@@ -132,14 +135,16 @@ class Where:
         self.implied: Final = condition.implied
         """What holds of each message that passes."""
         parts = [*_flat(condition)]
-        on_body = [part for part in parts if part.reads_body]
-        self.before_body: Final = tuple(part.evaluate for part in parts if not part.reads_body)
+        self.before_body: Final = tuple(part for part in parts if not part.reads_body)
         """The conditions that read no body: they are evaluated first."""
-        self.on_body: Final = tuple(part.evaluate for part in on_body)
+        self.on_body: Final = tuple(part for part in parts if part.reads_body)
         """The others, which are evaluated in this order where those before them are TRUE."""
+        self._evaluators: Final = tuple(
+            part.evaluate for part in chain(self.before_body, self.on_body)
+        )
+        of_first = (each for part in self.on_body[:1] for each in part.implied)
         self.body_pattern: Final[TextPattern | None] = next(
-            (each.pattern for part in on_body[:1] for each in part.implied if each.field == BODY),
-            None,
+            (each.pattern for each in of_first if each.field == BODY), None
         )
         """The pattern that the text of the body must have by the first of these."""
 
@@ -149,7 +154,7 @@ class Where:
         :raises EvaluationFailed: when values cannot be compared; then it does not pass.
         :raises BodyUnread: when that depends on a body that cannot be looked at.
         """
-        return all(evaluate(subject) is True for evaluate in chain(self.before_body, self.on_body))
+        return all(evaluate(subject) is True for evaluate in self._evaluators)
 
     def texts_of(self, field: str) -> frozenset[str] | None:
         """Return the texts of which a field must be one; None if it may be any."""
@@ -163,8 +168,8 @@ class Where:
     def time_range(self) -> tuple[int | None, int | None]:
         """Return the store times between which a message must be, both included."""
         times = [each for each in self.implied if each.field == TIME]
-        lows = [each.low for each in times if each.low is not None]
-        highs = [each.high for each in times if each.high is not None]
+        lows = [int(each.low) for each in times if each.low is not None]
+        highs = [int(each.high) for each in times if each.high is not None]
         return max(lows, default=None), min(highs, default=None)
 
     def __eq__(self, other: object) -> bool:
@@ -297,19 +302,24 @@ class _WhereParser(Parser):
         return constant(Long(parse_time(text, other.field, is_end=False, now_ms=self._now_ms)))
 
     def known(self, kind: str, left: Operand, right: Operand) -> tuple[Implied, ...]:
-        """Return what a comparison implies of a field that can be looked up."""
+        """Return what a comparison with a constant implies of a field."""
         if right.field:
             left, right, kind = right, left, _MIRRORED[kind]
         if right.kind != "constant" or not left.field:
             return ()
         value = right.value
-        if left.field == TIME and isinstance(value, int):
-            low = value + (kind == ">") if kind in ("=", ">", ">=") else None
-            high = value - (kind == "<") if kind in ("=", "<", "<=") else None
-            return (Implied(TIME, None, low, high),)
         if kind == "=" and left.field not in _TIMES and type(value) is str:
             return (Implied(left.field, frozenset((value,))),)
-        return ()
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return ()
+        low, high = (value if kind in kinds else None for kinds in (_NOT_BELOW, _NOT_ABOVE))
+        if left.field == TIME:
+            if not isinstance(value, int):
+                return ()
+            # Files and row groups are chosen by it.
+            low = None if low is None else low + (kind == ">")
+            high = None if high is None else high - (kind == "<")
+        return (Implied(left.field, None, low, high),)
 
     def joined(self, make: Callable[..., Evaluator], *operands: Operand) -> Evaluator:
         """Return the evaluator of a condition: with many values, that it holds for one of them."""
@@ -362,7 +372,7 @@ class _WhereParser(Parser):
         return condition._replace(implied=self.known_texts(left, values))
 
     def known_texts(self, left: Operand, texts: Collection[Value]) -> tuple[Implied, ...]:
-        """Return what IN implies of a field that can be looked up."""
+        """Return what IN implies of a field."""
         is_known = left.field and left.field not in _TIMES
         if not is_known or any(type(each) is not str for each in texts):
             return ()
@@ -386,7 +396,9 @@ class _WhereParser(Parser):
     ) -> Operand:
         """Return the test of a text; of many values, NOT is that it holds for none."""
         if not left.is_many:
-            return super().text_test(left, test, search, is_not=is_not)
+            condition = super().text_test(left, test, search, is_not=is_not)
+            pattern = plain_pattern(search) if left.field == BODY and not is_not else None
+            return condition._replace(implied=(Implied(BODY, pattern=pattern),) if pattern else ())
         evaluate = self.joined(
             lambda read: lambda row: type(value := read(row)) is str and test(value, search), left
         )
@@ -409,6 +421,8 @@ class _WhereParser(Parser):
         return condition._replace(implied=(Implied(BODY, pattern=pattern),) if is_body else ())
 
 
+_NOT_BELOW: Final = ("=", ">", ">=")
+_NOT_ABOVE: Final = ("=", "<", "<=")
 _MIRRORED: Final = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _IN_TEXT_ORDER: Final[dict[str, Callable[[str, str], bool]]] = {
     "<": str.__lt__,
@@ -421,8 +435,11 @@ _IN_TEXT_ORDER: Final[dict[str, Callable[[str, str], bool]]] = {
 # Operands.
 
 
+_PROPERTY: Final = "prop."
+
+
 def _property(name: str) -> Operand:
-    field = _LOOKED_UP.get(name, "")
+    field = _LOOKED_UP.get(name) or f"{_PROPERTY}{name}"
     return Operand(lambda subject: subject.get(name), "property", field=field)
 
 
@@ -444,7 +461,7 @@ def _field(name: str) -> Operand | None:
         return Operand(
             lambda subject: value_of_tree(subject.number(attribute)),
             "field",
-            field=name if name in _TIMES else "",
+            field=name,
         )
     return None
 
@@ -452,26 +469,43 @@ def _field(name: str) -> Operand | None:
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(-?\d+|\*)\]|\[('(?:''|[^'])*')\]")
 
 
-def _path(text: str) -> Operand:
+def number_named(field: str) -> str | None:
+    """Return the number of `MessageExt` that a field of `Implied` is; None if it is none."""
+    return _NUMBERS.get(field)
+
+
+def property_named(field: str) -> str | None:
+    """Return the name of the property that a field of `Implied` is; None if it is none."""
+    if field.startswith(_PROPERTY):
+        return field.removeprefix(_PROPERTY)
+    return next((name for name, each in _LOOKED_UP.items() if each == field), None)
+
+
+def steps_of(field: str) -> tuple[Step, ...]:
+    """Return the steps of the path that a field of `Implied` is; none if it is not a path."""
     steps: list[Step] = []
-    for name, index, quoted in _STEP.findall(text.removeprefix("body.$")):
+    for name, index, quoted in (
+        _STEP.findall(field.removeprefix(_PATH)) if field.startswith(_PATH) else ()
+    ):
         if quoted:
             steps.append(unquoted(quoted))
         elif _ALL_SIGN in (name, index):
             steps.append(ALL)
         else:
             steps.append(name or int(index))
+    return tuple(steps)
+
+
+def _path(text: str) -> Operand:
+    steps = steps_of(text)
     if ALL in steps:
         read = _as_evaluator(lambda subject: values_at(subject.body_tree(), steps, text))
         return Operand(read, "field", is_many=True, reads_body=True)
-    return Operand(
-        lambda subject: value_of_tree(value_at(subject.body_tree(), steps)),
-        "field",
-        reads_body=True,
-    )
+    return Operand(lambda subject: subject.body_value(steps), "field", reads_body=True, field=text)
 
 
 _ALL_SIGN: Final = "*"
+_PATH: Final = "body.$"
 
 
 def _as_evaluator(read: Callable[[Any], tuple[Value, ...]]) -> Evaluator:

@@ -24,6 +24,7 @@ SOURCE = Path(device.__file__).parents[2]
 # other files are numbers and layouts: constants, by their values.
 TAKES_IN = {
     "formats/compiled/kernels_archive.py": ["formats/compiled/kernels_device.py"],
+    "formats/compiled/kernels_values.py": ["formats/compiled/kernels_device.py"],
     "formats/compiled/kernels_scan.py": [
         "formats/compiled/kernels_device.py",
         "model/text/java.py",

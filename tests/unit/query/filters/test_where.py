@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92
-from rocketlens.query.filters.body_values import BodyUnread, value_of_tree
-from rocketlens.query.filters.where import FIELDS, parse_where
+from rocketlens.model.sql.sql92_parser import Implied
+from rocketlens.query.filters.body_values import ALL, BodyUnread, value_at, value_of_tree
+from rocketlens.query.filters.pattern import TextPattern
+from rocketlens.query.filters.where import (
+    FIELDS,
+    number_named,
+    parse_where,
+    property_named,
+    steps_of,
+)
 from tests.support.sql92_cases import by_where
 
 GOLDEN = Path(__file__).parents[2] / "model" / "sql" / "sql92" / "judged-5.5.0.jsonl"
@@ -61,6 +69,9 @@ class Message:
     def body_tree(self):
         self.reads += 1
         return self.tree
+
+    def body_value(self, steps):
+        return value_of_tree(value_at(self.body_tree(), steps))
 
 
 ORDER = Message(BODY, TAGS="paid", KEYS="ORDER-1 C-9", UNIQ_KEY="AC14", city="Berlin")
@@ -349,3 +360,39 @@ def test_whatever_is_written_is_decided_or_refused(text, tree):
 )
 def test_what_a_filter_says_of_a_field_is_known_where_it_must_be_one_of_some_texts(text, is_told):
     assert parse_where(text).is_told_by_texts("topic") is is_told
+
+
+@pytest.mark.parametrize(
+    ("text", "implied"),
+    [
+        ("body.$.n > 5", [Implied("body.$.n", None, 5, None)]),
+        ("2.5 >= amount", [Implied("prop.amount", None, None, 2.5)]),
+        ("queue_offset = 7", [Implied("queue_offset", None, 7, 7)]),
+        ("prop['a b'] = 'x'", [Implied("prop.a b", frozenset({"x"}))]),
+        ("body.$['c d'] IN ('x')", [Implied("body.$['c d']", frozenset({"x"}))]),
+        ("n BETWEEN 1 AND 5", [Implied("prop.n", None, 1), Implied("prop.n", None, None, 5)]),
+        ("n BETWEEN m AND 5", []),
+        ("n BETWEEN 1 AND m", []),
+        ("body.$.a[*] > 5", []),
+        ("body.$.n > -5", []),
+        ("n <> 5", []),
+        ("time > 2.5", []),
+        ("body CONTAINS 'x'", [Implied("body", pattern=TextPattern("x"))]),
+        ("body CONTAINS 'x.y'", []),
+        ("body NOT CONTAINS 'x'", []),
+    ],
+)
+def test_a_comparison_with_constants_says_what_must_hold(text, implied):
+    assert list(parse_where(text).implied) == implied
+
+
+def test_the_fields_of_what_must_hold_name_what_is_read():
+    assert steps_of("body.$.a[1]['b.c'].*") == ("a", 1, "b.c", ALL)
+    assert steps_of("body") == steps_of("prop.body.$.a") == ()
+    named = [property_named(each) for each in ("prop.a b", "tag", "unique_key", "key", "body.$.a")]
+    assert named == ["a b", "TAGS", "UNIQ_KEY", None, None]
+    assert [number_named(each) for each in ("time", "queue_id", "prop.time")] == [
+        "store_timestamp_ms",
+        "queue_id",
+        None,
+    ]
