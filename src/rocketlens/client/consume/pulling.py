@@ -11,6 +11,7 @@ fails                         it is tried again, after a pause that grows to 3 s
                               requested again, because the queue's broker may have moved
 ============================  ================================================================
 
+A batch that a topic with ``queue.type=BatchCQ`` stores as one record is delivered as its messages.
 A message of the group's retry topic shows the topic that it was sent to, and no topic shows its
 namespace; bodies are decompressed. As in RocketMQ's clients, checksums are compared by the broker:
 a message whose body does not have its checksum is delivered. Sources:
@@ -21,7 +22,7 @@ a message whose body does not have its checksum is delivered. Sources:
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,10 +47,11 @@ from rocketlens.errors import (
     RocketLensError,
     TopicNotFound,
 )
-from rocketlens.formats.commitlog_record import decode, message_of
+from rocketlens.formats.batch_body import records_in
+from rocketlens.formats.commitlog_record import Record, decode, message_of
 from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX
+from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX, SYS_FLAG_NEED_UNWRAP
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.heartbeat import SubscriptionData
 
@@ -350,9 +352,24 @@ def messages_in(body: bytes) -> tuple[list[MessageExt], str | None]:
             record = decode(body, position, check_crc=False)
         except RecordError as error:
             return messages, str(error)
-        messages.append(message_of(record))
+        messages.extend(map(message_of, _messages_of(record)))
         position += record.total_size
     return messages, None
+
+
+def _messages_of(record: Record) -> Iterator[Record]:
+    """Yield the messages of a batch that is one record, as RocketMQ's clients do; of any other
+    record itself.
+
+    They keep the flag that they had a record together, which one that is given back must not get.
+    """
+    members = records_in(record)
+    # A retry topic has the copy of a whole batch at one offset, so its messages cannot have any.
+    if not members or record.topic.startswith(RETRY_PREFIX):
+        yield record
+        return
+    for each in members:
+        yield replace(each, sys_flag=each.sys_flag | SYS_FLAG_NEED_UNWRAP)
 
 
 def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:

@@ -4,7 +4,7 @@ Source: ``DefaultMQPushConsumer``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Hashable, Sequence
 from typing import Any, Final
 
 from rocketlens import limits
@@ -279,11 +279,16 @@ class PushConsumer(ConsumerClient):
 Settled = ConsumeConcurrentlyStatus | Abandoned
 
 
+def _identity(message: MessageExt) -> Hashable:
+    """Return what no other message has that is waited for: those of a batch share a record."""
+    return message.offset_msg_id, message.queue_offset
+
+
 class _Pending:
     """Messages that wait for their acks."""
 
     def __init__(self, messages: Sequence[MessageExt], context: ConsumeContext) -> None:
-        self.unacked: Final = {each.offset_msg_id for each in messages}
+        self.unacked: Final = set(map(_identity, messages))
         self.context: Final = context
         self.settled: Final[asyncio.Future[Settled]] = asyncio.get_running_loop().create_future()
 
@@ -296,7 +301,7 @@ class UnackedMessages:
 
     def __init__(self) -> None:
         self._ready: Final[asyncio.Queue[MessageExt | None]] = asyncio.Queue()
-        self._pending: Final[dict[str, _Pending]] = {}
+        self._pending: Final[dict[Hashable, _Pending]] = {}
         self._is_closed = False
 
     async def deliver(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Settled:
@@ -305,21 +310,21 @@ class UnackedMessages:
             return Abandoned.ABANDONED
         pending = _Pending(messages, context)
         for each in messages:
-            self._pending[each.offset_msg_id] = pending
+            self._pending[_identity(each)] = pending
             self._ready.put_nowait(each)
         try:
             return await pending.settled
         finally:
             for each in messages:
-                if self._pending.get(each.offset_msg_id) is pending:
-                    del self._pending[each.offset_msg_id]
+                if self._pending.get(_identity(each)) is pending:
+                    del self._pending[_identity(each)]
 
     async def messages(self) -> AsyncIterator[MessageExt]:
         """Iterate over messages, until the consumer is closed."""
         while not self._is_closed:
             message = await self._ready.get()
             # One that timed out before it was returned is delivered again.
-            if message is not None and message.offset_msg_id in self._pending:
+            if message is not None and _identity(message) in self._pending:
                 yield message
         self._ready.put_nowait(None)
 
@@ -348,8 +353,9 @@ class UnackedMessages:
         self._ready.put_nowait(None)
 
     def _take(self, message: MessageExt) -> _Pending:
-        pending = self._pending.get(message.offset_msg_id)
-        if pending is None or message.offset_msg_id not in pending.unacked:
+        identity = _identity(message)
+        pending = self._pending.get(identity)
+        if pending is None or identity not in pending.unacked:
             raise WrongUse(f"{message.msg_id} does not wait for an ack: it had one, or came again")
-        pending.unacked.discard(message.offset_msg_id)
+        pending.unacked.discard(identity)
         return pending

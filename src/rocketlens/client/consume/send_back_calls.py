@@ -6,7 +6,7 @@ way                    what the broker does
 36 to the message's    stores a copy in the group's retry topic, after a delay that grows, or
 own broker             after 16 times (``max_reconsume_times``) among the dead letters
 a plain send to the    the same, on any broker that has the retry topic: used where the first
-retry topic            way fails, and by ordered consumers
+retry topic            way fails, by ordered consumers, and for one message of a batch
 =====================  ======================================================================
 
 Source: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``ConsumeMessageOrderlyService``.
@@ -27,7 +27,12 @@ from rocketlens.errors import MessageIllegal, RocketLensError
 from rocketlens.formats.body_compression import COMPRESSED, ZLIB, compress
 from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import DEFAULT_TOPIC, DELAY_LEVEL_COUNT, RETRY_PREFIX
+from rocketlens.model.rocketmq import (
+    DEFAULT_TOPIC,
+    DELAY_LEVEL_COUNT,
+    RETRY_PREFIX,
+    SYS_FLAG_NEED_UNWRAP,
+)
 from rocketlens.wire.commands.send import (
     CONSUMER_SEND_MSG_BACK,
     SEND_MESSAGE_V2,
@@ -56,6 +61,9 @@ class SendBack:
 
     async def send_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
         """Return a message to its broker in either way; False if both failed, which is logged."""
+        if message.sys_flag & SYS_FLAG_NEED_UNWRAP:
+            # The first would have all messages of its batch delivered again, as one.
+            return await self.send_to_retry(message)
         header = ConsumerSendMessageBackRequest(
             physical_offset=message.physical_offset,
             consumer_group=self._group,

@@ -32,6 +32,18 @@ def test_an_iteration_counts_only_what_is_acked():
     run(scenario)
 
 
+def test_each_message_of_a_batch_in_an_iteration_is_acked_by_itself():
+    async def scenario(name_server, broker):
+        broker.store_batch("T", [(b"%d" % number, f"k{number}") for number in range(3)])
+        async with consumer_of(name_server, concurrency=3) as consumer:
+            messages = aiter(consumer)
+            for message in [await anext(messages) for _ in range(3)]:
+                consumer.ack(message)
+        assert broker.committed("g") == {0: 3}
+
+    run(scenario)
+
+
 def test_a_message_of_an_iteration_comes_again_later():
     async def scenario(name_server, broker):
         broker.store("T", b"1")

@@ -582,3 +582,26 @@ def test_a_name_server_that_is_not_there_is_an_error_at_the_start():
             await consumer.start()
 
     asyncio.run(main())
+
+
+def test_a_batch_that_is_one_record_is_delivered_as_its_messages():
+    async def scenario(name_server, broker):
+        broker.store_batch("T", [(b"%d" % number, f"k{number}") for number in range(3)])
+        broker.store("T", b"3")
+        seen, failed = [], []
+
+        def listener(messages, _):
+            for each in messages:
+                if each.body == b"1" and not failed:
+                    failed.append(each)
+                    raise ValueError
+                seen.append((each.body, each.keys))
+
+        async with consumer_of(name_server, listener):
+            await until(lambda: len(seen) == 4)
+        assert sorted(seen) == [(b"0", ("k0",)), (b"1", ("k1",)), (b"2", ("k2",)), (b"3", ())]
+        [back] = broker.headers(RequestCode.SEND_MESSAGE_V2)
+        assert (back.topic, back.reconsume_times) == (RETRY + "g", 1)
+        assert broker.committed("g")[0] == 4
+
+    run(scenario)
