@@ -72,6 +72,31 @@ def test_a_first_file_that_no_broker_deleted_makes_answers_incomplete(store):
 
 
 @both_versions
+@pytest.mark.parametrize("way", ["empty", "directory", "link to nothing"])
+def test_a_first_file_that_is_there_and_cannot_be_read_makes_answers_incomplete(store, way):
+    lost = take_first_file(store)
+    clean_like_rocketmq(store)
+    first = store / "commitlog" / f"{0:020d}"
+    if way == "empty":
+        first.touch()
+    elif way == "directory":
+        first.mkdir()
+    else:
+        first.symlink_to(store / "not mounted")
+    # Nor does a running broker leave one.
+    (store / "abort").write_text("4711")
+    named = [each for each in lost if each.unique_key and each.topic == "PayTopic"]
+    assert_incomplete(store, named[::40])
+    with rocketlens.open_store(store) as opened:
+        failures = opened.find(topic="PayTopic").failures
+        assert any(str(first) in each.error for each in failures)
+        newest = messages_of(store)[-1]
+        assert opened.find(topic=newest.topic, begin=newest.store_timestamp_ms).complete
+    with pytest.raises(StoreError, match="is empty or no file"):
+        list(read_batches(store))
+
+
+@both_versions
 @pytest.mark.parametrize("way", ["cleaned", "running", "only the last"])
 def test_a_first_file_that_a_broker_deleted_makes_no_answer_incomplete(store, way):
     lost = take_first_file(store)

@@ -227,6 +227,19 @@ class CommitLog:
         ]
         return min(distances, default=self.segments[-1].size)
 
+    def unreadable_before(self) -> Path | None:
+        """Return a file of the log before its begin that is empty, or is no file; None if none is.
+
+        A broker deletes files whole, and creates only those at the end in advance.
+        """
+        for name in self.odd_files:
+            if _SEGMENT_NAME.fullmatch(name) and _base_offset(name) < self.min_offset:
+                for path in (directory / name for directory in self.directories):
+                    # It may be being deleted. A link can lead to what is not there.
+                    if path.exists() or path.is_symlink():
+                        return path
+        return None
+
     def segment_of(self, physical_offset: int) -> Segment | None:
         """Return the segment with an offset; None if no file has it. O(log segments)."""
         last = self.segments[-1]

@@ -20,7 +20,8 @@ RocketLens writes queues before it, and all others after it.
 The begin is proved by index files and consume queues. RocketMQ deletes the first file of a log when
 it is old, and in the next seconds the files of queues and of the index that lead to nothing else
 any more, but the last one of each. So where such files are there after a clean stop, the log lost
-its first file in another way: a copy lacks it.
+its first file in another way: a copy lacks it. A file before the begin that is there and empty, or
+a link to one that is not, proves that, too, always.
 
 With the file ``abort`` a broker runs, or did not come so far, and a RocketLens broker deletes index
 files later: then they prove nothing.
@@ -353,6 +354,12 @@ def lost_begin(layout: StoreLayout, log: CommitLog, queues: ConsumeQueues) -> st
     nothing is. O(queues + index files).
     """
     least = log.min_offset
+    unreadable = log.unreadable_before()
+    if unreadable is not None:
+        return (
+            f"the log begins at physical offset {least}, and {unreadable} before that is empty or "
+            "no file: what was in it is lost"
+        )
     if least == 0 or layout.abort.exists() or layout.own.exists():
         return None
     for file, last in _deleted_with_log(layout, queues):
