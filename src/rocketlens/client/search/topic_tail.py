@@ -234,11 +234,13 @@ class TopicTail:
 
             answer = await self._cluster.ask_broker(broker, problems)
             for error in answer.value or ():
-                failed = SourceState.FAILED
-                self._findings.cover(
-                    (Coverage(broker.name, SourceKind.BROKER, failed, None, error),)
-                )
-                self._on_event(error)
+                self._lack(broker.name, error)
+
+    def _lack(self, broker_name: str, error: str) -> None:
+        """Report messages that were not read, and add that to the coverage."""
+        failed = SourceState.FAILED
+        self._findings.cover((Coverage(broker_name, SourceKind.BROKER, failed, None, error),))
+        self._on_event(error)
 
     async def _read_stored(self, reading: _Queue) -> None:
         """Read what a queue has already, as much of it as was asked for."""
@@ -272,9 +274,10 @@ class TopicTail:
         top, step, count = stop, min(newest, limits.MAX_PULL_MESSAGES), 0
         while top > first and count < newest:
             if stop - top >= _MAX_LOOK_BACK:
-                self._on_event(
+                self._lack(
+                    queue.broker_name,
                     f"{queue.broker_name}, queue {queue.queue_id}: compared only the newest "
-                    f"{stop - top} messages: for older ones give a time to begin at"
+                    f"{stop - top} messages: for older ones give a time to begin at",
                 )
                 return
             bottom = max(first, top - step)

@@ -12,6 +12,7 @@ from rocketlens.client.search.topic_tail import TailRequest, TopicTail
 from rocketlens.client.send.message import Message
 from rocketlens.errors import BadAnswer, BadInput, RemotingError, TopicNotFound
 from rocketlens.model import properties as props
+from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.net.server import RemotingServer
 from rocketlens.query.request import tail_filter
@@ -119,14 +120,17 @@ def test_what_cannot_be_meant_is_refused(conditions):
     ask(scenario)
 
 
-def test_comparing_back_is_bounded_and_said(monkeypatch):
+def test_comparing_back_is_bounded_and_makes_the_tail_incomplete(monkeypatch):
     monkeypatch.setattr(topic_tail, "_MAX_LOOK_BACK", 32)
     events = []
 
     async def scenario(cluster, admin):
         fill(cluster.masters[0], 1, more={props.TAGS: "A"})
         fill(cluster.masters[0], 400, 1)
-        assert await all_of(admin.tail("T", tags="A", on_event=events.append)) == []
+        tailed = admin.tail("T", tags="A", on_event=events.append)
+        assert await all_of(tailed) == []
+        # Nor is it said that there is none.
+        assert [each.error for each in Answer("", (), tailed.coverage).failures] == events
 
     ask(scenario)
     assert len(events) == 4
