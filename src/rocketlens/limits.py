@@ -430,7 +430,10 @@ SEND_TIMEOUT_S: Final = 3.0
 """Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
 
 SINK_TIMEOUT_S: Final = 30.0
-"""For one send of a Spark task with all its attempts: a task that fails is repeated as a whole."""
+"""Seconds in which a Spark task repeats a send that fails: a broker is back by then. RocketMQ: 3.
+
+A task that fails is repeated by Spark, as a whole.
+"""
 
 ADMIN_TIMEOUT_S: Final = 5.0
 """Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""

@@ -14,8 +14,9 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from ipaddress import IPv4Address
 from itertools import islice
@@ -34,7 +35,7 @@ from rocketlens.bulk.options import known_options, number_option
 from rocketlens.client.send.batch_cut import cut_batches
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import DEFAULT_GROUP, Producer
-from rocketlens.errors import BadInput, RemotingError, RocketLensError
+from rocketlens.errors import BadInput, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey, month_start_ms
 from rocketlens.net.sync import LoopThread
@@ -60,6 +61,8 @@ SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _CHUNK_ROWS: Final = 1_000
 _DAY_MS: Final = 86_400_000
+_FIRST_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 2.0
 
 
 class SentRows(WriterCommitMessage):
@@ -138,10 +141,12 @@ class RowSender:
         try:
             producer = thread.run(self._producer())
             try:
+                stored: set[str] = set()
+                servers = str(self.address.name_servers)
                 begun = time.monotonic()
                 rows = self._rows(batches, partition)
                 while chunk := list(islice(rows, self._chunk_rows)):
-                    thread.run(_send(producer, chunk, partition, str(self.address.name_servers)))
+                    thread.run(_send(producer, chunk, partition, servers, stored))
                     sent += len(chunk)
                     if self.rate:
                         time.sleep(max(begun + sent / self.rate - time.monotonic(), 0))
@@ -216,8 +221,12 @@ def _month_millis(*, of_today: bool) -> int:
     return max(at_ms - month_start_ms(now_ms, None), 0)
 
 
-async def _send(producer: Producer, rows: Iterable[_Row], partition: int, servers: str) -> None:
+async def _send(
+    producer: Producer, rows: Iterable[_Row], partition: int, servers: str, stored: set[str]
+) -> None:
     """Send rows side by side: in batches, or one behind the other where their order counts.
+
+    Adds the topics of the rows to ``stored``, in which topics are that surely exist.
 
     :raises RemotingError: naming the first row that was not stored.
     """
@@ -233,23 +242,24 @@ async def _send(producer: Producer, rows: Iterable[_Row], partition: int, server
 
     async def one_by_one(rows: list[_Row]) -> None:
         for row in rows:
-            await named([row], producer.send(row.message, sharding_key=row.sharding_key))
+            await named([row], partial(producer.send, row.message, sharding_key=row.sharding_key))
 
-    async def named(rows: list[_Row], sending: Coroutine[Any, Any, object]) -> None:
+    async def named(rows: list[_Row], send: Callable[[], Awaitable[object]]) -> None:
+        topic = rows[0].message.topic
         try:
-            await sending
+            await _until_stored(send, topic, stored)
         except RocketLensError as error:
             raise RemotingError(
                 servers,
                 f"rows {rows[0].number} to {rows[-1].number} of partition {partition}, topic "
-                f"{rows[0].message.topic}, were perhaps not stored: {error}",
+                f"{topic}, were perhaps not stored: {error}",
             ) from error
 
     async def as_batch(rows: list[_Row]) -> None:
         if len(rows) == 1:
             await one_by_one(rows)
         else:
-            await named(rows, producer.send_batch(row.message for row in rows))
+            await named(rows, partial(producer.send_batch, [row.message for row in rows]))
 
     outcomes = await asyncio.gather(
         *map(one_by_one, ordered.values()),
@@ -263,6 +273,30 @@ async def _send(producer: Producer, rows: Iterable[_Row], partition: int, server
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
+
+
+async def _until_stored(
+    send: Callable[[], Awaitable[object]], topic: str, stored: set[str]
+) -> None:
+    """Send, and again while a broker may be back soon: it is started again, or its disk is full.
+
+    A topic in ``stored`` without brokers is one whose broker is away; others may not exist.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + limits.SINK_TIMEOUT_S
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            await send()
+        except RocketLensError as error:
+            may_pass = error.retriable or (isinstance(error, TopicNotFound) and topic in stored)
+            if not may_pass or loop.time() + pause_s > deadline_s:
+                raise
+        else:
+            stored.add(topic)
+            return
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
 
 def _check_columns(
