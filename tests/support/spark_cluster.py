@@ -13,7 +13,6 @@ import pyspark
 from tests.peer.rocketmq_peer import free_ports
 
 _SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
-_LOCAL: Final = ("--host", "127.0.0.1", "--webui-port", "0")
 
 
 @contextmanager
@@ -21,15 +20,17 @@ def running(directory: Path, workers: int) -> Iterator[str]:
     """Run a cluster, and return its address.
 
     The files of worker ``n`` are in ``directory/n``, with a directory for each executor it ran.
+    Each worker is a host of its own, since Spark speculates on other hosts only.
     """
     port = free_ports()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
-        master = ("master.Master", *_LOCAL, "--port", str(port))
+        master = ("master.Master", "--host", "127.0.0.1", "--webui-port", "0", "--port", str(port))
         stack.enter_context(_daemon(*master, until="New state: ALIVE"))
         for number in range(workers):
             own = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / str(number)))
-            worker = ("worker.Worker", *_LOCAL, *own, address)
+            host = ("--host", f"127.0.0.{1 + number}", "--webui-port", "0")
+            worker = ("worker.Worker", *host, *own, address)
             stack.enter_context(_daemon(*worker, until="Successfully registered with master"))
         yield address
 
