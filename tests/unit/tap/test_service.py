@@ -437,6 +437,37 @@ def test_several_brokers_are_followed_at_once(tmp_path, original):
         assert content_of(tmp_path / name, "commitlog") == content_of(path, "commitlog")
 
 
+def test_metrics_and_status_tell_how_many_bytes_and_seconds_a_copy_is_behind(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log[:20_000])
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            copy = tap.followers[0].copy
+            await until(lambda: copy.store.received_offset == 20_000)
+            master.is_mute = True
+            master.log = log
+            behind_bytes = len(log) - copy.store.position
+            await until(lambda: copy.note.behind_bytes == behind_bytes)
+            metrics = {one.name: one.samples[0].value for one in await tap.metrics()}
+            assert metrics["rocketlens_tap_behind_bytes"] == behind_bytes
+            last_ms = copy.store.last_appended.store_timestamp_ms
+            seconds = (copy.note.written_ms - last_ms) / 1000
+            assert metrics["rocketlens_tap_behind_seconds"] == seconds > 0
+        return behind_bytes
+
+    behind = []
+
+    async def keep():
+        behind.append(await scenario())
+
+    run(keep)
+    with rocketlens.open_store(tmp_path / "broker-a") as reader:
+        tap = reader.status().tap
+    assert tap.behind_bytes == behind[0]
+    assert tap.behind_ms > 0
+
+
 @pytest.fixture
 def often(monkeypatch):
     """Look for brokers that are new all the time."""
