@@ -68,6 +68,7 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "archive/content_columns.py": "tests/unit/archive/test_column_filter.py",
+    "archive/lists.py": "tests/unit/archive/test_archive.py",
     "archive/reader.py": "tests/unit/archive/test_archive.py",
     "archive/source.py": "tests/unit/archive/test_archive.py",
     "archive/value_columns.py": "tests/unit/archive/test_column_filter.py",

@@ -77,9 +77,11 @@ class Archive:
     and what could not be.
     """
 
-    def __init__(self, root: "str | PathLike[str]") -> None:
-        """Open the archive: see :func:`open_archive`."""
-        self.source: Final = ArchiveSource(fspath(root))
+    def __init__(self, root: "str | PathLike[str] | ArchiveSource") -> None:
+        """Open the archive: see :func:`open_archive`; or take one that is open."""
+        self.source: Final = (
+            root if isinstance(root, ArchiveSource) else ArchiveSource(fspath(root))
+        )
         """The source for `rocketlens.find`."""
 
     def __repr__(self) -> str:

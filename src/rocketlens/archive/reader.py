@@ -23,13 +23,10 @@ from rocketlens.archive.bloom import (
     xxh64,
 )
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.files import NewFile
-from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
+from rocketlens.archive.lists import ArchiveLists, Bounds, DataFile, Listing
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.rows import SortedKeyRows, int64_array
 from rocketlens.archive.tables import (
-    DAY_MS,
-    KEYS,
     MESSAGES,
     key_hash,
     key_schema,
@@ -40,9 +37,6 @@ from rocketlens.archive.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
-
-Bounds = Mapping[str, tuple[Any, Any]]
-"""The least and the greatest value that columns may have, both included."""
 
 _MAX_OPEN_FILES: Final = 256
 _FIRST_RANK: Final = -(1 << 63)
@@ -58,33 +52,6 @@ _IDENTITY: Final = (
 _TIME: Final = "store_timestamp_ms"
 _CODED: Final = ("cluster", "broker", "topic", "tags", "born_host", "store_host")
 _KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
-
-
-class DataFile(NamedTuple):
-    """A file of a table, and the bounds of some of its columns as the Delta log has them."""
-
-    path: str
-    day: str
-    size: int
-    bounds: Bounds
-
-    def can_have(self, bounds: Bounds) -> bool:
-        """Return whether rows within ``bounds`` can be in it."""
-        return all(
-            name not in self.bounds
-            or (self.bounds[name][0] <= high and low <= self.bounds[name][1])
-            for name, (low, high) in bounds.items()
-        )
-
-
-def _data_file(listed: Mapping[str, Any]) -> DataFile:
-    """Return a file as `ArchiveTables.files` lists it."""
-    bounds = {
-        name.removeprefix("min."): (low, listed[f"max.{name.removeprefix('min.')}"])
-        for name, low in listed.items()
-        if name.startswith("min.") and low is not None
-    }
-    return DataFile(listed["path"], str(listed["partition.day"]), listed["size_bytes"], bounds)
 
 
 class ArchiveRows(NamedTuple):
@@ -244,26 +211,6 @@ class _OpenFile:
         return chosen if within.all() else chosen.filter(pa.array(within))
 
 
-class Listing(NamedTuple):
-    """What an archive had at a version of its table of messages: batches, and files of messages."""
-
-    version: int
-    batches: "list[ArchivedBatch]"
-    messages: "list[DataFile]"
-
-    def files(self, bounds: Bounds, *, newest_first: bool = False) -> "list[DataFile]":
-        """Return the files that can have rows within bounds, in order of time."""
-        chosen = [file for file in self.messages if file.can_have(bounds)]
-        if newest_first:
-            return sorted(chosen, key=lambda file: -file.bounds["store_timestamp_ms"][1])
-        return sorted(chosen, key=lambda file: (file.bounds["store_timestamp_ms"][0], file.path))
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics of the messages."""
-        return {topic for batch in self.batches for topic in batch.topics}
-
-
 Part = TypeVar("Part")
 ReadFile = Callable[[DataFile, list[str]], Iterator[Part]]
 """Yields parts of a file, and adds to the list what of it cannot be read."""
@@ -292,67 +239,55 @@ class _ReadAhead(Generic[Part]):
 
 
 class ArchiveReader:
-    """The files of an archive, listed when it is opened or refreshed; open files are kept."""
+    """The files of an archive, as it was when it was opened or refreshed; open files are kept."""
 
-    def __init__(self, root: str) -> None:
-        """Open the archive.
-
-        :raises ArchiveError: if there is none, or it cannot be read.
-        """
-        self.root: Final = root
-        self.tables: Final = ArchiveTables(root)
+    def __init__(self, lists: ArchiveLists) -> None:
+        """Open no file yet."""
+        self.lists: Final = lists
+        self.root: Final = lists.root
+        self.tables: Final = lists.tables
         self._open: Final[OrderedDict[str, _OpenFile]] = OrderedDict()
         self._open_lock: Final = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self.kept: Final[dict[str, list[Any]]] = {}
         """What was counted of files, by their paths: see `rocketlens.archive.topics`."""
         self._kept_counts = 0
-        self._list()
+        self._taken = lists.newest(refreshed=False)
+
+    @property
+    def listing(self) -> Listing:
+        """The batches, and the files of messages."""
+        return self._taken.listing
+
+    @property
+    def keys(self) -> list[DataFile]:
+        """The files of keys."""
+        return self._taken.keys
+
+    @property
+    def first_ms(self) -> int:
+        """The store time from which on messages are kept."""
+        return self._taken.first_ms
 
     def refresh(self) -> None:
-        """List what was archived since."""
-        versions = self._versions()
-        self.tables.refresh()
-        if self._versions() != versions:
-            self._list()
-
-    def _versions(self) -> tuple[int, ...]:
-        tables = (self.tables.journal, self.tables.messages, self.tables.keys)
-        return tuple(each.version() for each in tables)
-
-    def listing_at(self, version: int) -> Listing:
-        """Return what the archive had at a version of its table of messages.
-
-        :raises ArchiveError: if it does not have that version any more.
-        """
-        if version == self.listing.version:
-            return self.listing
-        table = self.tables.messages_at(version)
-        files = map(_data_file, self.tables.files_of(table, MESSAGES))
-        return Listing(version, self.tables.batches(table), list(files))
-
-    def _list(self) -> None:
-        day = self.tables.first_day
-        self.first_ms = -(1 << 63) if day is None else day * DAY_MS
-        files = map(_data_file, self.tables.files(MESSAGES))
-        self.listing = Listing(self.tables.messages.version(), self.tables.batches(), list(files))
-        there = {file.path for file in self.listing.messages}
+        """Take what was archived since."""
+        newest = self.lists.newest()
+        if newest is self._taken:
+            return
+        self._taken = newest
+        there = {file.path for file in newest.listing.messages}
         for path in self.kept.keys() - there:
             self._kept_counts -= len(self.kept.pop(path))
-        self.keys = [
-            *map(_data_file, self.tables.files(KEYS)),
-            *(self._new_file(each) for each in self.tables.missing_keys()),
-        ]
+
+    def listing_at(self, version: int) -> Listing:
+        """Return what the archive had at a version; errors as `ArchiveLists.at`."""
+        return self.listing if version == self.listing.version else self.lists.at(version)
 
     def keep(self, file: DataFile, counts: list[Any]) -> None:
         """Keep what was counted of a file, if there is room."""
         if self._kept_counts + len(counts) <= limits.MAX_KEPT_COUNTS:
             self.kept[file.path] = counts
             self._kept_counts += len(counts)
-
-    def _new_file(self, file: NewFile) -> DataFile:
-        bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
-        return DataFile(self.tables.path(KEYS, file.path), file.day, file.size, bounds)
 
     def relative(self, file: DataFile) -> str:
         """Return the path of a file of messages in its table."""

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.reader import ArchiveRows, Listing
+from rocketlens.archive.reader import ArchiveRows
 from rocketlens.archive.rows import host_of
 from rocketlens.archive.source import ArchiveSource, bounds_of, matching
 from rocketlens.errors import ArchiveError, BadInput
@@ -24,7 +24,7 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketlens.archive.reader import DataFile
+    from rocketlens.archive.lists import DataFile
     from rocketlens.query.request import FindRequest
 
 _CURSOR_VERSION: Final = 1
@@ -164,9 +164,7 @@ class ArchiveScan(ArrowMessages):
         self._source: Final = source
         self._filter: Final = message_filter
         self._question: Final = question
-        self._listing: Final[Listing] = (
-            reader.listing if after is None else reader.listing_at(after.version)
-        )
+        self._listing: Final = reader.listing if after is None else reader.listing_at(after.version)
         self._bounds: Final = bounds_of(message_filter)
         self._files: list[DataFile] = self._listing.files(self._bounds)
         self._skipped = (0, 0)

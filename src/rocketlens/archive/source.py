@@ -4,15 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens import limits
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.reader import (
-    ArchiveReader,
-    ArchiveRows,
-    Listing,
-)
+from rocketlens.archive.lists import ArchiveLists, Listing
+from rocketlens.archive.reader import ArchiveReader, ArchiveRows
 from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketlens.archive.journal import ArchivedBatch
-    from rocketlens.archive.reader import Bounds
+    from rocketlens.archive.lists import Bounds
 
 _POSITIONS_AT_ONCE: Final = 4096
 _MIN_MS: Final = -(2**63)
@@ -42,11 +39,16 @@ class ArchiveSource:
     kind: Final = SourceKind.ARCHIVE
     is_one_log: Final = False
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, archive: str | ArchiveLists) -> None:
         """Open the archive: see :func:`open_archive`."""
-        self.name: Final = root
+        lists = archive if isinstance(archive, ArchiveLists) else ArchiveLists(archive)
+        self.name: Final = lists.root
         self.is_closed = False
-        self.reader: Final = ArchiveReader(root)
+        self.reader: Final = ArchiveReader(lists)
+
+    def for_another_thread(self) -> Self:
+        """Return the same archive with open files of its own: what it has is not listed again."""
+        return type(self)(self.reader.lists)
 
     def close(self) -> None:
         """Close the archive's files."""

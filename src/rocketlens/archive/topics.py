@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.archive.reader import ArchiveReader, DataFile
+from rocketlens.archive.lists import DataFile
+from rocketlens.archive.reader import ArchiveReader
 from rocketlens.archive.source import ArchiveSource, bounds_of
 from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer

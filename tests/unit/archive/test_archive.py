@@ -5,6 +5,8 @@ import shutil
 import pytest
 
 import rocketlens
+from rocketlens.archive.archive import Archive
+from rocketlens.archive.journal import ArchiveTables
 from rocketlens.errors import (
     AnswerIncomplete,
     ArchiveError,
@@ -186,3 +188,37 @@ def test_a_message_with_a_key_in_several_ways_comes_once(tmp_path, monkeypatch, 
         assert ([each.queue_offset for each in answer], answer.truncated) == ([*range(9)], False)
         assert len(archive.query_message("Topic", "often", max_num=9)) == 9
         assert not archive.query_message("Topic", "often", max_num=9).truncated
+
+
+def test_readers_in_two_threads_list_once_and_each_sees_what_it_asked_for(golden, tmp_path):
+    store = golden("5.5.0").store
+    archive_store(tmp_path, store, broker="broker-a")
+    with rocketlens.open_archive(tmp_path) as one, Archive(one.source.for_another_thread()) as two:
+        assert two.source.reader.listing is one.source.reader.listing
+        archive_store(tmp_path, store, broker="broker-b")
+        before = one.source.reader.listing
+        answer = two.find(begin=0, max_num=1)
+        assert len([each for each in answer.coverage if each.kind == "archive"]) == 2
+        assert one.source.reader.listing is before
+        assert one.status().files == two.status().files
+        assert one.source.reader.listing is two.source.reader.listing
+    with pytest.raises(WrongUse, match="closed"):
+        two.find("x")
+
+
+def test_a_refresh_that_fails_half_way_is_made_up_for(golden, tmp_path, monkeypatch):
+    store = golden("5.5.0").store
+    archive_store(tmp_path, store, broker="broker-a")
+    with rocketlens.open_archive(tmp_path) as archive:
+        archive_store(tmp_path, store, broker="broker-b")
+        refresh = ArchiveTables.refresh
+
+        def fail(tables):
+            refresh(tables)
+            raise ArchiveError("offline")
+
+        monkeypatch.setattr(ArchiveTables, "refresh", fail)
+        with pytest.raises(ArchiveError, match="offline"):
+            archive.status()
+        monkeypatch.undo()
+        assert len(archive.status().sources) == 2

@@ -148,8 +148,8 @@ class ClusterOfConsole:
 
 
 class _ReadInThreads(Generic[R]):
-    """A store or an archive as one of the sources, opened twice: for searches by key, and for what
-    reads queues or much of the log, such as searches without a text, and lists.
+    """A store or an archive as one of the sources, in two threads: for searches by key, and for
+    what reads queues or much of the log, such as searches without a text, and lists.
     """
 
     def __init__(self, name: str, by_key: R, scanned: R) -> None:
@@ -239,7 +239,8 @@ class ArchiveOfConsole(_ReadInThreads[Archive]):
 
         :raises ArchiveError: if it is not one, or cannot be read.
         """
-        super().__init__(name, Archive(root), Archive(root))
+        archive = Archive(root)
+        super().__init__(name, archive, Archive(archive.source.for_another_thread()))
         self.title: Final = self.scans.name
         self.command_options: Final = ("--archive", self.title)
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from rocketlens import testing
+from rocketlens.archive.journal import ArchiveTables
 from rocketlens.client.send.message import Message
 from rocketlens.errors import ArchiveError
 from rocketlens.terminal.contexts import Context
@@ -153,3 +154,25 @@ def test_a_message_of_an_archive_is_sent_to_a_cluster_again(lake):
 def test_one_that_cannot_be_opened_is_refused_with_a_line(tmp_path):
     with pytest.raises(ArchiveError, match="is not an archive"):
         answers(["/"], archive_at(tmp_path))
+
+
+def test_an_archive_is_opened_and_listed_once_for_all_that_is_asked(lake, monkeypatch):
+    opened, listed = [], []
+    open_table, files = ArchiveTables._open, ArchiveTables.files
+    monkeypatch.setattr(
+        ArchiveTables,
+        "_open",
+        lambda self, name, *rest, **how: (
+            opened.append(name) or open_table(self, name, *rest, **how)
+        ),
+    )
+    monkeypatch.setattr(
+        ArchiveTables, "files", lambda self, name: listed.append(name) or files(self, name)
+    )
+    asked = ["/api/search?q=ORDER-3", "/api/search?topic=Orders", "/api/topics", "/api/brokers"]
+    found, searched, *_ = answers([*asked, *asked], archive_at(lake))
+    assert len(found.json()["messages"]) == 1
+    assert len(searched.json()["messages"]) == 5
+    assert sorted(opened) == ["journal", "message_keys", "messages"]
+    assert sorted(set(listed)) == sorted(opened)
+    assert listed.count("messages") == listed.count("message_keys") == 1
