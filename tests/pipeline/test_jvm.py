@@ -53,6 +53,21 @@ def test_the_jvm_has_the_command_of_sparks_own_launcher(jdk):
     assert ours == theirs[: theirs.index("org.apache.spark.deploy.SparkSubmit")]
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_jvm_has_all_options_that_sessions_ask_for(jdk, quick):
+    options = session.settings("2g", is_local=True, quick=quick)[jvm.JAVA_OPTIONS].split()
+    done = subprocess.run(
+        [jdk.java, *options, "-XX:+PrintFlagsFinal", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    # Queries of notebooks are compiled well in the end, and jobs whose work is in Python never.
+    (level,) = (line for line in done.stdout.splitlines() if " TieredStopAtLevel " in line)
+    assert level.split()[3] == ("1" if quick else "4")
+
+
 def test_a_local_session_needs_none_of_sparks_scripts(home):
     changed = ["spark.sql.shuffle.partitions", "spark.ui.enabled", "spark.driver.memory"]
     environment = {"PATH": "/bin", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": "python3"}

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from pyspark.sql.functions import broadcast
 
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
 from rocketlens.model.message import Host
@@ -213,6 +214,41 @@ def test_spark_still_mixes_up_the_plans_of_one_load_so_pushing_must_be_asked_for
     plain = load(registered, store)
     assert plain.filter("topic = 'Topic1'").count() == 100
     assert plain.count() == len(written)
+
+
+def test_a_cached_table_is_read_whole_and_can_be_filtered_in_several_ways(registered, busy_store):
+    store, written = busy_store
+    table = load(registered, store, filterPushdown="true").cache()
+    try:
+        assert table.filter("topic = 'Topic1'").count() == 100
+        assert table.count() == len(written)
+        assert table.filter("topic in ('Topic2', 'Topic3')").count() == 200
+    finally:
+        table.unpersist()
+
+
+@pytest.mark.parametrize("way", ["measured", "limit", "cache", "broadcast"])
+def test_a_small_table_goes_to_all_executors_of_a_join_once_spark_knows_its_size(
+    registered, busy_store, way
+):
+    store, _ = busy_store
+    table = load(registered, store).select("queue_offset", "topic")
+    if way == "limit":
+        table = table.limit(400)
+    elif way == "cache":
+        table.cache().count()
+    elif way == "broadcast":
+        table = broadcast(table)
+    # Too large to be the side that is sent.
+    numbers = registered.range(2_000_000).withColumnRenamed("id", "queue_offset")
+    joined = numbers.join(table, "queue_offset")
+    execution = joined._jdf.queryExecution()
+    assert ("BroadcastHashJoin" in execution.executedPlan().toString()) == (way != "measured")
+    counted = joined.groupBy().count()
+    assert counted.collect()[0]["count"] == (400 if way == "limit" else 500)
+    final = counted._jdf.queryExecution().executedPlan().toString()
+    assert "BroadcastHashJoin" in final.partition("Initial Plan")[0]
+    registered.catalog.clearCache()
 
 
 def test_options_are_case_insensitive_and_wrong_ones_named(registered, busy_store):

@@ -40,6 +40,17 @@ WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 
+_COMPILE_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 -XX:MetaspaceSize=256m"
+)
+"""Ten times the JVM's own thresholds for compiling well, and no full collection for classes alone.
+
+Until its first row a session runs thousands of methods some thousand times. To compile them well
+takes a third of its processor time, and has no use before there are long loops, which come to these
+thresholds within milliseconds.
+"""
+
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _DAEMON: Final = "spark.python.daemon.module"
 _MAX_WARM_TASKS: Final = 64
@@ -246,8 +257,7 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
     """Return the Spark configuration that :func:`start` uses."""
     log = Path(__file__).with_name("log4j2.properties")
     java_options = f"-Dlog4j2.configurationFile={log.as_uri()} -XX:+UseSerialGC"
-    if quick:
-        java_options += " -XX:TieredStopAtLevel=1"
+    java_options += " -XX:TieredStopAtLevel=1" if quick else f" {_COMPILE_LATER}"
     chosen = {
         MEMORY: memory,
         JAVA_OPTIONS: java_options,

@@ -5,8 +5,9 @@ Spark runs it as ``python -m rocketlens.pipeline.worker_daemon WORKER_MODULE`` i
 the kernels for itself, and each worker looks through all their objects for garbage after every
 task, which takes longer than many tasks.
 
-Spark starts such a daemon with its first task, and one more for each kind of worker that a query
-has. Each would load all of that again. So `ForkServer` runs beside the JVM and loads it while the
+Spark starts such a daemon with its first task, and one more for each kind of worker whose tasks a
+query has (those that plan queries have a daemon of Spark's own, in Spark 4.2). Each would load all
+of that again. So `ForkServer` runs beside the JVM and loads it while the
 JVM starts. A daemon sends its standard streams to the server, which forks: the fork serves Spark
 with them, and the process that Spark started only waits for its end. Without a server, or with one
 of another Python, a daemon loads everything itself.
@@ -42,7 +43,6 @@ _LENGTH_BYTES: Final = 4
 _STREAMS: Final = (0, 1, 2)
 _MAX_REQUEST_BYTES: Final = 1 << 24
 _SQL_MODULES: Final = (
-    "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.pandas.serializers",
     "pyspark_rocketmq",
