@@ -62,12 +62,13 @@ def run(arguments: Namespace) -> ExitCode:
     """Search, and print what was found."""
     from rocketlens.cli.index.spark import sql_session
     from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
+    from rocketlens.pipeline.jobs import shortened_errors
     from rocketlens.pipeline.session import check_available
 
     check_available()
     begin, end = time_range(arguments)
     source = _source(arguments)
-    with sql_session(arguments.master) as spark:
+    with sql_session(arguments.master) as spark, shortened_errors():
         topics = ",".join(arguments.topic or ())
         if source.archive is not None:
             table, problems = archived_messages(spark, source.archive, topics, begin, end)
@@ -99,7 +100,9 @@ def _source(arguments: Namespace) -> "Context":
     elif source.store is not None:
         from rocketlens.query.offline import open_store
 
-        open_store(source.store).close()
+        with open_store(source.store) as store:
+            if arguments.topic:
+                store.topics([name for each in arguments.topic for name in each.split(",")])
     elif source.namesrv is None:
         raise BadInput("where to search? Give --store DIR, --namesrv ADDR or --archive DIR")
     elif not arguments.topic:
@@ -111,7 +114,7 @@ def _read(
     spark: "SparkSession", source: "Context", topics: str, begin: int | None, end: int | None
 ) -> "tuple[DataFrame, list[str]]":
     """Return the messages of a store or a cluster, and what of them cannot be read."""
-    # A search that lacks messages fails, and names them.
+    # A search that lacks messages fails, and names them, unless the damage did.
     options = {"body": "false", "failOnDataLoss": "true"}
     if topics:
         options["topic"] = topics
@@ -128,6 +131,8 @@ def _read(
     problems = [
         f"{row.length} bytes of the log at {row.physical_offset}: {row.reason}" for row in damage
     ]
+    if problems:
+        options["failOnDataLoss"] = "false"
     return reader.options(**store, **options).load(), problems
 
 

@@ -7,8 +7,8 @@ that driver and executors both see.
 import logging
 import re
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -34,7 +34,8 @@ class Spark(Protocol):
 
 
 _PYTHON_ERROR: Final = re.compile(
-    r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Changed)): (.*)$", re.MULTILINE
+    r"^(?:[\w.]+\.)?((?<=rocketlens\.errors\.)\w+|\w+(?:Error|Exception|Changed)): (.*)$",
+    re.MULTILINE,
 )
 
 
@@ -101,6 +102,20 @@ def reason_of(error: BaseException) -> str:
         kind, text = errors[-1]
         return f"{kind}: {text}"
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+@contextmanager
+def shortened_errors() -> Iterator[None]:
+    """Raise what Spark raises as an error with its cause: Spark has those of our sources as text.
+
+    :raises StoreError: in its stead.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise StoreError(f"Spark failed: {reason_of(error)}") from error
 
 
 def _tasks_done(context: "SparkContext", group: str) -> int:

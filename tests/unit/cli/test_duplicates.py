@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -81,6 +82,34 @@ def test_a_search_of_a_damaged_store_is_incomplete(run, copy, own_session):
     assert "incomplete: " in done.err
 
 
+def test_a_search_of_a_store_that_lost_the_end_of_its_log_is_incomplete(run, copy, own_session):
+    max((copy / "commitlog").iterdir()).unlink()
+    done = run("duplicates", "--store", copy)
+    assert done.code == 3, done.err
+    assert "messages at its end are lost" in done.err
+
+
+def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golden, monkeypatch):
+    errors = pytest.importorskip("pyspark.errors")
+
+    def read(*_):
+        raise errors.AnalysisException(
+            "[PYTHON_DATA_SOURCE_ERROR] Failed to generate Python data source read partitions: "
+            "Traceback (most recent call last):\n"
+            '  File "source.py", line 163, in partitions\n'
+            "    return list(map(SharePartition, self.scan.shares()))\n"
+            "rocketlens.errors.TopicNotFound: the cluster has no topic 'Ordrs'\n SQLSTATE: 38000"
+        )
+
+    monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
+    monkeypatch.setattr("rocketlens.cli.index.spark.sql_session", lambda _: nullcontext())
+    monkeypatch.setattr("rocketlens.cli.duplicates._read", read)
+    done = run("duplicates", "--store", golden("5.5.0").store)
+    assert done.code == 2
+    [line] = done.err.splitlines()
+    assert line.endswith("Spark failed: TopicNotFound: the cluster has no topic 'Ordrs'")
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -90,6 +119,7 @@ def test_a_search_of_a_damaged_store_is_incomplete(run, copy, own_session):
         (("--archive", "{store}"), "is not an archive"),
         (("--store", "/nowhere"), "no such file or directory"),
         (("--store", "{store}", "--since", "never"), "--since"),
+        (("--store", "{store}", "-t", "PayTopc"), "did you mean PayTopic?"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_spark_starts(
