@@ -12,6 +12,7 @@ SPARK: Final = (
     "tests/peer/test_archive.py",
     "tests/peer/test_deleted_topics.py",
     "tests/peer/test_spark_cluster.py",
+    "tests/peer/test_spark_sink.py",
     "tests/peer/test_tap.py::test_two_brokers_are_followed_at_once_and_every_command_reads_their_copies",
     "tests/pipeline/",
     "tests/unit/cli/test_demo.py",
