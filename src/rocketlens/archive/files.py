@@ -76,6 +76,11 @@ class NewFile(NamedTuple):
         """Return what the journal has."""
         return cls(**json.loads(text))
 
+    def facts(self) -> tuple[Any, ...]:
+        """Return its day, size, rows and bounds, to compare them."""
+        bounds = {name: (low, high) for name, (low, high) in self.bounds.items()}
+        return self.day, self.size, self.rows, bounds
+
     def stats(self) -> str:
         """Return the statistics that a Delta log has of a file."""
         return json.dumps(

@@ -19,22 +19,29 @@ ignores rows whose messages are not there yet, and reads the files of keys that 
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
+from zlib import crc32
 
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
     DAY,
+    KEY_BOUNDS,
     KEYS,
+    MESSAGE_BOUNDS,
     MESSAGES,
     decoded_schema,
     key_schema,
     message_schema,
 )
 from rocketlens.errors import ArchiveError, ArchiveTaken
+from rocketlens.model.text.escape import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +59,7 @@ _COLUMNS: Final = {
     KEYS: ("key_hash", "key", "topic", "physical_offset"),
 }
 """Columns by which a table of an archive of any version is told from others."""
+_BY_SOURCE: Final = attrgetter("source", "number")
 _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
 
@@ -63,7 +71,8 @@ class ArchivedBatch:
     ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
     on what lies between them and could not be read. ``chosen`` are the topics and patterns that
     were asked for, none for all. Times are store times in epoch milliseconds, 0 without messages.
-    ``files`` are those of `NewFile`, as JSON.
+    ``files`` are those of `NewFile`, as JSON. ``checksum`` is that of all the others, 0 in rows of
+    earlier versions.
     """
 
     source: str
@@ -80,6 +89,13 @@ class ArchivedBatch:
     run: str
     archived_ms: int
     chosen: tuple[str, ...] = ()
+    checksum: int = 0
+
+    @property
+    def expected_checksum(self) -> int:
+        """The CRC-32 of the others, as JSON."""
+        values = {**asdict(self), "checksum": 0}
+        return crc32(json.dumps(values, sort_keys=True, separators=(",", ":")).encode())
 
     def new_files(self, table: str) -> list[NewFile]:
         """Return the files that it adds to a table."""
@@ -114,6 +130,9 @@ class ArchiveTables:
             name: self.location.path(name, "_delta_log") for name in (JOURNAL, MESSAGES, KEYS)
         }
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
+        self._checked: Final[set[tuple[str, str, int]]] = set()
+        self.added_rows: Final[dict[str, Counter[str]]] = {MESSAGES: Counter(), KEYS: Counter()}
+        """How many rows of each day batches have added that `check_files` has seen."""
         with self.location.explained():
             self.messages = self._open(MESSAGES, message_schema(), create=create)
             self.keys = self._open(KEYS, key_schema(), create=create)
@@ -190,6 +209,8 @@ class ArchiveTables:
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
+        for each in actions:
+            _check_listed(each, name, self.location.path(name))
         # Relative paths, as in addresses; those of `file_uris` are encoded twice.
         return [{**each, "path": self.path(name, unquote(each["path"]))} for each in actions]
 
@@ -220,7 +241,7 @@ class ArchiveTables:
         ``messages``: the table of messages, as it was at some version (None: now).
         """
         table = self.messages if messages is None else messages
-        return [each for each in self._rows() if _version(table, each.source) >= each.number]
+        return [each for each in self._rows() if self._version(table, each.source) >= each.number]
 
     def _rows(self) -> list[ArchivedBatch]:
         rows: list[ArchivedBatch] = []
@@ -229,7 +250,36 @@ class ArchiveTables:
             if path not in self._read:
                 self._read[path] = _read_batches(self.location, path)
             rows += self._read[path]
+        for source, batches in groupby(sorted(rows, key=_BY_SOURCE), attrgetter("source")):
+            numbers = [each.number for each in batches]
+            if numbers != [*range(1, self._version(self.journal, source) + 1)]:
+                raise ArchiveError(
+                    f"{self.location.path(JOURNAL)} is damaged: it does not have each batch of "
+                    f"{printable(source)[:200]} once"
+                )
         return sorted(rows, key=lambda each: (each.number, each.source))
+
+    def check_files(self, name: str, listed: Iterable[dict[str, Any]]) -> None:
+        """Check that a table has of each file what the journal has, if a batch added it.
+
+        Each batch is checked once.
+
+        :raises ArchiveError: if not: the log of the table is damaged.
+        """
+        added: dict[str, NewFile] = {}
+        for batch in self.batches():
+            if (name, batch.source, batch.number) not in self._checked:
+                self._checked.add((name, batch.source, batch.number))
+                for file in batch.new_files(name):
+                    added[self.path(name, file.path)] = file
+                    self.added_rows[name][file.day] += file.rows
+        for each in listed if added else ():
+            as_added = added.get(each["path"])
+            if as_added is not None and _facts(each) != as_added.facts():
+                raise ArchiveError(
+                    f"{self.location.path(name)}/_delta_log is damaged: it has another day, size "
+                    f"or bounds of {as_added.path} than the journal"
+                )
 
     def last_batch(self, source: str) -> ArchivedBatch | None:
         """Return the newest batch of a source, whole or not."""
@@ -244,7 +294,7 @@ class ArchiveTables:
         return [
             file
             for batch in self.batches()
-            if _version(self.keys, batch.source) < batch.number
+            if self._version(self.keys, batch.source) < batch.number
             for file in batch.new_files(KEYS)
         ]
 
@@ -277,12 +327,13 @@ class ArchiveTables:
 
     def exchanges(self, name: str) -> int:
         """Return how often files of a table were exchanged."""
-        return _version(self._named()[name], _EXCHANGES)
+        return self._version(self._named()[name], _EXCHANGES)
 
     @property
     def first_day(self) -> int | None:
         """The first day whose messages are kept, counted from 1970; None if all are."""
-        day: int | None = self.messages.transaction_version(RETENTION)
+        with self.location.explained():
+            day: int | None = self.messages.transaction_version(RETENTION)
         return day
 
     def exchange(
@@ -300,7 +351,7 @@ class ArchiveTables:
             since this was refreshed.
         """
         table, now_ms = self._named()[name], time.time_ns() // 1_000_000
-        number = _version(table, _EXCHANGES) + 1
+        number = self._version(table, _EXCHANGES) + 1
         are_rows_deleted = not added
         actions = [
             delta().transaction.RemoveAction(
@@ -328,7 +379,7 @@ class ArchiveTables:
         """
         import pyarrow as pa
 
-        if _version(self.journal, batch.source) != batch.number - 1:
+        if self._version(self.journal, batch.source) != batch.number - 1:
             raise self._taken(batch)
         row = pa.Table.from_pylist([asdict(batch)], schema=_journal_schema())
         try:
@@ -351,6 +402,12 @@ class ArchiveTables:
                 self.journal.optimize.compact()
         self.refresh()
 
+    def _version(self, table: Any, source: str) -> int:
+        """Return the number of the last batch of a source that a table has; 0 without one."""
+        with self.location.explained():
+            version = table.transaction_version(source)
+        return 0 if version is None else int(version)
+
     def _taken(self, batch: ArchivedBatch) -> ArchiveTaken:
         self.refresh()
         last = self.last_batch(batch.source)
@@ -361,7 +418,7 @@ class ArchiveTables:
         )
 
     def _add(self, table: Any, batch: ArchivedBatch, files: Sequence[NewFile]) -> None:
-        if _version(table, batch.source) >= batch.number:
+        if self._version(table, batch.source) >= batch.number:
             return
         adds = _adds(files, batch.archived_ms, data_change=True)
         try:
@@ -372,9 +429,40 @@ class ArchiveTables:
         except ArchiveError:
             # Another archiver, which met the same row, may have added it.
             self.refresh()
-            if _version(table, batch.source) < batch.number:
+            if self._version(table, batch.source) < batch.number:
                 raise
         self.refresh()
+
+
+def _check_listed(listed: dict[str, Any], name: str, path: str) -> None:
+    """Check that a table has of a file what this program writes of each.
+
+    Without a day or bounds a search would not know what to leave out.
+
+    :raises ArchiveError: if not: the log of the table is damaged.
+    """
+    expected = {"path", "size_bytes", "num_records"}
+    if name != JOURNAL:
+        expected.add("partition.day")
+        bounds = KEY_BOUNDS if name == KEYS else MESSAGE_BOUNDS
+        expected.update(f"{end}.{column}" for end in ("min", "max") for column in bounds)
+    missing = sorted(each for each in expected if listed.get(each) is None)
+    if missing:
+        raise ArchiveError(
+            f"{path}/_delta_log is damaged: it has no {missing[0]} of the file "
+            f"{printable(str(listed.get('path')))[:200]}"
+        )
+
+
+def _facts(listed: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a table has of a file, as `NewFile.facts`."""
+    bounds = {
+        column: (listed[f"min.{column}"], listed[f"max.{column}"])
+        for column in (name.removeprefix("min.") for name in listed if name.startswith("min."))
+        if listed[f"min.{column}"] is not None
+    }
+    size, rows = listed["size_bytes"], listed["num_records"]
+    return str(listed["partition.day"]), size, rows, bounds
 
 
 def _check_protocol(table: Any, path: str) -> None:
@@ -427,19 +515,33 @@ def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
 
     :raises ArchiveError: if it cannot be read.
     """
+    import pyarrow as pa
+
     names = [each.name for each in fields(ArchivedBatch)]
     try:
         with location.parquet(path) as file:
             return [_batch_of(row) for row in file.read(columns=names).to_pylist()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ArchiveError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _batch_of(row: dict[str, Any]) -> ArchivedBatch:
+    """Return a row of the journal.
+
+    :raises ValueError: if it is damaged.
+    """
     values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in row.items()
+        if value is not None
     }
-    return ArchivedBatch(**values)
+    try:
+        batch = ArchivedBatch(**values)
+    except TypeError as error:
+        raise ValueError("a row of it is not whole") from error
+    if batch.checksum and batch.checksum != batch.expected_checksum:
+        raise ValueError("a row of it is damaged")
+    return batch
 
 
 def next_batch(
@@ -459,7 +561,7 @@ def next_batch(
     of_messages = [each for each in written if each.table == MESSAGES]
     times = [each.bounds["store_timestamp_ms"] for each in of_messages]
     begin, end = (json.dumps(each, separators=(",", ":")) for each in offsets)
-    return ArchivedBatch(
+    batch = ArchivedBatch(
         source=source,
         number=1 if last is None else last.number + 1,
         begin=begin,
@@ -475,6 +577,7 @@ def next_batch(
         archived_ms=time.time_ns() // 1_000_000,
         chosen=tuple(sorted(chosen)),
     )
+    return replace(batch, checksum=batch.expected_checksum)
 
 
 def _adds(files: Sequence[NewFile], written_ms: int, *, data_change: bool) -> list[Any]:
@@ -496,9 +599,3 @@ def _properties(batch: ArchivedBatch) -> Any:
     return package.CommitProperties(
         app_transactions=[package.Transaction(batch.source, batch.number)]
     )
-
-
-def _version(table: Any, source: str) -> int:
-    """Return the number of the last batch of a source that a table has; 0 without one."""
-    version = table.transaction_version(source)
-    return 0 if version is None else int(version)

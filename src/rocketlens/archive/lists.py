@@ -1,12 +1,13 @@
 """What an archive has: its batches and its files, listed once for all who read it."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
-from rocketlens.archive.tables import DAY_MS, KEYS, MESSAGES
+from rocketlens.archive.tables import DAY_MS, KEYS, MESSAGES, day_text
 
 Bounds = Mapping[str, tuple[Any, Any]]
 """The least and the greatest value that columns may have, both included."""
@@ -18,6 +19,7 @@ class DataFile(NamedTuple):
     path: str
     day: str
     size: int
+    rows: int
     bounds: Bounds
 
     def can_have(self, bounds: Bounds) -> bool:
@@ -36,7 +38,8 @@ def _data_file(listed: Mapping[str, Any]) -> DataFile:
         for name, low in listed.items()
         if name.startswith("min.") and low is not None
     }
-    return DataFile(listed["path"], str(listed["partition.day"]), listed["size_bytes"], bounds)
+    size, rows = listed["size_bytes"], listed["num_records"]
+    return DataFile(listed["path"], str(listed["partition.day"]), size, rows, bounds)
 
 
 class Listing(NamedTuple):
@@ -66,6 +69,8 @@ class _Lists(NamedTuple):
     listing: Listing
     keys: list[DataFile]
     first_ms: int
+    problems: list[str]
+    """Lines on tables that do not have what the journal says."""
 
 
 class ArchiveLists:
@@ -88,6 +93,10 @@ class ArchiveLists:
                 self.tables.refresh()
                 if self._versions() != self._newest.versions:
                     self._newest = self._list()
+                    if self._newest.problems:
+                        # A commit may have come after one table was read, and before the other.
+                        self.tables.refresh()
+                        self._newest = self._list()
             return self._newest
 
     def at(self, version: int) -> Listing:
@@ -106,14 +115,34 @@ class ArchiveLists:
 
     def _list(self) -> _Lists:
         versions, day = self._versions(), self.tables.first_day
-        files = map(_data_file, self.tables.files(MESSAGES))
-        listing = Listing(self.tables.messages.version(), self.tables.batches(), list(files))
+        listed, listed_keys = (self.tables.files(each) for each in (MESSAGES, KEYS))
+        self.tables.check_files(MESSAGES, listed)
+        self.tables.check_files(KEYS, listed_keys)
+        files = list(map(_data_file, listed))
+        listing = Listing(self.tables.messages.version(), self.tables.batches(), files)
         keys = [
-            *map(_data_file, self.tables.files(KEYS)),
+            *map(_data_file, listed_keys),
             *(self._new_file(each) for each in self.tables.missing_keys()),
         ]
-        return _Lists(versions, listing, keys, -(1 << 63) if day is None else day * DAY_MS)
+        problems = [*self._problems(MESSAGES, files), *self._problems(KEYS, keys)]
+        first_ms = -(1 << 63) if day is None else day * DAY_MS
+        return _Lists(versions, listing, keys, first_ms, problems)
+
+    def _problems(self, table: str, files: list[DataFile]) -> Iterator[str]:
+        """Yield a line for each day of which a table has other rows than batches added to it."""
+        there: Counter[str] = Counter()
+        for file in files:
+            there[file.day] += file.rows
+        first = self.tables.first_day
+        added = self.tables.added_rows[table]
+        for day in sorted({*there, *added}):
+            is_kept = first is None or day >= day_text(first)
+            if is_kept and there[day] != added[day]:
+                yield (
+                    f"{table} has {there[day]} rows of {day}, and the journal {added[day]}: its "
+                    "Delta log is damaged, or another program has changed this table"
+                )
 
     def _new_file(self, file: NewFile) -> DataFile:
         bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
-        return DataFile(self.tables.path(KEYS, file.path), file.day, file.size, bounds)
+        return DataFile(self.tables.path(KEYS, file.path), file.day, file.size, file.rows, bounds)

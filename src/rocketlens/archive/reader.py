@@ -260,6 +260,11 @@ class ArchiveReader:
         return self._taken.listing
 
     @property
+    def problems(self) -> list[str]:
+        """Lines on tables that do not have what the journal says; answers are incomplete then."""
+        return self._taken.problems
+
+    @property
     def keys(self) -> list[DataFile]:
         """The files of keys."""
         return self._taken.keys
@@ -495,6 +500,8 @@ class ArchiveReader:
         read: "Callable[[_OpenFile, int], pa.Table | None]",
     ) -> "Iterator[tuple[int, pa.Table]]":
         """Yield the row groups that ``choose`` returns, in its order, as `_groups`."""
+        import pyarrow as pa
+
         try:
             opened = self._opened(file)
             for group in choose(opened):
@@ -503,6 +510,6 @@ class ArchiveReader:
                     yield group, rows
         except FileNotFoundError:
             errors.append(f"{file.path} is gone: it was compacted or expired since it was listed")
-        except (OSError, ValueError) as error:
-            # pyarrow's errors are these; some have several lines.
+        except (OSError, ValueError, pa.ArrowException) as error:
+            # Some of pyarrow's errors have several lines.
             errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")

@@ -203,7 +203,7 @@ class ArchiveSource:
             covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
             covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
-        covered.extend(_failed(self.name, each) for each in errors)
+        covered.extend(_failed(self.name, each) for each in (*errors, *self.reader.problems))
         return tuple(covered)
 
     def status(self) -> ArchiveStatus:

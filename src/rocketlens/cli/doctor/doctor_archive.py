@@ -37,6 +37,7 @@ def archive_checks(root: str) -> Iterator[Check]:
             yield warn("source", "nothing was archived yet", "rocketlens archive run")
         yield from listed(map(_source, status.sources))
         yield from listed(_gaps(status.sources))
+        yield from listed(_tables(source))
         yield from _unfinished(source)
         yield from listed(_files(source))
     except (RocketLensError, OSError) as error:
@@ -63,6 +64,12 @@ def _gaps(sources: "tuple[ArchivedSourceStatus, ...]") -> Iterator[Check]:
     mend = "archive more often than brokers delete; what they deleted is lost"
     found = [warn("gap", f"{each.name}: {gap}", mend) for each in sources for gap in each.gaps]
     yield from found or [ok("gaps", "nothing is missing between what was archived")]
+
+
+def _tables(source: "ArchiveSource") -> Iterator[Check]:
+    mend = "restore the archive from a backup; answers say that they are incomplete"
+    for problem in source.reader.problems:
+        yield fail("table", problem, mend)
 
 
 def _unfinished(source: "ArchiveSource") -> Iterator[Check]:
