@@ -328,6 +328,8 @@ class ArchiveLocation:
             lines = [_DECORATION.sub("", each).strip() for each in str(error).splitlines()]
             shown = [each for each in lines if each] or [type(error).__name__]
             text = shown[0] if len(shown) == 1 else f"{shown[0]}: {shown[-1]}"
+            # Of Delta's kernel, and not of the operating system.
+            text = text.removeprefix("Kernel error -> ").removeprefix("Kernel error: ")
         for option in (_SECRET, _TOKEN, _KEY):
             if self.options.get(option):
                 text = text.replace(self.options[option], "***")

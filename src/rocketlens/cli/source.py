@@ -187,15 +187,26 @@ def _with_archive(
     alone: "Callable[[Archive], T]",
     together: "Callable[[Sequence[AnySource]], T]",
 ) -> T:
-    """Ask an archive, or it and the store or cluster that options name beside it."""
+    """Ask an archive, or it and the store or cluster that options name beside it.
+
+    What is beside it answers also where the archive cannot be opened; the answer is incomplete.
+    """
     from contextlib import ExitStack
 
     from rocketlens.archive.archive import open_archive
+    from rocketlens.errors import ArchiveError
 
+    root = archive_of(arguments) or ""
     with ExitStack() as entered:
-        archive = entered.enter_context(open_archive(archive_of(arguments) or ""))
         if not is_merged(arguments):
-            return alone(archive)
+            return alone(entered.enter_context(open_archive(root)))
+        from rocketlens.client.all_sources import UnopenedSource
+
+        archive: AnySource
+        try:
+            archive = entered.enter_context(open_archive(root))
+        except ArchiveError as error:
+            archive = UnopenedSource(root, error)
         beside = _store_or_cluster(arguments)
         return together(
             [

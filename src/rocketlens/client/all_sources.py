@@ -140,7 +140,7 @@ async def open_source(given: AnySource, opened: AsyncExitStack) -> Source:
         try:
             directory = await in_thread(lambda: _opened(fspath(given)))
         except (RocketLensError, OSError) as error:
-            return _Unopened(fspath(given), error)
+            return UnopenedSource(fspath(given), error)
         source = ThreadedSource(directory.source)
         # A search whose caller was cancelled may still read.
         opened.push_async_callback(lambda: asyncio.shield(source.run(directory.close)))
@@ -154,17 +154,19 @@ def _opened(path: str) -> Archive | Store:
     return Archive(path) if ArchiveLocation.of(path).is_archive() else Store(Path(path))
 
 
-class _Unopened:
+class UnopenedSource:
     """A store directory, or an archive, that cannot be opened."""
 
     kind: Final = SourceKind.COMMIT_LOG
     is_one_log: Final = True
 
     def __init__(self, name: str, error: Exception) -> None:
+        """Keep the error, which each search of it then meets."""
         self.name: Final = name
         self._error: Final = error
 
     async def find(self, _request: FindRequest, _findings: Findings) -> None:
+        """Raise the error."""
         raise self._error
 
     async def check_topics(self, _names: Sequence[str], _findings: Findings) -> None:

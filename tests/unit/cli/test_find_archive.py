@@ -52,6 +52,22 @@ def test_an_archive_and_a_store_are_one_answer(run, golden, lake, sent):
     assert sorted(map(str, messages)) == sorted(map(str, expected))
 
 
+def test_a_store_answers_where_the_archive_beside_it_cannot_be_opened(run, golden, tmp_path, sent):
+    beside = ("--archive", tmp_path / "gone", "--store", golden("4.9.7").store)
+    found = run("find", sent["keys"], *beside, "-o", "json")
+    assert found.code == 3, found.err
+    (message,) = json.loads(found.out)["messages"]
+    assert message["offset_msg_id"] == sent["offset_msg_id"]
+    failed = [each["error"] for each in json.loads(found.out)["coverage"] if each["error"]]
+    assert any("gone is not an archive" in each for each in failed)
+    told = run("story", sent["offset_msg_id"], *beside)
+    assert told.code == 3, told.err
+    assert sent["topic"] in told.out
+    assert "gone is not an archive" in told.out + told.err
+    alone = run("find", sent["keys"], "--archive", tmp_path / "gone")
+    assert (alone.code, alone.out) == (2, "")
+
+
 def test_sources_that_are_searched_together_say_from_when_to_when_they_hold_messages(
     run, golden, lake, sent
 ):
