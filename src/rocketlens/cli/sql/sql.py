@@ -56,6 +56,9 @@ _SETTINGS: Final = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
 }
+_NO_FILES: Final = "enable_external_access"
+"""Off once the table is known: a query that came from elsewhere reads no file of the machine."""
+_FILE: Final = re.compile(r'Permission Error: Cannot access (?:file|directory) "(?P<path>[^"]*)"')
 _READ: Final = "rocketlens_messages"
 _VIEW: Final = (
     "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
@@ -76,7 +79,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
         "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
         "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
-        f"here, decide what is read. Needs the extra sql.\n{SEARCH_EXIT_CODES}"
+        "here, decide what is read. A query reads no files of its own, and writes none.\n"
+        f"Needs the extra sql.\n{SEARCH_EXIT_CODES}"
     )
     parser.add_argument(
         "query",
@@ -125,6 +129,7 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
             if plan.uses_table:
                 source.register(connection, _READ)
                 connection.execute(_VIEW.format(table=TABLE, read=_READ))
+            connection.execute(f"SET {_NO_FILES} = false").fetchall()
             try:
                 result = _begun(connection.sql(query).to_arrow_reader(16_384))
                 if plan.uses_table:
@@ -152,6 +157,9 @@ def _reason(text: str) -> str:
     from rocketlens.cli.sql.sql_plan import TABLE
     from rocketlens.query.topic_choice import suggestion
 
+    file = _FILE.match(text)
+    if file is not None:
+        return f"a query reads the table {TABLE}, and no files: {file['path']}"
     unknown = _NO_TABLE.match(text)
     if unknown is None:
         return text.partition("\n\n")[0].replace("\n", " ")
@@ -276,6 +284,7 @@ class _Spooled:
         """Read the messages, and make the table known."""
         from rocketlens.cli.export import parquet_sink
 
+        connection.execute("SET allowed_directories = [?]", [self._directory.name]).fetchall()
         path = Path(self._directory.name, "messages.parquet")
         with parquet_sink(path) as sink:
             self._answer = read_into(sink, self._selection, self._arguments)

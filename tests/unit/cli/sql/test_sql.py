@@ -139,6 +139,25 @@ def test_what_cannot_be_is_refused_in_one_line(run, store, arguments, said):
     assert said in done.err
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select content from read_text('{path}')",
+        "select * from read_csv('{path}'), messages limit 1",
+        "select * from glob('{path}*')",
+        "select a.topic from messages a join messages b using (msg_id), '{path}' limit 1",
+    ],
+)
+def test_a_query_reads_no_file_of_its_own(run, store, tmp_path, query):
+    path = tmp_path / "secret.csv"
+    path.write_text("secret\n")
+    done = run("sql", query.format(path=path), "--store", store)
+    assert done.code == 2
+    assert f"a query reads the table messages, and no files: {path}" in done.err
+    assert "\n" not in done.err.strip()
+    assert done.out == ""
+
+
 def test_a_topic_that_the_store_does_not_have_is_an_error(run, store, tmp_path):
     done = run("sql", "SELECT topic FROM messages WHERE topic = 'PayTopc'", "--store", store)
     assert (done.code, done.out) == (2, "")
