@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from zlib import crc32
 
-from rocketlens.archive.files import NewFile
+from rocketlens.archive.files import NewFile, facts_of
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
     DAY,
@@ -275,7 +275,7 @@ class ArchiveTables:
                     self.added_rows[name][file.day] += file.rows
         for each in listed if added else ():
             as_added = added.get(each["path"])
-            if as_added is not None and _facts(each) != as_added.facts():
+            if as_added is not None and facts_of(each) != as_added.facts():
                 raise ArchiveError(
                     f"{self.location.path(name)}/_delta_log is damaged: it has another day, size "
                     f"or bounds of {as_added.path} than the journal"
@@ -452,17 +452,6 @@ def _check_listed(listed: dict[str, Any], name: str, path: str) -> None:
             f"{path}/_delta_log is damaged: it has no {missing[0]} of the file "
             f"{printable(str(listed.get('path')))[:200]}"
         )
-
-
-def _facts(listed: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a table has of a file, as `NewFile.facts`."""
-    bounds = {
-        column: (listed[f"min.{column}"], listed[f"max.{column}"])
-        for column in (name.removeprefix("min.") for name in listed if name.startswith("min."))
-        if listed[f"min.{column}"] is not None
-    }
-    size, rows = listed["size_bytes"], listed["num_records"]
-    return str(listed["partition.day"]), size, rows, bounds
 
 
 def _check_protocol(table: Any, path: str) -> None:
