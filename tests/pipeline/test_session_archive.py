@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -108,6 +109,23 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(installed):
     archive_of(installed)
     assert not unfinished.exists()
     assert running.exists()
+
+
+def test_archives_that_nobody_used_for_a_month_are_removed_when_another_is_written(installed):
+    first = archive_of(installed)
+    old, new, used = (first.path.with_name(f"spark-{name}.jsa") for name in ("a", "b", "c"))
+    month_ago = time.time() - 31 * 86_400
+    for path in (old, new, used, first.path):
+        path.write_bytes(b"classes")
+        if path is not new:
+            os.utime(path, (month_ago, month_ago))
+    assert archive_of(installed).options.startswith("-XX:SharedArchiveFile=")
+    assert first.path.stat().st_mtime > month_ago + 86_400, "it was used"
+    assert old.exists()
+    os.utime(used)
+    first.path.unlink()
+    assert archive_of(installed).options.startswith("-XX:ArchiveClassesAtExit=")
+    assert [path.exists() for path in (old, new, used)] == [False, True, True]
 
 
 @pytest.mark.parametrize("replaced", ["jdk/release", "pyspark/jars"])

@@ -74,6 +74,7 @@ _LATE_SETTINGS: Final = (
 
 
 _QUIET: Final = "-Xshare:auto -Xlog:cds*=off -Xlog:class+path=off"
+_UNUSED_S: Final = 30 * 86_400.0
 _ODD: Final = frozenset(" \t\n\"'\\")
 """Characters that options of a JVM cannot have in a path, or not in each version of Spark."""
 
@@ -85,8 +86,9 @@ class ClassArchive:
     It can write those that it loaded when it ends (application class-data sharing, JEP 350).
     Another one with the same jars maps that file, and starts in less than half the time. So the end
     of the first process of an installation takes some seconds longer; the file has about 110 MB. A
-    JVM ignores an archive of other jars or of another JVM. Sessions without SQL have a smaller one
-    of their own, since the classes of SQL would be missing in theirs.
+    JVM ignores an archive of other jars or of another JVM. One that was not used for a month, as
+    those of installations that are gone, is removed when another is to be written. Sessions without
+    SQL have a smaller one of their own, since the classes of SQL would be missing in theirs.
 
     ``java`` is the program, ``spark`` the directory of pyspark. ``options`` are for the JVM: they
     use the archive, or have it written if it is not there yet.
@@ -110,11 +112,15 @@ class ClassArchive:
 
     def _choose(self) -> None:
         if self.path.exists():
+            # It tells when it was used last.
+            with suppress(OSError):
+                os.utime(self.path)
             self.options = f"-XX:SharedArchiveFile={self.path} {_QUIET}"
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(self.path.parent, os.W_OK):
             self._remove_unfinished()
+            self._remove_unused()
             self._is_new = True
             self.options = f"-XX:ArchiveClassesAtExit={self._written} {_QUIET}"
 
@@ -147,6 +153,12 @@ class ClassArchive:
             pid = unfinished.suffixes[-2].removeprefix(".")
             if pid.isdecimal() and not _is_running(int(pid)):
                 unfinished.unlink(missing_ok=True)
+
+    def _remove_unused(self) -> None:
+        """Remove archives that were not used for `_UNUSED_S`."""
+        for archive in self.path.parent.glob("spark-*.jsa"):
+            if time.time() - archive.stat().st_mtime > _UNUSED_S:
+                archive.unlink(missing_ok=True)
 
 
 def _stamp(path: Path) -> str:
