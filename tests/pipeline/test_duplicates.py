@@ -1,7 +1,9 @@
 """Unique keys that are stored more than once: counted, told apart by cause, and listed."""
 
+import pytest
 from pyspark.sql import Row
 
+from rocketlens.errors import StoreError
 from rocketlens.model.properties import RESENT
 from rocketlens.pipeline.duplicates import (
     RETRY_WINDOW_MS,
@@ -10,6 +12,7 @@ from rocketlens.pipeline.duplicates import (
     archived_messages,
     find_duplicates,
 )
+from rocketlens.pipeline.jobs import shortened_errors
 from tests.support.archives import archive_store
 from tests.support.object_store import BUCKET, object_store
 from tests.support.synthetic import START_MS, record, write_log
@@ -80,3 +83,15 @@ def test_of_an_archive_in_an_object_store_they_are_those_of_one_in_a_directory(
     in_directory, in_object_store = reports[:3], reports[3:]
     assert in_object_store == in_directory
     assert in_directory[0].unique_keys > in_directory[1].unique_keys > in_directory[2].unique_keys
+
+
+def test_a_damaged_file_of_an_archive_is_named_and_no_answer(spark, tmp_path):
+    write_log(tmp_path / "store", [record(n, UNIQ_KEY="KEY") for n in range(9)], 1 << 14)
+    archive_store(tmp_path / "lake", tmp_path / "store")
+    (path,) = (tmp_path / "lake").glob("messages/*/*.parquet")
+    content = bytearray(path.read_bytes())
+    content[-40] ^= 1
+    path.write_bytes(content)
+    table, _ = archived_messages(spark, str(tmp_path / "lake"), "", None, None)
+    with pytest.raises(StoreError, match=f"{path.name} cannot be read"), shortened_errors():
+        find_duplicates(table, max_num=10)

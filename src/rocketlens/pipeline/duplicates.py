@@ -11,10 +11,10 @@ from enum import StrEnum
 from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.archive.journal import ArchiveTables
+from rocketlens.archive.lists import ArchiveLists
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.tables import MESSAGES, message_schema, widened
-from rocketlens.errors import BadInput
+from rocketlens.archive.tables import message_schema, widened
+from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -173,17 +173,16 @@ def archived_messages(
     """
     from pyspark.sql import functions as sql
 
-    tables = ArchiveTables(root)
-    paths = [each["path"] for each in tables.files(MESSAGES)]
-    if not paths:
+    lists = ArchiveLists(root)
+    has = lists.newest(refreshed=False)
+    if not has.listing.messages:
         raise BadInput(f"{root} has no messages yet")
-    if tables.location.is_remote:
-        # Spark reads no object store without more jars.
-        rows = spark.sparkContext.parallelize([(each,) for each in paths], len(paths))
-        files = spark.createDataFrame(rows, "path string")
-        messages = files.mapInArrow(_FileReader(tables.location), _COLUMNS)
-    else:
-        messages = spark.read.parquet(*paths)
+    low, high = -(1 << 63) if begin is None else begin, (1 << 63) - 1 if end is None else end
+    paths = [(each.path,) for each in has.listing.files({"store_timestamp_ms": (low, high)})]
+    rows = spark.sparkContext.parallelize(paths, max(len(paths), 1))
+    # Spark's own reader reads no object store without more jars, and checks no footer.
+    files = spark.createDataFrame(rows, "path string")
+    messages = files.mapInArrow(_FileReader(lists.tables.location), _COLUMNS)
     if topics:
         patterns = "|".join(translate(each.strip()) for each in topics.split(","))
         messages = messages.where(sql.col("topic").rlike(f"^(?:{patterns})"))
@@ -191,7 +190,8 @@ def archived_messages(
         messages = messages.where(sql.col("store_timestamp_ms") >= begin)
     if end is not None:
         messages = messages.where(sql.col("store_timestamp_ms") <= end)
-    return messages, [f"{each.source}: {gap}" for each in tables.batches() for gap in each.gaps]
+    gaps = [f"{each.source}: {gap}" for each in has.listing.batches for gap in each.gaps]
+    return messages, [*gaps, *has.problems]
 
 
 class _FileReader:
@@ -201,15 +201,23 @@ class _FileReader:
         self._location: Final = location
 
     def __call__(self, paths: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        columns = message_schema()
-        names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
+        import pyarrow as pa
+
         for batch in paths:
             for path in batch.column(0).to_pylist():
-                with self._location.parquet(path) as file:
-                    for group in range(file.num_row_groups):
-                        rows = file.read_row_group(group, columns=names, use_threads=False)
-                        chosen = widened(rows, columns, names).select(names)
-                        yield from chosen.to_batches()
+                try:
+                    yield from self._read(path)
+                except (OSError, ValueError, pa.ArrowException) as error:
+                    reason = str(error).splitlines()[0]
+                    raise ArchiveError(f"{path} cannot be read: {reason}") from error
+
+    def _read(self, path: str) -> "Iterator[pa.RecordBatch]":
+        columns = message_schema()
+        names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
+        with self._location.parquet(path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=names, use_threads=False)
+                yield from widened(rows, columns, names).select(names).to_batches()
 
 
 def _host() -> "Column":
