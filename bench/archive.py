@@ -48,7 +48,7 @@ SCANNED_DAYS = 3
 SCAN_RATE, SCAN_GOAL = 300e6, "where amount > 900"
 START_MS = 1_790_000_000_000 // DAY_MS * DAY_MS
 ROWS = 16_384
-LOOK_UPS, DUMP_LOOK_UPS = 50, 7
+LOOK_UPS, OPENING_LOOK_UPS, DUMP_LOOK_UPS = 250, 200, 7
 ARCHIVE = """
 import os, sys, time
 from rocketlens.archive.journal import ArchiveTables
@@ -185,9 +185,9 @@ def look_ups(root: Path, messages: int, days: int) -> LookUps:
             seconds.append(time.process_time() - began)
             if len(answer) != 1:
                 raise AssertionError(f"{key(number)} finds {len(answer)} messages")
-    # The first ones open the files.
+    # The first ones open the files of each day.
     dump = list(_dump_look_ups(root, chosen[:DUMP_LOOK_UPS])) if days == DAYS else []
-    return LookUps(2 * messages, process_seconds, seconds[LOOK_UPS // 2 :], dump)
+    return LookUps(2 * messages, process_seconds, seconds[OPENING_LOOK_UPS:], dump)
 
 
 def scan_rates(root: Path, messages: int) -> dict[str, list[float]]:

@@ -93,17 +93,6 @@ class NewFile(NamedTuple):
         )
 
 
-def facts_of(listed: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a table has of a file, as `NewFile.facts`."""
-    bounds = {
-        column: (listed[f"min.{column}"], listed[f"max.{column}"])
-        for column in (name.removeprefix("min.") for name in listed if name.startswith("min."))
-        if listed[f"min.{column}"] is not None
-    }
-    size, rows = listed["size_bytes"], listed["num_records"]
-    return str(listed["partition.day"]), size, rows, bounds
-
-
 class ShareFiles:
     """The files of one share, written as its messages come."""
 

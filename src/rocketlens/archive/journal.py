@@ -20,7 +20,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from zlib import crc32
 
-from rocketlens.archive.files import NewFile, facts_of
+from rocketlens.archive.files import NewFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
     DAY,
@@ -126,11 +126,12 @@ class ArchiveTables:
         self.location.check_path()
         self.root: Final = self.location.root
         self.run: Final = str(uuid.uuid4())
+        self._paths: Final = {name: self.location.path(name) for name in (JOURNAL, MESSAGES, KEYS)}
         self._logs: Final = {
             name: self.location.path(name, "_delta_log") for name in (JOURNAL, MESSAGES, KEYS)
         }
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
-        self._checked: Final[set[tuple[str, str, int]]] = set()
+        self._checked: Final[set[tuple[str, int]]] = set()
         self.added_rows: Final[dict[str, Counter[str]]] = {MESSAGES: Counter(), KEYS: Counter()}
         """How many rows of each day batches have added that `check_files` has seen."""
         with self.location.explained():
@@ -209,14 +210,13 @@ class ArchiveTables:
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
-        for each in actions:
-            _check_listed(each, name, self.location.path(name))
+        _check_listed(actions, name, self.location.path(name))
         # Relative paths, as in addresses; those of `file_uris` are encoded twice.
         return [{**each, "path": self.path(name, unquote(each["path"]))} for each in actions]
 
     def path(self, table: str, relative: str) -> str:
         """Return the path of a file of a table."""
-        return self.location.path(table, relative)
+        return f"{self._paths[table]}/{relative}"
 
     def messages_at(self, version: int) -> Any:
         """Return the table of messages as it was at a version.
@@ -240,8 +240,14 @@ class ArchiveTables:
 
         ``messages``: the table of messages, as it was at some version (None: now).
         """
-        table = self.messages if messages is None else messages
-        return [each for each in self._rows() if self._version(table, each.source) >= each.number]
+        table, rows = self.messages if messages is None else messages, self._rows()
+        last = self._last_numbers(table, rows)
+        return [each for each in rows if last[each.source] >= each.number]
+
+    def _last_numbers(self, table: Any, batches: Iterable[ArchivedBatch]) -> dict[str, int]:
+        """Return the number of the last batch that a table has, for each source of some."""
+        sources = {each.source for each in batches}
+        return {source: self._version(table, source) for source in sources}
 
     def _rows(self) -> list[ArchivedBatch]:
         rows: list[ArchivedBatch] = []
@@ -259,27 +265,25 @@ class ArchiveTables:
                 )
         return sorted(rows, key=lambda each: (each.number, each.source))
 
-    def check_files(self, name: str, listed: Iterable[dict[str, Any]]) -> None:
-        """Check that a table has of each file what the journal has, if a batch added it.
+    def check_files(self, listed: Mapping[str, tuple[Any, ...]]) -> None:
+        """Check that the tables have of each file what the journal has, if a batch added it.
 
-        Each batch is checked once.
+        ``listed``: what they have of each path, as `NewFile.facts`. Each batch is checked once.
 
-        :raises ArchiveError: if not: the log of the table is damaged.
+        :raises ArchiveError: if not: the log of a table is damaged.
         """
-        added: dict[str, NewFile] = {}
         for batch in self.batches():
-            if (name, batch.source, batch.number) not in self._checked:
-                self._checked.add((name, batch.source, batch.number))
-                for file in batch.new_files(name):
-                    added[self.path(name, file.path)] = file
-                    self.added_rows[name][file.day] += file.rows
-        for each in listed if added else ():
-            as_added = added.get(each["path"])
-            if as_added is not None and facts_of(each) != as_added.facts():
-                raise ArchiveError(
-                    f"{self.location.path(name)}/_delta_log is damaged: it has another day, size "
-                    f"or bounds of {as_added.path} than the journal"
-                )
+            if (batch.source, batch.number) in self._checked:
+                continue
+            self._checked.add((batch.source, batch.number))
+            for file in map(NewFile.from_json, batch.files):
+                self.added_rows[file.table][file.day] += file.rows
+                facts = listed.get(self.path(file.table, file.path))
+                if facts is not None and facts != file.facts():
+                    raise ArchiveError(
+                        f"{self._paths[file.table]}/_delta_log is damaged: it has another day, "
+                        f"size or bounds of {file.path} than the journal"
+                    )
 
     def last_batch(self, source: str) -> ArchivedBatch | None:
         """Return the newest batch of a source, whole or not."""
@@ -291,10 +295,12 @@ class ArchiveTables:
 
     def missing_keys(self) -> list[NewFile]:
         """Return files of keys that belong to messages that are there, and are not committed."""
+        batches = self.batches()
+        last = self._last_numbers(self.keys, batches)
         return [
             file
-            for batch in self.batches()
-            if self._version(self.keys, batch.source) < batch.number
+            for batch in batches
+            if last[batch.source] < batch.number
             for file in batch.new_files(KEYS)
         ]
 
@@ -434,24 +440,25 @@ class ArchiveTables:
         self.refresh()
 
 
-def _check_listed(listed: dict[str, Any], name: str, path: str) -> None:
-    """Check that a table has of a file what this program writes of each.
+def _check_listed(listed: Iterable[dict[str, Any]], name: str, path: str) -> None:
+    """Check that a table has of each file what this program writes of it.
 
     Without a day or bounds a search would not know what to leave out.
 
     :raises ArchiveError: if not: the log of the table is damaged.
     """
-    expected = {"path", "size_bytes", "num_records"}
+    expected = ["num_records", "path", "size_bytes"]
     if name != JOURNAL:
-        expected.add("partition.day")
         bounds = KEY_BOUNDS if name == KEYS else MESSAGE_BOUNDS
-        expected.update(f"{end}.{column}" for end in ("min", "max") for column in bounds)
-    missing = sorted(each for each in expected if listed.get(each) is None)
-    if missing:
-        raise ArchiveError(
-            f"{path}/_delta_log is damaged: it has no {missing[0]} of the file "
-            f"{printable(str(listed.get('path')))[:200]}"
-        )
+        expected += [f"{end}.{column}" for end in ("min", "max") for column in bounds]
+        expected.append("partition.day")
+    for file in listed:
+        for each in expected:
+            if file.get(each) is None:
+                raise ArchiveError(
+                    f"{path}/_delta_log is damaged: it has no {each} of the file "
+                    f"{printable(str(file.get('path')))[:200]}"
+                )
 
 
 def _check_protocol(table: Any, path: str) -> None:

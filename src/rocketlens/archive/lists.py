@@ -1,7 +1,7 @@
 """What an archive has: its batches and its files, listed once for all who read it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -31,15 +31,24 @@ class DataFile(NamedTuple):
         )
 
 
-def _data_file(listed: Mapping[str, Any]) -> DataFile:
-    """Return a file as `ArchiveTables.files` lists it."""
-    bounds = {
-        name.removeprefix("min."): (low, listed[f"max.{name.removeprefix('min.')}"])
-        for name, low in listed.items()
-        if name.startswith("min.") and low is not None
-    }
-    size, rows = listed["size_bytes"], listed["num_records"]
-    return DataFile(listed["path"], str(listed["partition.day"]), size, rows, bounds)
+def _data_files(listed: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+    """Return files as `ArchiveTables.files` lists them: all with the same columns."""
+    columns = listed[0] if listed else ()
+    bounded = [
+        (each.removeprefix("min."), each, f"max.{each.removeprefix('min.')}")
+        for each in columns
+        if each.startswith("min.")
+    ]
+    return [
+        DataFile(
+            file["path"],
+            str(file["partition.day"]),
+            file["size_bytes"],
+            file["num_records"],
+            {name: (file[low], file[high]) for name, low, high in bounded if file[low] is not None},
+        )
+        for file in listed
+    ]
 
 
 class Listing(NamedTuple):
@@ -106,8 +115,8 @@ class ArchiveLists:
         """
         with self._lock:
             table = self.tables.messages_at(version)
-            files = map(_data_file, self.tables.files_of(table, MESSAGES))
-            return Listing(version, self.tables.batches(table), list(files))
+            files = _data_files(self.tables.files_of(table, MESSAGES))
+            return Listing(version, self.tables.batches(table), files)
 
     def _versions(self) -> tuple[int, ...]:
         tables = (self.tables.journal, self.tables.messages, self.tables.keys)
@@ -115,15 +124,10 @@ class ArchiveLists:
 
     def _list(self) -> _Lists:
         versions, day = self._versions(), self.tables.first_day
-        listed, listed_keys = (self.tables.files(each) for each in (MESSAGES, KEYS))
-        self.tables.check_files(MESSAGES, listed)
-        self.tables.check_files(KEYS, listed_keys)
-        files = list(map(_data_file, listed))
+        files, keys = (_data_files(self.tables.files(each)) for each in (MESSAGES, KEYS))
+        self.tables.check_files({each.path: each[1:] for each in (*files, *keys)})
         listing = Listing(self.tables.messages.version(), self.tables.batches(), files)
-        keys = [
-            *map(_data_file, listed_keys),
-            *(self._new_file(each) for each in self.tables.missing_keys()),
-        ]
+        keys += (self._new_file(each) for each in self.tables.missing_keys())
         problems = [*self._problems(MESSAGES, files), *self._problems(KEYS, keys)]
         first_ms = -(1 << 63) if day is None else day * DAY_MS
         return _Lists(versions, listing, keys, first_ms, problems)
