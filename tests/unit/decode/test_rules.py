@@ -13,6 +13,14 @@ from tests.unit.decode.test_schema_registry import registry as _registry
 registry = _registry
 DESCRIPTORS = DIRECTORY / "file.descriptor-set"
 PACKAGE = "com.alibaba.otter.canal.protocol"
+PAIRS = f"""
+[[body]]
+topic = "T"
+format = "protobuf"
+descriptor_set = "{DESCRIPTORS}"
+message = "{PACKAGE}.Pair"
+"""
+"""Reads `Pair` by a descriptor set."""
 
 
 def rules(tmp_path, text):
@@ -62,11 +70,7 @@ def test_protobuf_is_read_by_a_descriptor_set(tmp_path):
     made = rules(
         tmp_path,
         f"""
-        [[body]]
-        topic = "T"
-        format = "protobuf"
-        descriptor_set = "{DESCRIPTORS}"
-        message = "{PACKAGE}.Pair"
+        {PAIRS}
 
         [[body]]
         topic = "raw"
@@ -93,12 +97,7 @@ def test_rules_go_to_other_processes_with_what_they_read_by(tmp_path, registry):
         tmp_path,
         f"""
         registry = "{registry.url}"
-
-        [[body]]
-        topic = "T"
-        format = "protobuf"
-        descriptor_set = "{DESCRIPTORS}"
-        message = "{PACKAGE}.Pair"
+        {PAIRS}
 
         [[body]]
         topic = "A"
