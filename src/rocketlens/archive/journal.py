@@ -20,7 +20,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from operator import attrgetter
@@ -265,14 +265,17 @@ class ArchiveTables:
                 )
         return sorted(rows, key=lambda each: (each.number, each.source))
 
-    def check_files(self, listed: Mapping[str, tuple[Any, ...]]) -> None:
+    def check_files(
+        self, batches: Iterable[ArchivedBatch], listed: Mapping[str, tuple[Any, ...]]
+    ) -> None:
         """Check that the tables have of each file what the journal has, if a batch added it.
 
-        ``listed``: what they have of each path, as `NewFile.facts`. Each batch is checked once.
+        ``batches``: all of `batches`, each of which is checked once. ``listed``: what the tables
+        have of each path, as `NewFile.facts`.
 
         :raises ArchiveError: if not: the log of a table is damaged.
         """
-        for batch in self.batches():
+        for batch in batches:
             if (batch.source, batch.number) in self._checked:
                 continue
             self._checked.add((batch.source, batch.number))
@@ -293,9 +296,8 @@ class ArchiveTables:
             default=None,
         )
 
-    def missing_keys(self) -> list[NewFile]:
-        """Return files of keys that belong to messages that are there, and are not committed."""
-        batches = self.batches()
+    def missing_keys(self, batches: Collection[ArchivedBatch]) -> list[NewFile]:
+        """Return files of keys of some batches whose messages are there that are not committed."""
         last = self._last_numbers(self.keys, batches)
         return [
             file
@@ -518,7 +520,7 @@ def _read_batches(location: ArchiveLocation, path: str) -> list[ArchivedBatch]:
         with location.parquet(path) as file:
             return [_batch_of(row) for row in file.read(columns=names).to_pylist()]
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ArchiveError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+        raise ArchiveError(f"{path} cannot be read: {location.reason(error)}") from error
 
 
 def _batch_of(row: dict[str, Any]) -> ArchivedBatch:

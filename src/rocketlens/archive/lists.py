@@ -123,21 +123,23 @@ class ArchiveLists:
         return tuple(each.version() for each in tables)
 
     def _list(self) -> _Lists:
-        versions, day = self._versions(), self.tables.first_day
+        versions, day, batches = self._versions(), self.tables.first_day, self.tables.batches()
         files, keys = (_data_files(self.tables.files(each)) for each in (MESSAGES, KEYS))
-        self.tables.check_files({each.path: each[1:] for each in (*files, *keys)})
-        listing = Listing(self.tables.messages.version(), self.tables.batches(), files)
-        keys += (self._new_file(each) for each in self.tables.missing_keys())
-        problems = [*self._problems(MESSAGES, files), *self._problems(KEYS, keys)]
+        self.tables.check_files(batches, {each.path: each[1:] for each in (*files, *keys)})
+        listing = Listing(self.tables.messages.version(), batches, files)
+        keys += (self._new_file(each) for each in self.tables.missing_keys(batches))
+        problems = [*self._problems(MESSAGES, files, day), *self._problems(KEYS, keys, day)]
         first_ms = -(1 << 63) if day is None else day * DAY_MS
         return _Lists(versions, listing, keys, first_ms, problems)
 
-    def _problems(self, table: str, files: list[DataFile]) -> Iterator[str]:
-        """Yield a line for each day of which a table has other rows than batches added to it."""
+    def _problems(self, table: str, files: list[DataFile], first: int | None) -> Iterator[str]:
+        """Yield a line for each day of which a table has other rows than batches added to it.
+
+        ``first``: the first day that is kept.
+        """
         there: Counter[str] = Counter()
         for file in files:
             there[file.day] += file.rows
-        first = self.tables.first_day
         added = self.tables.added_rows[table]
         for day in sorted({*there, *added}):
             is_kept = first is None or day >= day_text(first)

@@ -198,7 +198,7 @@ def _relative(tables: ArchiveTables, table: str, path: str) -> str:
 
 
 def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[MergeTask]:
-    day_of = itemgetter("partition.day")
+    day_of, is_decoded = itemgetter("partition.day"), tables.is_decoded
     listed = sorted(tables.files(table), key=lambda each: (str(day_of(each)), each["path"]))
     for day, of_day in groupby(listed, day_of):
         files = list(of_day)
@@ -207,7 +207,7 @@ def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[Merg
         groups = _groups_of_keys(files) if table == KEYS else _groups_of_messages(files)
         for group in groups:
             paths = tuple(_relative(tables, table, each["path"]) for each in group)
-            yield MergeTask(tables.location, table, str(day), paths, tables.is_decoded)
+            yield MergeTask(tables.location, table, str(day), paths, is_decoded)
 
 
 def _groups_of_messages(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -515,5 +515,4 @@ class ArchiveReader:
         except FileNotFoundError:
             errors.append(f"{file.path} is gone: it was compacted or expired since it was listed")
         except (OSError, ValueError, pa.ArrowException) as error:
-            # Some of pyarrow's errors have several lines.
-            errors.append(f"{file.path} cannot be read: {str(error).splitlines()[0]}")
+            errors.append(f"{file.path} cannot be read: {self.tables.location.reason(error)}")

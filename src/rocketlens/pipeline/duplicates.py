@@ -208,7 +208,7 @@ class _FileReader:
                 try:
                     yield from self._read(path)
                 except (OSError, ValueError, pa.ArrowException) as error:
-                    reason = str(error).splitlines()[0]
+                    reason = self._location.reason(error)
                     raise ArchiveError(f"{path} cannot be read: {reason}") from error
 
     def _read(self, path: str) -> "Iterator[pa.RecordBatch]":

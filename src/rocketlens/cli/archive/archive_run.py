@@ -173,10 +173,9 @@ def _body_rules(arguments: Namespace) -> "BodyRules | None":
     """Return the rules by which bodies are archived decoded; None if they are not."""
     if not arguments.decoded and arguments.body_rules is None:
         return None
-    from rocketlens.decode.rules import BodyRules
+    from rocketlens.query.filters.content_filter import rules_of
 
-    file = arguments.body_rules
-    return BodyRules() if file is None else BodyRules.from_file(file)
+    return rules_of(arguments.body_rules)
 
 
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":

@@ -73,7 +73,7 @@ def _tables(source: "ArchiveSource") -> Iterator[Check]:
 
 
 def _unfinished(source: "ArchiveSource") -> Iterator[Check]:
-    if source.reader.tables.missing_keys():
+    if source.reader.tables.missing_keys(source.reader.listing.batches):
         detail = "a job ended before it had added the keys of its last batch; look-ups read them"
         yield warn("last batch", detail, "run the same `rocketlens archive run` again")
 
@@ -97,8 +97,9 @@ def _files(source: "ArchiveSource") -> Iterator[Check]:
 
 
 def _problem(source: "ArchiveSource", path: str) -> str | None:
+    location = source.reader.tables.location
     try:
-        source.reader.tables.location.parquet(path).close()
+        location.parquet(path).close()
     except (OSError, ValueError) as error:
-        return str(error).splitlines()[0]
+        return location.reason(error)
     return None
