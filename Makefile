@@ -60,7 +60,7 @@ docs: .venv/ready ## Build the documentation as a site in build/site
 	@$(bin)/$(mkdocs)
 	@echo "open build/site/index.html"
 
-map: ## Write the map of modules in ARCHITECTURE.md from their docstrings
+map: ## Print the size of each room
 	@$(PYTHON) docs/module_map.py
 
 blocking: .venv/ready ## Write the blocking clients from the async ones

@@ -452,6 +452,11 @@ def limits() -> str:
     return table(("Bound", "Value", "Meaning"), rows)
 
 
+def modules() -> str:
+    """Return a table of all modules with their docstrings."""
+    return str(import_module("docs.module_map").module_map())
+
+
 def attribute_docs(module: ModuleType) -> dict[str, str]:
     """Return the docstrings of assignments, at the top of a module or of its classes, by name."""
     found: dict[str, str] = {}
@@ -476,6 +481,7 @@ GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
     "keys": keys,
     "limits": limits,
     "metrics": metrics,
+    "modules": modules,
     "message_fields": message_fields,
     "mqadmin": mqadmin,
     "screen": screen,

@@ -1,66 +1,73 @@
-"""Write the map of modules in ARCHITECTURE.md: a row a module, from its docstring.
+"""The map of modules, and the size of each room.
 
-    make map
-
-The map stands between two marks. ``tests/unit/test_docs.py`` compares it with the modules.
+``make map`` prints the sizes. The documentation has the map: a row a module, from its docstring.
 """
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 REPOSITORY: Final = Path(__file__).parents[1]
 PACKAGE: Final = REPOSITORY / "src" / "rocketlens"
-PAGE: Final = REPOSITORY / "ARCHITECTURE.md"
 ROOMS: Final = (
     *("model", "formats", "wire", "store", "query", "net", "decode", "bulk", "archive"),
-    *(
-        "client",
-        "namesrv",
-        "broker",
-        "pipeline",
-        "tap",
-        "testing",
-        "terminal",
-        "cli",
-        "mqadmin",
-        "console",
-    ),
+    *("client", "namesrv", "broker", "pipeline", "tap", "testing"),
+    *("terminal", "cli", "mqadmin", "console"),
 )
-"""The order of the map: from below to above, rooms that belong together side by side."""
+"""From below to above; rooms that belong together are side by side."""
 
-_MAP: Final = re.compile(r"(?<=<!-- modules -->\n).*(?=<!-- end of modules -->)", re.DOTALL)
+SUFFIXES: Final = (".py", ".pyx", ".pxd", ".c", ".h")
+"""Files that count as source."""
+
 _ROLE: Final = re.compile(r":(?:mod|class|func|meth|data|attr|exc):`~?([^`]+)`")
 
 
+class Size(NamedTuple):
+    """The source files of a room."""
+
+    modules: int
+    lines: int
+
+
 def main() -> None:
-    """Write the map into ARCHITECTURE.md."""
-    PAGE.write_text(with_map(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Print the size of each room, of all source, and of the tests."""
+    for room, size in sizes().items():
+        print(  # noqa: T201 - this is what the program is for
+            f"{room:10} {size.modules:4} modules {size.lines:8,} lines"
+        )
 
 
-def with_map(page: str) -> str:
-    """Return the page with the map of today's modules.
+def sizes() -> dict[str, Size]:
+    """Return the size of each room, and of ``root`` modules, ``all`` source and ``tests``."""
+    found = {room: _size(PACKAGE.joinpath(room).rglob("*")) for room in ROOMS}
+    found["root"] = _size(PACKAGE.glob("*"))
+    found["all"] = _size(REPOSITORY.joinpath("src").rglob("*"))
+    found["tests"] = _size(REPOSITORY.joinpath("tests").rglob("*.py"))
+    return found
 
-    :raises ValueError: if the page has no marks, or a room is not in `ROOMS`.
+
+def _size(paths: Iterator[Path]) -> Size:
+    files = [path for path in paths if path.suffix in SUFFIXES and path.is_file()]
+    return Size(
+        sum(path.suffix == ".py" for path in files),
+        sum(path.read_bytes().count(b"\n") for path in files),
+    )
+
+
+def module_map() -> str:
+    """Return the map as a table in Markdown.
+
+    :raises ValueError: if the package has a room that is not in `ROOMS`, or lacks one.
     """
-    rows = "".join(f"{row}\n" for row in _rows())
-    page, count = _MAP.subn(lambda _: rows, page)
-    if count != 1:
-        raise ValueError(f"{PAGE.name} needs one <!-- modules --> and one <!-- end of modules -->")
-    return page
-
-
-def _rows() -> Iterator[str]:
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     if rooms != set(ROOMS):
-        raise ValueError(f"docs/module_map.py: ROOMS lacks or has too many: {rooms ^ set(ROOMS)}")
-    yield from ("", "| module | what it does |", "|---|---|")
-    yield from _shelf(PACKAGE)
+        raise ValueError(f"ROOMS of docs/module_map.py differs by {rooms ^ set(ROOMS)}")
+    rows = ["| module | what it does |", "|---|---|", *_shelf(PACKAGE)]
     for room in ROOMS:
-        yield from _shelf(PACKAGE / room)
-    yield ""
+        rows += _shelf(PACKAGE / room)
+    return "\n".join(rows)
 
 
 def _shelf(directory: Path) -> Iterator[str]:

@@ -12,14 +12,11 @@ import tokenize
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from docs import module_map
-
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
-ARCHITECTURE = REPOSITORY / "ARCHITECTURE.md"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-MAXIMUM_FILE_LINES = 600
+MAXIMUM_FILE_LINES = 800
 MAXIMUM_FUNCTION_LINES = 70
 MAXIMUM_FOLDER_FILES = 20
 
@@ -42,82 +39,14 @@ PEOPLE = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever)\b", re.IGNOR
 # A command pays for these when it needs them, not when it is named.
 HEAVY_PACKAGES = ("fastapi", "numba", "pandas", "pyarrow", "pyspark", "uvicorn")
 
-# A bound is named MAX_ or MIN_, like its unit, and stands in limits.py, which says why.
+# A bound is named MAX_ or MIN_. limits.py has those of several rooms.
 OTHER_BOUND = re.compile(r"_?(MOST|LARGEST|LONGEST|FEWEST|SMALLEST|LEAST)_[A-Z0-9_]+")
-BOUND = re.compile(r"(MAX|MIN)_[A-Z0-9_]+")
-BOUNDS_ELSEWHERE = {
-    # They follow from the layout that they stand beside.
-    ("formats/commitlog_record.py", "MIN_RECORD_BYTES"),
-    ("formats/commitlog_record.py", "MAX_TOPIC_BYTES_V1"),
-    ("formats/batch_body.py", "MIN_MEMBER_BYTES"),
-    ("wire/frame.py", "MIN_LENGTH"),
-    # Compiled code takes its constants from its own module.
-    ("formats/compiled/kernels_scan.py", "MIN_RECORD_BYTES"),
-    ("formats/compiled/kernels_scan.py", "LARGEST_RECORD"),
-    # The name of a property.
-    ("model/properties.py", "MAX_RECONSUME_TIMES"),
-}
 
 # What only model/rocketmq.py spells out: prefixes and topics of RocketMQ's own, the rule for names.
 ROCKETMQ_WORDS = re.compile(
     r"%(RETRY|DLQ|LMQ)%|^(CID_)?(RMQ_SYS|rmq_sys)_|^(TBW102|SCHEDULE_TOPIC_XXXX|SELF_TEST_TOPIC)$"
     r"|^(TRANS_CHECK_MAX_TIME_TOPIC|OFFSET_MOVED_EVENT|BenchmarkTest)$|a-zA-Z0-9_-"
 )
-
-# Modules, or rooms (with a slash at the end), whose tests do not stand at the same path below
-# tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
-TESTED_ELSEWHERE = {
-    "archive/content_columns.py": "tests/unit/archive/test_column_filter.py",
-    "archive/lists.py": "tests/unit/archive/test_archive.py",
-    "archive/reader.py": "tests/unit/archive/test_archive.py",
-    "archive/source.py": "tests/unit/archive/test_archive.py",
-    "archive/value_columns.py": "tests/unit/archive/test_column_filter.py",
-    "cli/find_page.py": "tests/unit/cli/test_find_archive.py",
-    "archive/story.py": "tests/unit/cli/test_archive_commands.py",
-    "__main__.py": "tests/unit/test_main.py",
-    "broker/lookup/snapshot.py": "tests/unit/broker/lookup/test_compiled.py",
-    "tap/copy_log.py": "tests/unit/tap/test_service.py",
-    "tap/follower.py": "tests/unit/tap/test_service.py",
-    "tap/masters.py": "tests/unit/tap/test_service.py",
-    "tap/stream.py": "tests/unit/tap/test_service.py",
-    "tap/tables.py": "tests/unit/tap/test_service.py",
-    "formats/compiled/kernels_answer.py": "tests/unit/broker/lookup/test_compiled.py",
-    "formats/compiled/kernels_candidates.py": "tests/unit/broker/lookup/test_compiled.py",
-    "formats/compiled/kernels_look_up.py": "tests/unit/broker/lookup/test_compiled.py",
-    "formats/compiled/kernels_pull_header.py": "tests/unit/broker/delivery/test_compiled_pulls.py",
-    "formats/compiled/kernels_send.py": "tests/unit/broker/sends/test_send_runs.py",
-    "formats/compiled/kernels_send_header.py": "tests/unit/broker/sends/test_send_runs.py",
-    "formats/compiled/kernels_send_parse.py": "tests/unit/broker/sends/test_send_runs.py",
-    "formats/compiled/kernels_batch.py": "tests/unit/broker/sends/test_batches.py",
-    "net/response.py": "tests/unit/net/test_channel.py",
-    "broker/delivery/pull_reader.py": "tests/unit/broker/requests/test_pull.py",
-    "cli/servers/console_process.py": "tests/unit/cli/servers/test_serve.py",
-    "client/blocking/blocking_client.py": "tests/unit/client/blocking/test_sync_admin.py",
-    "client/blocking/sync_cluster_client.py": "tests/unit/client/blocking/test_clients.py",
-    "client/blocking/sync_producer.py": "tests/unit/client/blocking/test_sync_admin.py",
-    "client/cluster_client.py": "tests/unit/client/test_mq_admin.py",
-    "client/consume/consumer_client.py": "tests/unit/client/consume/test_push.py",
-    "client/consume/concurrent.py": "tests/unit/client/consume/test_push.py",
-    "client/consume/membership.py": "tests/unit/client/consume/test_push.py",
-    "client/consume/send_back_calls.py": "tests/unit/client/consume/test_push.py",
-    "client/consume/timing.py": "tests/unit/client/consume/test_push.py",
-    "cli/dlq/last_failures.py": "tests/unit/cli/dlq/test_dlq_show.py",
-    "query/filters/body_values.py": "tests/unit/query/filters/test_where.py",
-    "query/tiered.py": "tests/golden/test_tiered.py",
-    "console/act/act_values.py": "tests/unit/console/act/test_act_api.py",
-    "console/sources/console_source.py": "tests/unit/console/sources/test_visible.py",
-    "console/search/parameters.py": "tests/unit/console/test_api.py",
-    "console/failures.py": "tests/unit/console/test_api.py",
-    "console/message/look_up.py": "tests/unit/console/test_api.py",
-    "console/act/permission.py": "tests/unit/console/act/test_act_pages.py",
-    "console/act/plans.py": "tests/unit/console/act/test_act_pages.py",
-    "console/values.py": "tests/unit/console/test_api.py",
-    "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",
-    "pipeline/partition.py": "tests/pipeline/test_source.py",
-    "pipeline/warm.py": "tests/pipeline/test_worker_daemon.py",
-    "wire/bodies/": "tests/unit/wire/bodies/test_bodies.py",
-    "wire/commands/": "tests/unit/wire/commands/test_commands.py",
-}
 
 # Split, so that this file does not break the rule it checks.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
@@ -171,8 +100,8 @@ def is_overload(node):
 
 
 @every_file
-def test_no_file_is_over_600_lines(path):
-    # All bounds stand in one table, so that has no bound of its own.
+def test_no_file_is_over_800_lines(path):
+    # A table: each bound with its reason.
     if path == SOURCE / "rocketlens" / "limits.py":
         return []
     return path.read_text(encoding="utf-8").splitlines()[MAXIMUM_FILE_LINES:]
@@ -228,14 +157,8 @@ def module_constants(path):
 
 
 @every_file
-def test_every_bound_is_named_max_or_min_and_stands_in_limits(path):
-    where = path.relative_to(SOURCE / "rocketlens").as_posix() if "rocketlens" in path.parts else ""
-    return [
-        name
-        for name in module_constants(path)
-        if OTHER_BOUND.fullmatch(name) or (BOUND.fullmatch(name) and where != "limits.py")
-        if (where, name) not in BOUNDS_ELSEWHERE
-    ]
+def test_every_bound_is_named_max_or_min(path):
+    return [name for name in module_constants(path) if OTHER_BOUND.fullmatch(name)]
 
 
 def test_every_bound_says_why():
@@ -311,41 +234,6 @@ def test_a_public_class_name_exists_once():
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}
 
 
-def mirrors_of(module):
-    """Return where the tests of a module may stand: what needs Spark has a room of its own."""
-    tests = REPOSITORY / "tests"
-    path = module.with_name(f"test_{module.name}")
-    return [tests / "unit" / path] + [tests / path] * (module.parts[0] == "pipeline")
-
-
-def test_every_module_has_its_test_at_the_same_path_or_a_line_that_names_where():
-    ours = SOURCE / "rocketlens"
-    modules = [path.relative_to(ours) for path in ours.rglob("*.py") if path.name != "__init__.py"]
-    alone = {
-        module.as_posix()
-        for module in modules
-        if not any(path.is_file() for path in mirrors_of(module))
-    }
-    rooms = tuple(name for name in TESTED_ELSEWHERE if name.endswith("/"))
-    add = sorted(
-        name for name in alone if name not in TESTED_ELSEWHERE and not name.startswith(rooms)
-    )
-    remove = sorted(
-        name
-        for name in TESTED_ELSEWHERE
-        if name not in alone and not (name in rooms and any(one.startswith(name) for one in alone))
-    )
-    not_there = {
-        name: file for name, file in TESTED_ELSEWHERE.items() if not (REPOSITORY / file).is_file()
-    }
-    assert (add, remove, not_there) == ([], [], {}), (
-        "TESTED_ELSEWHERE of tests/unit/test_house.py:"
-        f" add {add} (or write tests/unit/<path>/test_<module>.py),"
-        f" remove {remove} (they have a test of their own, or are gone),"
-        f" name another file for {not_there} (no such file)"
-    )
-
-
 @every_file
 def test_a_documentation_of_a_value_follows_the_value(path):
     """A text on its own documents the assignment above it, or has lost what it documented."""
@@ -359,11 +247,6 @@ def test_a_documentation_of_a_value_follows_the_value(path):
         and isinstance(text.value, ast.Constant)
         and not (isinstance(before, ast.Assign | ast.AnnAssign) and lines[text.lineno - 2].strip())
     ]
-
-
-def test_the_map_of_architecture_has_a_row_for_each_module():
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    assert module_map.with_map(text) == text, "run: make map"
 
 
 def test_no_folder_has_more_files_than_one_looks_through():
