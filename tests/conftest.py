@@ -45,6 +45,12 @@ IDLE_SETTINGS: dict[str, object] = {
 }
 """With what RocketMQ 5 leaves the processor to others while nothing is asked of it."""
 MARKED_BY_FIXTURE = ("golden", "spark", "peer")
+DIFFERS_IN_RELEASES = {
+    *("test_acl.py", "test_layouts.py", "test_mqadmin.py", "test_mqadmin_groups.py"),
+    *("test_sql92.py", "test_story.py", "test_tap.py", "test_wire.py"),
+}
+"""Files of tests/peer that run with both releases of RocketMQ in ``make test``. The others run with
+the older one in ``make test-all`` only."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in a shell's background: what tests start would ignore the Ctrl-C that they try, too.
@@ -105,6 +111,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name in MARKED_BY_FIXTURE:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
+        if item.path.parent.name == "peer" and item.path.name not in DIFFERS_IN_RELEASES:
+            callspec = getattr(item, "callspec", None)
+            if callspec and VERSIONS[0] in callspec.params.values():
+                item.add_marker("slow")
     if hasattr(config, "workerinput"):
         # Processes collect in different orders, and must agree on one.
         items.sort(key=lambda item: (start_order(scope_of(item.nodeid)), item.path))

@@ -5,22 +5,18 @@ the real RocketMQ. Tests that wait for others, of brokers by time or of JVMs, co
 end all processors have work.
 """
 
+import ast
+import functools
+from pathlib import Path
 from typing import Final
 
-SPARK: Final = (
-    "tests/golden/test_batches.py::test_spark_has_each_message_as_a_row",
-    "tests/peer/test_archive.py",
-    "tests/peer/test_deleted_topics.py",
-    "tests/peer/test_spark_cluster.py",
-    "tests/peer/test_spark_sink.py",
-    "tests/peer/test_tap.py::test_two_brokers_are_followed_at_once_and_every_command_reads_their_copies",
-    "tests/pipeline/",
+REPOSITORY: Final = Path(__file__).parents[2]
+STARTS_SPARK: Final = (
     "tests/unit/cli/test_demo.py",
     "tests/unit/cli/index/test_index_build.py",
     "tests/unit/cli/index/test_index_verify.py",
-    "tests/unit/test_docs.py::test_the_python_for_spark_runs",
 )
-"""Files, and single tests of others, that use the fixture ``spark``."""
+"""Files whose tests run commands that use the process's session of Spark."""
 SHARED_BROKERS: Final = (
     "tests/peer/test_client.py",
     "tests/peer/test_console.py",
@@ -39,13 +35,39 @@ LATE: Final = "tests/unit/"
 def scope_of(test: str) -> str:
     """Return the name of what one process runs with the test."""
     file, _, name = test.partition("::")
-    if test.startswith(SPARK):
+    if file in STARTS_SPARK or name.partition("[")[0] in spark_tests(file):
         return "Spark"
     if file in SHARED_BROKERS:
         for version in VERSIONS:
             if version in name:
                 return f"broker {version}"
     return file
+
+
+@functools.cache
+def spark_tests(file: str) -> frozenset[str]:
+    """Return the tests and fixtures of a file that use the fixture ``spark``, directly or not."""
+    path = REPOSITORY / file
+    tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
+    names = {
+        node.name: {argument.arg for argument in node.args.args} | _requested(node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    }
+    using = {"spark"}
+    while more := {name for name, used in names.items() if used & using} - using:
+        using |= more
+    return frozenset(using)
+
+
+def _requested(function: ast.FunctionDef) -> set[str]:
+    """Return the fixtures that a function asks ``request`` for."""
+    return {
+        node.args[0].value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "request.getfixturevalue"
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    }
 
 
 def start_order(scope: str) -> tuple[bool, bool]:

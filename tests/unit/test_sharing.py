@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE_S
-from tests.support.sharing import SHARED_BROKERS, SPARK, scope_of, start_order
+from tests.support.sharing import (
+    SHARED_BROKERS,
+    STARTS_SPARK,
+    scope_of,
+    spark_tests,
+    start_order,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 USES_A_SHARED_BROKER = re.compile(r"def \w+\([^)]*\breal_broker\b[^)]*\):\n(?!    \"\"\")")
-
-USES_SPARK = re.compile(r"^def (test_\w+)\([^)]*\bspark\b", re.MULTILINE)
 
 
 def test_every_file_that_uses_the_shared_brokers_is_known():
@@ -26,22 +30,18 @@ def test_every_file_that_uses_the_shared_brokers_is_known():
     assert using == list(SHARED_BROKERS)
 
 
-def test_what_is_named_is_there():
-    for named in SPARK:
-        file, _, test = named.partition("::")
-        assert (REPOSITORY / file).exists(), named
-        assert not test or f"def {test}(" in (REPOSITORY / file).read_text(encoding="utf-8"), named
+def test_files_that_start_spark_exist():
+    assert [file for file in STARTS_SPARK if not (REPOSITORY / file).is_file()] == []
 
 
-def test_every_test_that_uses_the_session_of_spark_is_known():
-    using = [
-        f"{path}::{name}"
-        for file in sorted((REPOSITORY / "tests").rglob("test_*.py"))
-        for path in [str(file.relative_to(REPOSITORY))]
-        for name in USES_SPARK.findall(file.read_text(encoding="utf-8"))
-    ]
-    assert len(using) > 10
-    assert [test for test in using if not test.startswith(SPARK)] == []
+def test_a_test_uses_spark_if_a_fixture_of_its_file_does():
+    assert {
+        "registered",
+        "spark_stream_of",
+        "stream_of",
+        "test_a_stream_gives_each_message_once_as_the_log_grows",
+    } <= spark_tests("tests/pipeline/test_stream.py")
+    assert spark_tests("tests/pipeline/test_options.py") == {"spark"}
 
 
 def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
@@ -49,7 +49,7 @@ def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
         "tests/peer/test_client.py::test_a[5.5.0]": "broker 5.5.0",
         "tests/peer/test_python_consumers.py::test_b[4.9.7-x]": "broker 4.9.7",
         "tests/peer/test_rocketmq_peer.py::test_c": "tests/peer/test_rocketmq_peer.py",
-        "tests/pipeline/test_stream.py::test_d": "Spark",
+        "tests/pipeline/test_stream.py::test_d": "tests/pipeline/test_stream.py",
         "tests/unit/cli/test_demo.py::test_e": "Spark",
         "tests/unit/test_docs.py::test_the_python_for_spark_runs[a]": "Spark",
         "tests/unit/test_docs.py::test_f[a::b]": "tests/unit/test_docs.py",
