@@ -30,6 +30,7 @@ from bench import (
     consume,
     directly,
     find,
+    first_minute,
     first_sends,
     held_pulls,
     history,
@@ -65,8 +66,8 @@ LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 LONG_LOG_BYTES = 10 << 30
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
 SECTIONS = (
-    "kernel", "rebuild", "whole_rebuild", "workers", "find", "broker", "consume", "directly",
-    "stream", "fairness", "hot_key", "hostile", "sends",
+    "kernel", "rebuild", "whole_rebuild", "workers", "find", "first", "broker", "consume",
+    "directly", "stream", "fairness", "hot_key", "hostile", "sends",
     "topics", "held", "passing_on", "scan", "archive", "tap", "console", "by_time",
 )  # fmt: skip
 DIRECTLY_COUNT, QUICK_DIRECTLY_COUNT, DIRECTLY_ROUNDS = 3_000, 600, 5
@@ -83,6 +84,7 @@ PROCESS_SECONDS, HELP_SECONDS = 0.35, 0.2
 LOOK_UP_MICROSECONDS = 100.0
 BROKER_MESSAGES, QUICK_BROKER_MESSAGES = 40_000, 8_000
 BROKER_ROUNDS = 3
+FIRST_SECONDS, QUICK_FIRST_SECONDS, FIRST_ROUNDS = 60, 15, 3
 FOUND_AT_ONCE = 10_000
 START_SECONDS = 1.5
 # How many times better ours must be, by load and metric.
@@ -288,6 +290,14 @@ class Bench:
         failures = broker.failures_at_once(client, self.directory / "found", FOUND_AT_ONCE)
         text = f"{FOUND_AT_ONCE:,} sent and looked up at once by 3 ids: {failures} failed, wanted 0"
         yield goal(is_met=not failures, text=text)
+
+    def run_first(self) -> Iterator[str | Row]:
+        """The first minute of a new installation, second by second, and of the real one."""
+        if self.peer is None:
+            return
+        client = broker.Client(self.peer, VERSION)
+        seconds = QUICK_FIRST_SECONDS if self.is_quick else FIRST_SECONDS
+        yield from first_minute.report(client, self.directory / "first", seconds, FIRST_ROUNDS)
 
     def run_consume(self) -> Iterator[str | Row]:
         """A Java push consumer that drains a backlog and then waits for messages, on both."""
