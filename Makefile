@@ -1,7 +1,6 @@
 # Everything here works from a fresh checkout with make and Python alone: the first target that needs it
-# makes .venv from the locks. Spark and the real RocketMQ also need a JDK >= 17; what needs one says so.
+# makes an environment from the locks. Spark and the real RocketMQ also need a JDK >= 17; what needs one says so.
 PYTHON ?= python3
-UV ?= uv
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # Processes that run tests side by side: more than two processors need, because many tests wait for brokers
@@ -9,8 +8,9 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 5
 
 bin := .venv/bin
-locks := requirements/build.lock requirements/dev.lock
-pip := $(bin)/python -m pip --disable-pip-version-check
+uv := $(bin)/uv pip install --quiet --python $(bin)/python
+# The demo needs less than the tests; it uses their environment where there is one.
+demo := $(if $(wildcard .venv/ready),.venv,build/demo)
 mkdocs := mkdocs build --strict --quiet
 # Bytecode is kept, whatever the environment says: tests start hundreds of processes, and each would
 # compile all that it imports.
@@ -31,8 +31,8 @@ once_more = echo "== once more, alone; a test that passes now should not have fa
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: .venv/ready ## Find messages in a store that a real broker wrote, after rebuilding its index with Spark
-	@$(bin)/rocketlens demo
+demo: $(demo)/ready ## Find messages in a store that a real broker wrote, after rebuilding its index with Spark
+	@$(demo)/bin/rocketlens demo
 
 test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
 	@$(pytest) -m "not slow" $(PYTEST_ARGS) || { [ $$? -eq 1 ] && $(once_more); }
@@ -72,11 +72,12 @@ bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for
 release: .venv/ready ## Write the version and build what is published into dist/: make release VERSION=0.2.0
 	@$(bin)/python packaging/release.py "$(VERSION)"
 
-lock: ## Pin the newest allowed version of every dependency again (needs uv; nothing else does)
-	@command -v $(UV) >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
-	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
+lock: .venv/ready ## Pin the newest allowed version of every dependency again
+	@set -e; compile="$(bin)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
+	$$compile --group installer -o requirements/installer.lock; \
 	$$compile --group build -o requirements/build.lock; \
+	$$compile --extra spark pyproject.toml -o requirements/demo.lock; \
 	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql --extra archive \
 		--extra rocksdb --extra console --extra polars pyproject.toml \
 		-o requirements/dev.lock
@@ -86,18 +87,28 @@ clean: ## Remove .venv and everything made while building and testing
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# All packages come from the locks, checked by hash. The build tools come first, because pyspark is
+# All packages come from the locks, checked by hash. The build tools come before the rest, because pyspark is
 # published as source only and must be built with a known setuptools.
-.venv/locked: $(locks)
+define environment
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 		"RocketLens needs Python 3.11 or newer, and $(PYTHON) is %d.%d: install a newer one, or name it: make PYTHON=python3.12" % v[:2])'
-	@echo "Making .venv from the locks; this takes a minute or two, once." >&2
-	@rm -rf .venv
-	@$(PYTHON) -m venv .venv
-	@$(pip) install --quiet --require-hashes -r requirements/build.lock
-	@$(pip) install --quiet --require-hashes --no-build-isolation -r requirements/dev.lock
+	@echo "Making $(1) from $(2); this takes about a minute, once." >&2
+	@rm -rf $(1)
+	@$(PYTHON) -m venv $(1)
+	@$(1)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/installer.lock
+	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes -r requirements/build.lock
+	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes --no-build-isolation -r $(2)
+endef
+
+.venv/locked: requirements/installer.lock requirements/build.lock requirements/dev.lock
+	$(call environment,.venv,requirements/dev.lock)
 	@touch $@
 
 .venv/ready: .venv/locked pyproject.toml
-	@$(pip) install --quiet --no-deps --no-build-isolation -e .
+	@$(uv) --no-deps --no-build-isolation -e .
+	@touch $@
+
+build/demo/ready: requirements/installer.lock requirements/build.lock requirements/demo.lock pyproject.toml
+	$(call environment,build/demo,requirements/demo.lock)
+	@build/demo/bin/uv pip install --quiet --python build/demo/bin/python --no-deps --no-build-isolation .
 	@touch $@
