@@ -11,6 +11,12 @@ bin := .venv/bin
 uv := $(bin)/uv pip install --quiet --python $(bin)/python
 # The demo needs less than the tests; it uses their environment where there is one.
 demo := $(if $(wildcard .venv/ready),.venv,build/demo)
+# A machine without a C compiler takes Zig's, from a lock of its own because it has 100 MB.
+compiler := $(or $(filter environment,$(origin CC)),$(shell command -v cc || command -v gcc || command -v clang))
+# What the compiled kernels are built from.
+kernels := packaging/kernels.py $(wildcard src/rocketlens/formats/*.py src/rocketlens/formats/compiled/*.py \
+	src/rocketlens/formats/compiled/*.h src/rocketlens/formats/compiled/device.pxd \
+	src/rocketlens/formats/compiled/records.pxd)
 mkdocs := mkdocs build --strict --quiet
 # Bytecode is kept, whatever the environment says: tests start hundreds of processes, and each would
 # compile all that it imports.
@@ -77,6 +83,7 @@ lock: .venv/ready ## Pin the newest allowed version of every dependency again
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group installer -o requirements/installer.lock; \
 	$$compile --group build -o requirements/build.lock; \
+	$$compile --group compiler -o requirements/compiler.lock; \
 	$$compile --extra spark pyproject.toml -o requirements/demo.lock; \
 	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql --extra archive \
 		--extra rocksdb --extra console --extra polars pyproject.toml \
@@ -97,6 +104,8 @@ define environment
 	@$(PYTHON) -m venv $(1)
 	@$(1)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/installer.lock
 	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes -r requirements/build.lock
+	@[ -n "$(compiler)" ] || \
+		$(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes -r requirements/compiler.lock
 	@$(1)/bin/uv pip install --quiet --python $(1)/bin/python --require-hashes --no-build-isolation -r $(2)
 endef
 
@@ -104,8 +113,12 @@ endef
 	$(call environment,.venv,requirements/dev.lock)
 	@touch $@
 
-.venv/ready: .venv/locked pyproject.toml
+.venv/installed: .venv/locked pyproject.toml
 	@$(uv) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/ready: .venv/installed $(kernels)
+	@$(bin)/python packaging/kernels.py
 	@touch $@
 
 build/demo/ready: requirements/installer.lock requirements/build.lock requirements/demo.lock pyproject.toml

@@ -1,0 +1,578 @@
+"""Compiled walks over commit log bytes: records to rows, index entries, record starts.
+
+Called through :mod:`rocketlens.formats.compiled.kernels`, which checks the arguments that the
+proofs of "inside the buffer" below begin with: ``0 <= start <= len(buffer)``, ``0 <= base_offset
+<= 2**62``. What counts as a record stands in ``records.pxd``.
+"""
+
+import cython
+from cython.cimports.rocketlens.formats.compiled.device import (
+    Bytes,
+    Held,
+    byte_mask,
+    hash_text,
+    index_hash,
+    load_i32,
+    load_i64,
+    lowest_bit,
+    mix_bytes,
+    read_bytes,
+    read_rows,
+    release,
+    utf8_parse_int,
+    write_int32s,
+    write_int64s,
+    write_rows,
+)
+from cython.cimports.rocketlens.formats.compiled.record_constants import (
+    BAD,
+    BLANK,
+    BLANK_MAGIC,
+    BODY_CRC,
+    BORN_TIMESTAMP,
+    DELA,
+    DLEDGER_BODY_LENGTH,
+    DLEDGER_POSITION,
+    DLEDGER_SIZE,
+    END,
+    ENTRY_HEADER_BYTES,
+    ENTRY_MAGIC,
+    FLAG,
+    FULL,
+    HASH_SIGN,
+    KEYS,
+    LENGTH_BYTES,
+    MAGIC,
+    MAGIC_BLANK,
+    MIN_RECORD_BYTES,
+    NAME_BYTE,
+    NOT_AN_INTEGER,
+    PHYSICAL_OFFSET,
+    PREPARED_OFFSET,
+    PROPERTY_BYTE,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    SPACE,
+    STOP,
+    STORE_HOST,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    TAGS,
+    UNIQ_KEY,
+    Row,
+)
+from cython.cimports.rocketlens.formats.compiled.records import (
+    Measured,
+    is_indexed,
+    measure_record,
+    more_of_born_host,
+    more_of_hosts,
+    row_position,
+)
+
+Entries = cython.struct(
+    hashes=cython.p_int,
+    offsets=cython.p_longlong,
+    timestamps=cython.p_longlong,
+    room=cython.longlong,
+    count=cython.longlong,
+)
+Walked = cython.struct(
+    rows=cython.longlong,
+    entries=cython.longlong,
+    position=cython.longlong,
+    reason=cython.longlong,
+)
+
+
+@cython.cfunc
+@cython.nogil
+def bytes_before_record(
+    buffer: Bytes,
+    physical_offset: cython.longlong,
+    position: cython.longlong,
+    limit: cython.longlong,
+) -> cython.longlong:
+    """Do what :func:`rocketlens.formats.dledger.bytes_before_record` does."""
+    if limit - position < ENTRY_HEADER_BYTES or load_i32(buffer, position) != ENTRY_MAGIC:
+        return 0
+    if load_i64(buffer, position + DLEDGER_POSITION) != physical_offset:
+        return 0
+    body_length: cython.longlong = load_i32(buffer, position + DLEDGER_BODY_LENGTH)
+    if body_length <= 0:
+        return 0
+    size: cython.longlong = load_i32(buffer, position + DLEDGER_SIZE)
+    return ENTRY_HEADER_BYTES if size == body_length + ENTRY_HEADER_BYTES else 0
+
+
+@cython.cfunc
+@cython.nogil
+def reason_without_record(
+    buffer: Bytes, position: cython.longlong, limit: cython.longlong
+) -> cython.longlong:
+    """Return why no record begins at ``position``: BLANK, END or BAD."""
+    if limit - position < 8:
+        return END
+    size: cython.longlong = load_i32(buffer, position)
+    magic: cython.longlong = load_i32(buffer, position + MAGIC)
+    if magic == MAGIC_BLANK or (size == BLANK_MAGIC and magic == limit - position):
+        return BLANK
+    if magic == 0 and size == 0:
+        return END
+    return BAD
+
+
+@cython.cfunc
+@cython.nogil
+def set_property(
+    buffer: Bytes,
+    record: cython.longlong,
+    row: cython.pointer(Row),
+    name_start: cython.longlong,
+    separator: cython.longlong,
+    end: cython.longlong,
+) -> cython.void:
+    """Store in ``row`` where the value of a property is, if it is one that ``row`` has.
+
+    The name is before ``separator``, the value from there to ``end``. All are positions in the
+    buffer; ``record`` is the begin of the record. ``separator > name_start``.
+    """
+    length: cython.longlong = separator - name_start
+    value_length: cython.int = cython.cast(cython.int, end - separator - 1)
+    value: cython.int = cython.cast(cython.int, separator + 1 - record)
+    word: cython.longlong
+    if length == 8:
+        if load_i64(buffer, name_start) == UNIQ_KEY:
+            row.unique_key_start = value
+            row.unique_key_length = value_length
+    elif length == 4:
+        word = load_i32(buffer, name_start)
+        if word == KEYS:
+            row.keys_start = value
+            row.keys_length = value_length
+        elif word == TAGS:
+            row.tags_start = value
+            row.tags_length = value_length
+    elif length == 5 and load_i32(buffer, name_start) == DELA and buffer[name_start + 4] == 0x59:
+        level: cython.longlong = utf8_parse_int(buffer, separator + 1, end)
+        row.delay_level = cython.cast(cython.int, 0 if level == NOT_AN_INTEGER else level)
+
+
+@cython.cfunc
+@cython.nogil
+def find_properties(
+    buffer: Bytes,
+    record: cython.longlong,
+    row: cython.pointer(Row),
+    start: cython.longlong,
+    stop: cython.longlong,
+) -> cython.void:
+    """Walk ``buffer[start:stop]`` as ``MessageDecoder.string2messageProperties`` does.
+
+    It looks for the first name separator from the beginning of each segment, and takes the segment
+    if that lies inside with something on both sides. ``stop`` must be at least 64.
+    """
+    name_start: cython.longlong = start
+    separator: cython.longlong = -1
+    block: cython.longlong = start
+    origin: cython.longlong = start
+    at: cython.longlong
+    names: cython.ulonglong = 0
+    marks: cython.ulonglong = 0
+    bit: cython.ulonglong
+    is_last: cython.bint = False
+    while not is_last:
+        while marks == 0 and block < stop:
+            origin = block
+            at = min(block, stop - 64)
+            names = byte_mask(buffer, at, NAME_BYTE) >> (block - at)
+            marks = names | byte_mask(buffer, at, PROPERTY_BYTE) >> (block - at)
+            block += 64
+        at = stop
+        if marks == 0:
+            is_last = True
+        else:
+            bit = marks & (~marks + 1)
+            at = origin + lowest_bit(marks)
+            marks ^= bit
+            if names & bit:
+                if separator < 0:
+                    separator = at
+                continue
+        if name_start < separator and separator < at - 1:
+            set_property(buffer, record, row, name_start, separator, at)
+        name_start = at + 1
+        separator = -1
+
+
+@cython.cfunc
+@cython.nogil
+def read_row(
+    buffer: Bytes, row: cython.pointer(Row), position: cython.longlong, measured: Measured
+) -> cython.void:
+    """Fill ``row`` from the measured record at ``position``."""
+    sys_flag: cython.longlong = load_i32(buffer, position + SYS_FLAG)
+    born_more: cython.longlong = more_of_born_host(sys_flag)
+    more: cython.longlong = more_of_hosts(sys_flag)
+    row.store_size = cython.cast(cython.int, measured.size)
+    row.body_crc = cython.cast(cython.int, load_i32(buffer, position + BODY_CRC))
+    row.queue_id = cython.cast(cython.int, load_i32(buffer, position + QUEUE_ID))
+    row.flag = cython.cast(cython.int, load_i32(buffer, position + FLAG))
+    row.queue_offset = load_i64(buffer, position + QUEUE_OFFSET)
+    row.physical_offset = load_i64(buffer, position + PHYSICAL_OFFSET)
+    row.sys_flag = cython.cast(cython.int, sys_flag)
+    row.born_timestamp_ms = load_i64(buffer, position + BORN_TIMESTAMP)
+    row.store_timestamp_ms = load_i64(buffer, position + STORE_TIMESTAMP + born_more)
+    row.store_host_start = cython.cast(cython.int, STORE_HOST + born_more)
+    reconsume_times: cython.longlong = load_i32(buffer, position + RECONSUME_TIMES + more)
+    row.reconsume_times = cython.cast(cython.int, reconsume_times)
+    row.prepared_transaction_offset = load_i64(buffer, position + PREPARED_OFFSET + more)
+    row.body_start = cython.cast(cython.int, measured.body_start)
+    row.body_length = cython.cast(cython.int, measured.body_length)
+    row.topic_start = cython.cast(cython.int, measured.topic_start)
+    row.topic_length = cython.cast(cython.int, measured.topic_length)
+    topic: cython.longlong = position + measured.topic_start
+    row.topic_hash = mix_bytes(buffer, topic, topic + measured.topic_length)
+    seed: cython.longlong = hash_text(buffer, topic, topic + measured.topic_length, 0)
+    row.key_seed = cython.cast(cython.uint, seed * 31 + HASH_SIGN)
+    start: cython.longlong = measured.topic_start + measured.topic_length + LENGTH_BYTES
+    row.properties_start = cython.cast(cython.int, start)
+    row.properties_length = cython.cast(cython.int, measured.size - start)
+    row.unique_key_start = 0
+    row.unique_key_length = -1
+    row.keys_start = 0
+    row.keys_length = -1
+    row.tags_start = 0
+    row.tags_length = -1
+    row.tags_hash = 0
+    row.delay_level = 0
+    find_properties(buffer, position, row, position + start, position + measured.size)
+    if row.tags_length > 0:
+        tags: cython.longlong = position + row.tags_start
+        row.tags_hash = cython.cast(
+            cython.int,
+            cython.cast(cython.uint, hash_text(buffer, tags, tags + row.tags_length, 0)),
+        )
+
+
+@cython.cfunc
+@cython.nogil
+def put_entry(
+    state: cython.longlong, row: cython.pointer(cython.const[Row]), entries: cython.pointer(Entries)
+) -> cython.void:
+    """Write the next entry if there is room for it, and count it in any case."""
+    number: cython.longlong = entries.count
+    if number < entries.room:
+        entries.hashes[number] = cython.cast(cython.int, index_hash(state))
+        entries.offsets[number] = row.physical_offset
+        entries.timestamps[number] = row.store_timestamp_ms
+    entries.count = number + 1
+
+
+@cython.cfunc
+@cython.nogil
+def put_keys(
+    buffer: Bytes,
+    start: cython.longlong,
+    stop: cython.longlong,
+    row: cython.pointer(cython.const[Row]),
+    entries: cython.pointer(Entries),
+) -> cython.void:
+    """Write one entry for each non-empty key between spaces of ``buffer[start:stop]``."""
+    token: cython.longlong = start
+    block: cython.longlong = start
+    origin: cython.longlong = start
+    at: cython.longlong
+    marks: cython.ulonglong = 0
+    is_last: cython.bint = False
+    while not is_last:
+        while marks == 0 and block < stop:
+            origin = block
+            at = min(block, stop - 64)
+            marks = byte_mask(buffer, at, SPACE) >> (block - at)
+            block += 64
+        at = stop
+        if marks == 0:
+            is_last = True
+        else:
+            at = origin + lowest_bit(marks)
+            marks &= marks - 1
+        if at > token:
+            put_entry(hash_text(buffer, token, at, row.key_seed), row, entries)
+        token = at + 1
+
+
+@cython.cfunc
+@cython.nogil
+def put_entries(
+    buffer: Bytes,
+    position: cython.longlong,
+    row: cython.pointer(cython.const[Row]),
+    with_tags: cython.bint,
+    entries: cython.pointer(Entries),
+) -> cython.void:
+    """Write the index entries of the record at ``position``, in RocketMQ's order.
+
+    Those beyond the arrays are counted, not written. The row's slices must lie in the buffer at 64
+    or more.
+    """
+    start: cython.longlong
+    state: cython.longlong
+    if not is_indexed(row.sys_flag):
+        return
+    if row.unique_key_length > 0:
+        start = position + row.unique_key_start
+        state = hash_text(buffer, start, start + row.unique_key_length, row.key_seed)
+        put_entry(state, row, entries)
+    if row.keys_length > 0:
+        start = position + row.keys_start
+        put_keys(buffer, start, start + row.keys_length, row, entries)
+    if with_tags and row.tags_length > 0:
+        start = position + row.tags_start
+        # "T#"
+        state = cython.cast(cython.uint, (row.key_seed * 31 + 0x54) * 31 + HASH_SIGN)
+        state = hash_text(buffer, start, start + row.tags_length, state)
+        put_entry(state, row, entries)
+
+
+@cython.cfunc
+@cython.nogil
+def _scan(
+    memory: Bytes,
+    limit: cython.longlong,
+    base_offset: cython.longlong,
+    position: cython.longlong,
+    stop: cython.longlong,
+    rows: cython.pointer(Row),
+    room: cython.longlong,
+    with_entries: cython.bint,
+    with_tags: cython.bint,
+    entries: cython.pointer(Entries),
+) -> Walked:
+    walked: Walked
+    measured: Measured
+    number: cython.longlong = 0
+    header: cython.longlong
+    walked.rows = 0
+    walked.reason = STOP
+    while position < stop:
+        measured = measure_record(memory, base_offset + position, position, limit)
+        if measured.size == 0:
+            header = bytes_before_record(memory, base_offset + position, position, limit)
+            position += header
+            if header > 0:
+                continue
+            walked.reason = reason_without_record(memory, position, limit)
+            break
+        if walked.rows == room:
+            walked.reason = FULL
+            break
+        read_row(memory, cython.address(rows[walked.rows]), position, measured)
+        if with_entries:
+            put_entries(memory, position, cython.address(rows[walked.rows]), with_tags, entries)
+            if entries.count > entries.room:
+                walked.reason = FULL
+                break
+            number = entries.count
+        walked.rows += 1
+        position += measured.size
+    if walked.reason == STOP and position >= stop:
+        position += bytes_before_record(memory, base_offset + position, position, limit)
+    walked.position = position
+    walked.entries = number
+    return walked
+
+
+def scan(
+    buffer: object,
+    base_offset: cython.longlong,
+    start: cython.longlong,
+    stop: cython.longlong,
+    rows: object,
+    with_entries: cython.bint,
+    with_tags: cython.bint,
+    hashes: object,
+    offsets: object,
+    timestamps: object,
+) -> tuple[int, int, int, int]:
+    """Walk records; return rows filled, entries filled, next position, reason."""
+    held: Held
+    entries: Entries
+    walked: Walked
+    limit: cython.longlong = 0
+    room: cython.longlong = 0
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
+        row_memory = cython.cast(
+            cython.pointer(Row),
+            write_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(room)),
+        )
+        open_entries(cython.address(held), hashes, offsets, timestamps, cython.address(entries))
+        check_start(base_offset, start, limit)
+        with cython.nogil:
+            walked = _scan(
+                memory,
+                limit,
+                base_offset,
+                start,
+                stop,
+                row_memory,
+                room,
+                with_entries,
+                with_tags,
+                cython.address(entries),
+            )
+    finally:
+        release(cython.address(held))
+    return walked.rows, walked.entries, walked.position, walked.reason
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def check_start(
+    base_offset: cython.longlong, start: cython.longlong, limit: cython.longlong
+) -> cython.int:
+    """Refuse a position outside the buffer, and what is no physical offset."""
+    if not 0 <= start <= limit or not 0 <= base_offset <= 1 << 62:
+        raise ValueError(f"position {start} is not in {limit} bytes from offset {base_offset} on")
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def open_entries(
+    held: cython.pointer(Held),
+    hashes: object,
+    offsets: object,
+    timestamps: object,
+    entries: cython.pointer(Entries),
+) -> cython.int:
+    """Open the output arrays of index entries, which must be of equal length."""
+    counts: cython.longlong[3]
+    entries.hashes = write_int32s(held, hashes, cython.address(counts[0]))
+    entries.offsets = write_int64s(held, offsets, cython.address(counts[1]))
+    entries.timestamps = write_int64s(held, timestamps, cython.address(counts[2]))
+    if not counts[0] == counts[1] == counts[2]:
+        raise ValueError("the three arrays of index entries differ in length")
+    entries.room = counts[0]
+    entries.count = 0
+    return 0
+
+
+def entries_of_rows(
+    buffer: object,
+    base_offset: cython.longlong,
+    rows: object,
+    with_tags: cython.bint,
+    hashes: object,
+    offsets: object,
+    timestamps: object,
+) -> int:
+    """Write the index entries of rows; return their number, or -1 - n if row n does not fit the
+    buffer.
+    """
+    held: Held
+    entries: Entries
+    limit: cython.longlong = 0
+    count: cython.longlong = 0
+    index: cython.longlong
+    position: cython.longlong
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
+        row_memory = cython.cast(
+            cython.pointer(cython.const[Row]),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(count)),
+        )
+        open_entries(cython.address(held), hashes, offsets, timestamps, cython.address(entries))
+        check_start(base_offset, 0, limit)
+        with cython.nogil:
+            for index in range(count):
+                position = row_position(limit, base_offset, cython.address(row_memory[index]))
+                if position < 0:
+                    entries.count = -1 - index
+                    break
+                put_entries(
+                    memory,
+                    position,
+                    cython.address(row_memory[index]),
+                    with_tags,
+                    cython.address(entries),
+                )
+    finally:
+        release(cython.address(held))
+    return entries.count
+
+
+def find_start(
+    buffer: object, base_offset: cython.longlong, start: cython.longlong, stop: cython.longlong
+) -> int:
+    """Return the first position in ``start .. stop - 1`` where a record begins, or -1."""
+    held: Held
+    limit: cython.longlong = 0
+    found: cython.longlong
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
+        check_start(base_offset, start, limit)
+        with cython.nogil:
+            found = _find_start(memory, limit, base_offset, start, stop)
+    finally:
+        release(cython.address(held))
+    return found
+
+
+@cython.cfunc
+@cython.nogil
+def _find_start(
+    memory: Bytes,
+    limit: cython.longlong,
+    base_offset: cython.longlong,
+    block: cython.longlong,
+    stop: cython.longlong,
+) -> cython.longlong:
+    # The first two bytes of the magic are at 4 and 5 of a record; a record has at least 91 bytes.
+    last: cython.longlong = min(stop, limit - MIN_RECORD_BYTES + 1)
+    position: cython.longlong
+    marks: cython.ulonglong
+    while block < last:
+        # 69 bytes from ``block`` are read: inside, as block + 91 <= limit.
+        marks = byte_mask(memory, block + MAGIC, 0xDA) & byte_mask(memory, block + MAGIC + 1, 0xA3)
+        while marks != 0:
+            position = block + lowest_bit(marks)
+            marks &= marks - 1
+            if position >= last:
+                return -1
+            if measure_record(memory, base_offset + position, position, limit).size > 0:
+                return position
+        block += 64
+    return -1
+
+
+def walk(
+    buffer: object, base_offset: cython.longlong, start: cython.longlong, target: cython.longlong
+) -> tuple[int, int]:
+    """Step over records from ``start`` to the first that begins at ``target`` or later."""
+    held: Held
+    limit: cython.longlong = 0
+    position: cython.longlong = start
+    size: cython.longlong
+    reason: cython.longlong = STOP
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), buffer, cython.address(limit))
+        check_start(base_offset, start, limit)
+        with cython.nogil:
+            while position < target:
+                size = measure_record(memory, base_offset + position, position, limit).size
+                if size == 0:
+                    size = bytes_before_record(memory, base_offset + position, position, limit)
+                if size == 0:
+                    reason = reason_without_record(memory, position, limit)
+                    break
+                position += size
+    finally:
+        release(cython.address(held))
+    return position, reason
