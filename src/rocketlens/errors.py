@@ -66,6 +66,17 @@ class RocketLensError(Exception):
     code: int | None = None
     retriable: bool = False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy and pickle the text and attributes, whatever arguments the class takes."""
+        _, args, *state = super().__reduce__()
+        return (_restored, (type(self), args), *state)
+
+
+def _restored(error_class: type[RocketLensError], args: tuple[object, ...]) -> RocketLensError:
+    error = error_class.__new__(error_class)
+    error.args = args
+    return error
+
 
 class BadInput(RocketLensError, ValueError):
     """An argument that cannot be used: the text names it and says what would do."""

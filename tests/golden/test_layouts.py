@@ -12,9 +12,11 @@ from rocketlens.formats import batchqueue_entry, dledger
 from rocketlens.formats.batch_body import message_count
 from rocketlens.model.installation import install_command
 from rocketlens.model.message import Host
+from rocketlens.store.read.former_topics import read_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
+from tests.conftest import fingerprint
 from tests.support.effort import sized
 from tests.support.layouts import (
     BATCHES,
@@ -170,11 +172,13 @@ def test_a_store_with_two_replicas_is_refused_by_name(layout):
         layout.open()
 
 
-@both_dledgers
-def test_a_broker_of_ours_does_not_write_a_replica(layout):
-    with pytest.raises(BadInput, match="DLedger log, which only RocketMQ can write"):
+@pytest.mark.parametrize("name", [*DLEDGER, ROCKSDB, ONE_ROCKSDB, BATCHES])
+def test_a_store_that_only_rocketmq_can_write_is_refused_and_nothing_changes(layout):
+    before = fingerprint(layout.store)
+    with pytest.raises(BadInput, match="which only RocketMQ can write: search it with --store"):
         MessageStore(layout.store, StoreConfig(), StoreOptions(Host("127.0.0.1", 10911)))
-    assert not (layout.store / "commitlog").exists()
+    (layout.store / "lock").unlink(missing_ok="lock" not in before)
+    assert fingerprint(layout.store) == before
 
 
 @every_other_place
@@ -516,3 +520,15 @@ def test_what_is_kept_of_deleted_messages_is_named_and_found_queue_by_queue(
     for unique_key, message in found.items():
         assert message.queue_offset == sent[unique_key]["queue_offset"]
         assert message.keys == (sent[unique_key]["key"],)
+
+
+@pytest.mark.parametrize("name", [ROCKSDB, BATCHES])
+def test_queues_of_every_kind_are_evidence_of_how_far_the_log_was_dispatched(layout):
+    log = CommitLog(layout.store / "commitlog")
+    evidence = read_evidence(layout.store, log)
+    log.close()
+    with layout.open() as store:
+        last = max(message.physical_offset for message in store.find(topic="Orders"))
+    assert "Orders" in evidence.present
+    assert evidence.dispatched_offset > last
+    assert evidence.end_of("Orders") == 0

@@ -5,8 +5,8 @@ from pyspark.sql import Row
 
 from rocketlens.errors import StoreError
 from rocketlens.model.properties import RESENT
+from rocketlens.model.rocketmq import PRODUCER_RETRY_MS
 from rocketlens.pipeline.duplicates import (
-    RETRY_WINDOW_MS,
     Cause,
     DuplicateGroup,
     archived_messages,
@@ -31,9 +31,9 @@ def row(topic, key, number, *, born_ms=0, host="10.0.0.1:50000", **properties):
 def test_copies_are_grouped_by_topic_producer_and_cause_and_listed_with_their_positions(spark):
     rows = [
         row("Orders", "RETRIED", 1),
-        row("Orders", "RETRIED", 5, born_ms=RETRY_WINDOW_MS - 1, host="10.0.0.1:50001"),
+        row("Orders", "RETRIED", 5, born_ms=PRODUCER_RETRY_MS - 1, host="10.0.0.1:50001"),
         row("Orders", "AGAIN", 2),
-        row("Orders", "AGAIN", 6, born_ms=RETRY_WINDOW_MS),
+        row("Orders", "AGAIN", 6, born_ms=PRODUCER_RETRY_MS),
         row("Orders", "AGAIN", 7, born_ms=HOUR_MS),
         row("Orders", "ELSEWHERE", 3),
         row("Orders", "ELSEWHERE", 8, host="10.0.0.2:50000"),

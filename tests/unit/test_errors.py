@@ -1,6 +1,8 @@
 """The tree of errors is as its docstring draws it."""
 
+import copy
 import inspect
+import pickle
 import re
 
 import pytest
@@ -67,3 +69,44 @@ def test_a_record_error_names_its_place_where_it_is_known():
         91,
     )
     assert str(errors.RecordError("crc", "is wrong")) == "record: is wrong"
+
+
+MADE = (
+    errors.RecordError("crc", "is wrong", 91),
+    errors.FieldError("queueId", "the field is null"),
+    errors.ConnectFailed("host:9876", "refused"),
+    errors.CallTimeout("host:9876", "no answer"),
+    errors.BadAnswer("host:9876", "GET_ROUTE", "not JSON"),
+    errors.BrokerError("host:10911", 14, "full", retriable=True),
+    errors.SendFailed("not sent", [("a", errors.BrokerError("b", 2, None, retriable=False))]),
+    errors.ReplyTimeout("T", "id", 3.0),
+    errors.AnswerIncomplete("text", Answer("q", (), ())),
+    errors.PackageMissing("install it", name="pyarrow"),
+    errors.BadInput("a", "b"),
+)
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("copied", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_can_be_copied_and_pickled_with_all_that_it_has(error, copied):
+    other = copied(error)
+    assert type(other) is type(error)
+    assert (str(other), other.args) == (str(error), error.args)
+    assert {name: str(value) for name, value in vars(other).items()} == {
+        name: str(value) for name, value in vars(error).items()
+    }
+    assert (other.code, other.retriable) == (error.code, error.retriable)
+    assert getattr(other, "name", None) == getattr(error, "name", None)
+
+
+def test_classes_of_other_modules_can_be_pickled_too():
+    for kind in every_subclass(errors.RocketLensError):
+        error = kind.__new__(kind)
+        error.args = ("text",)
+        assert str(pickle.loads(pickle.dumps(error))) == "text"
+
+
+def every_subclass(kind):
+    for each in kind.__subclasses__():
+        yield each
+        yield from every_subclass(each)

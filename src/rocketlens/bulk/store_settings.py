@@ -129,10 +129,10 @@ def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
                     record = log.record_at(entry.physical_offset)
                 except RecordError:
                     continue
-                level = _properties(record).get(props.DELAY, "")
-                if record.topic == topic and level.isascii() and level.isdigit():
+                level = props.delay_level(_properties(record))
+                if record.topic == topic and level > 0:
                     delay = entry.tags_code - record.store_timestamp_ms
-                    delays.setdefault(int(level), Counter())[delay] += 1
+                    delays.setdefault(level, Counter())[delay] += 1
     finally:
         queues.close()
     return {

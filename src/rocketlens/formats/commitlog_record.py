@@ -520,8 +520,8 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
     crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0
     if append_crc and _is_crc_tail(properties[-CRC_PROPERTY_BYTES:]):
         properties = properties[:-CRC_PROPERTY_BYTES]
-    if append_crc and properties and not properties.endswith(b""):
-        properties += b""
+    if append_crc and properties and not properties.endswith(b"\x02"):
+        properties += b"\x02"
     try:
         topic = record.topic.encode()
         parts = [

@@ -24,6 +24,7 @@ from typing import Final
 
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_LINE_END: Final = re.compile("\r\n|\r|\n")
 _KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*")
 
 
@@ -39,7 +40,7 @@ def key_lines(text: str) -> dict[str, int]:
 
 def _entries(text: str) -> Iterator[tuple[int, str, str]]:
     pending, number = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate(_LINE_END.split(text), 1):
         line = pending + raw.lstrip(" \t\f")
         pending = ""
         if not line or (line[0] in "#!"):

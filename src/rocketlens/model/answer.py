@@ -213,7 +213,7 @@ class Answer(ListAnswer[MessageExt], ArrowMessages):
         O(messages).
         """
         pairs = zip(self.messages, self.held_by, strict=False)
-        return next((names for each, names in pairs if each is message), ())
+        return next((names for each, names in pairs if each is message or each == message), ())
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks: the first messages, and what the answer is worth."""

@@ -86,7 +86,14 @@ def batches_of(
     """Return messages as record batches of bounded size, as the messages come.
 
     Without bodies, the columns ``body`` and ``body_error`` are null.
+
+    :raises PackageMissing: without pyarrow, at once.
     """
+    package("pyarrow", "arrow", "record_batches")
+    return _batches(messages, with_body=with_body)
+
+
+def _batches(messages: Iterable[MessageExt], *, with_body: bool) -> "Iterator[pa.RecordBatch]":
     kept: list[MessageExt] = []
     size = 0
     for message in messages:

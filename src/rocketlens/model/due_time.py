@@ -36,8 +36,8 @@ def due_ms(copy: MessageExt) -> int | None:
     if copy.topic == TIMER_TOPIC:
         due = _number(copy.properties.get(props.TIMER_OUT_MS))
         return due if due is not None and due <= limits.MAX_TIMESTAMP_MS else None
-    level = _number(copy.properties.get(props.DELAY)) if copy.topic == SCHEDULE_TOPIC else None
-    if level is None or not 0 < level < len(_DELAYS_MS):
+    level = props.delay_level(copy.properties) if copy.topic == SCHEDULE_TOPIC else 0
+    if not 0 < level < len(_DELAYS_MS):
         return None
     return copy.store_timestamp_ms + _DELAYS_MS[level]
 
@@ -76,11 +76,10 @@ def due_text(copy: MessageExt, others: Iterable[MessageExt], now_ms: int) -> Sen
 
 
 def _level_text(copy: MessageExt) -> Sentence:
-    level = copy.properties.get(props.DELAY, "?")
-    number = _number(level) or 0
+    number = props.delay_level(copy.properties)
     if 0 < number < len(_DELAYS_MS):
         return Sentence("at_level_for", level=number, delay=DELAY_LEVELS.split()[number - 1])
-    return Sentence("at_level", level=level)
+    return Sentence("at_level", level=copy.properties.get(props.DELAY, "?"))
 
 
 def _number(text: str | None) -> int | None:

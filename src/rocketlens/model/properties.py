@@ -11,11 +11,13 @@ from functools import lru_cache
 from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.text.java import string_hash
+from rocketlens.model.text import java
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 KEY_SEPARATOR: Final = " "
+_SURE_DIGITS: Final = 10
+"""Numbers of fewer ASCII digits are an ``int`` of Java's."""
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -96,6 +98,16 @@ def remove_timers(properties: dict[str, str]) -> None:
         del properties[name]
 
 
+def delay_level(properties: Mapping[str, str]) -> int:
+    """Return the delay level of a message as Java's ``Integer.parseInt`` reads it; 0 for none."""
+    text = properties.get(DELAY, "")
+    if text.isascii() and text.isdigit() and len(text) < _SURE_DIGITS:
+        return int(text)
+    encoded = text.encode("utf-8", "replace")
+    level = java.utf8_parse_int(encoded, 0, len(encoded))
+    return 0 if level == java.NOT_AN_INTEGER else level
+
+
 def parse(text: str) -> dict[str, str]:
     """Read the string form, in order of first appearance."""
     properties: dict[str, str] = {}
@@ -148,7 +160,7 @@ def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str
 @lru_cache(maxsize=256)
 def _spread_hash(name: str) -> int:
     """Return the hash of a name as ``HashMap`` uses it; most messages have the same few names."""
-    hashed = string_hash(name) & 0xFFFFFFFF
+    hashed = java.string_hash(name) & 0xFFFFFFFF
     return hashed ^ hashed >> 16
 
 

@@ -134,6 +134,8 @@ COMPACTION: Final = "COMPACTION"
 CRC_MASK: Final = 0x7FFFFFFF
 """RocketMQ keeps 31 bits of each CRC-32."""
 
+PRODUCER_RETRY_MS: Final = 60_000
+"""Sends of one host whose born times are nearer than this are attempts of one send."""
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """Default of ``messageDelayLevel``; the first is level 1."""
 DELAY_LEVEL_COUNT: Final = 18

@@ -18,6 +18,7 @@ from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
+    PRODUCER_RETRY_MS,
     RETRY_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-RETRY_WINDOW_MS: Final = 60_000
-"""Born times of one host that are nearer than this are attempts of one send."""
 _LISTED_COPIES: Final = 10
 _COLUMNS: Final = (
     "topic string, unique_key string, queue_id int, queue_offset bigint, "
@@ -127,7 +126,7 @@ def find_duplicates(messages: "DataFrame", max_num: int) -> DuplicateReport:
             "cause",
             sql.when(sql.col("is_resent"), Cause.RESENT.value)
             .when(
-                (sql.col("hosts") == 1) & (sql.col("apart_ms") < RETRY_WINDOW_MS),
+                (sql.col("hosts") == 1) & (sql.col("apart_ms") < PRODUCER_RETRY_MS),
                 Cause.RETRIED.value,
             )
             .otherwise(Cause.SENT_AGAIN.value),

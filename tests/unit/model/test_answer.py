@@ -1,6 +1,7 @@
 """An answer is complete by what its coverage proves, and by nothing else."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -101,3 +102,11 @@ def test_an_answer_has_a_first_message(write_store):
         answer = store.find("k")
     assert answer.first is answer[0]
     assert Answer("x", (), ()).first is None
+
+
+def test_the_sources_of_a_message_are_those_of_a_copy_of_it_too(write_store):
+    with rocketlens.open_store(write_store({"properties": {"KEYS": "k"}})) as store:
+        answer = replace(store.find("k"), held_by=(("one", "two"),))
+    [message] = answer
+    assert answer.sources_of(message) == answer.sources_of(replace(message)) == ("one", "two")
+    assert answer.sources_of(replace(message, physical_offset=1)) == ()

@@ -120,6 +120,7 @@ def test_bounded_batches(store, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "package", "extra"),
     [
+        ("record_batches", "pyarrow", "arrow"),
         ("to_arrow", "pyarrow", "arrow"),
         ("to_reader", "pyarrow", "arrow"),
         ("to_pandas", "pandas", "pandas"),

@@ -24,7 +24,7 @@ def time_of(after_ms):
         (SCHEDULE, {"DELAY": "18"}, NOON_MS + 7_200_000),
         (SCHEDULE, {"DELAY": "19"}, None),
         (SCHEDULE, {"DELAY": "0"}, None),
-        (SCHEDULE, {"DELAY": "\u0663"}, None),
+        (SCHEDULE, {"DELAY": "\u0663"}, NOON_MS + 10_000),
         (SCHEDULE, {}, None),
         (TIMER, {"TIMER_OUT_MS": "1795509906000"}, 1795509906000),
         (TIMER, {"TIMER_OUT_MS": "9" * 19}, None),

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
-from rocketlens.model.text.java import string_hash
+from rocketlens.model.text.java import NOT_AN_INTEGER, string_hash, utf8_parse_int
 
 
 @pytest.mark.parametrize(
@@ -146,3 +146,19 @@ def test_every_name_that_rocketmq_keeps_from_its_users_is_a_system_property():
     TRAN_PREPARED_QUEUE_OFFSET TTL UNIQ_KEY WAIT _SYS_MSG_PRIORITY_ __BORNHOST __CRC32# __LITE_TOPIC
     """
     assert set(names.split()) <= props.SYSTEM_PROPERTIES
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        *(("3", 3), ("+3", 3), ("003", 3), ("\u0663", 3), ("-3", -3), ("2147483647", 2**31 - 1)),
+        *(("", 0), ("x", 0), (" 3", 0), ("2147483648", 0), ("9" * 5000, 0), ("\u00b3", 0)),
+        *(("\ud800", 0), ("+", 0)),
+    ],
+)
+def test_the_delay_level_is_what_java_and_the_kernels_read(text, level):
+    assert props.delay_level({props.DELAY: text}) == level
+    encoded = text.encode("utf-8", "replace")
+    parsed = utf8_parse_int(encoded, 0, len(encoded))
+    assert level == (0 if parsed == NOT_AN_INTEGER else parsed)
+    assert props.delay_level({}) == 0

@@ -1,5 +1,6 @@
 """A store belongs to one process, and its lock says who ran last."""
 
+import os
 import subprocess
 import sys
 
@@ -81,3 +82,18 @@ def test_a_mark_of_ours_stays_until_a_real_broker_writes_its_text(tmp_path):
     (tmp_path / "lock").write_bytes(LOCK_TEXT)
     with StoreLock(tmp_path) as lock:
         assert not lock.is_marked()
+
+
+def test_asking_does_not_refuse_a_broker_that_starts_meanwhile(tmp_path, monkeypatch):
+    StoreLock(tmp_path).release()
+    real, started = os.close, []
+
+    def close(descriptor):
+        monkeypatch.undo()
+        started.append(StoreLock(tmp_path))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "close", close)
+    assert not is_locked(tmp_path)
+    assert is_locked(tmp_path)
+    started[0].release()

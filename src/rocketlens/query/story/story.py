@@ -19,7 +19,6 @@ consumed              the last copy is a retry, and the group's offset there is 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
@@ -28,6 +27,7 @@ from rocketlens.model.group import group_of_topic
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
+    PRODUCER_RETRY_MS,
     RETRY_PREFIX,
     is_group_topic,
     is_system_topic,
@@ -41,9 +41,6 @@ from rocketlens.query.story.story_events import (
     deliveries_of,
     events_of,
 )
-
-_PRODUCER_RETRY_MS: Final = 15_000
-"""A producer's attempts end within its timeouts: by default three attempts of 3 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +197,7 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
         after = {"seconds": f"{later_ms / 1000:.3f}", "address": each.born_host.address}
         if props.RESENT in each.properties:
             why = Sentence("resent_by_job", job=each.properties[props.RESENT])
-        elif is_same_host and 0 <= later_ms <= _PRODUCER_RETRY_MS:
+        elif is_same_host and 0 <= later_ms < PRODUCER_RETRY_MS:
             why = Sentence("producer_retry", **after)
         else:
             why = Sentence("resent", **after)

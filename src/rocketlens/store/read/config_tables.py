@@ -79,11 +79,12 @@ OFFSETS: Final = DatabaseTable(
     config_key.OFFSETS,
     {"offsetTable": config_key.OFFSETS, "pullOffsetTable": config_key.PULL_OFFSETS},
 )
-_IN_DATABASES: Final = {
+IN_DATABASES: Final = {
     TOPICS_FILE: TOPICS,
     GROUPS_FILE: GROUPS,
     OFFSETS_FILE: OFFSETS,
 }
+"""By file, where its table is in databases."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -112,7 +113,7 @@ class _Found(NamedTuple):
 def read_table(store: Path, file: str, member: str) -> ConfigTable:
     """Read a table of a store, such as ``config/topics.json``; never raises."""
     path = store / file
-    in_databases = _IN_DATABASES.get(file)
+    in_databases = IN_DATABASES.get(file)
     database = None if in_databases is None else database_of(path, in_databases)
     if in_databases is not None and database is not None:
         return _read_database(database, in_databases, member)
@@ -125,7 +126,7 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
 def stamp_of(store: Path, file: str) -> Hashable:
     """Return what is another value when a table was written again; None if that cannot be told."""
     path = store / file
-    in_databases = _IN_DATABASES.get(file)
+    in_databases = IN_DATABASES.get(file)
     database = None if in_databases is None else database_of(path, in_databases)
     try:
         if database is not None:
@@ -147,8 +148,9 @@ def _read_file(path: Path, member: str) -> ConfigTable:
     used = backup if main.entries is None else main
     entries = {} if used.entries is None else used.entries
     problem = main.problem
+    mark = None if main.entries is None else mark_of(main.content)
     try:
-        changes = read_changes(path).since(mark_of(main.content) if main.entries else None)
+        changes = read_changes(path).since(mark)
     except OSError as error:
         changes, problem = (), problem or f"its changes cannot be read: {error.strerror or error}"
     removed = set(backup.entries or ())

@@ -39,14 +39,16 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.note import decode_note, opened_record
+from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import read_state
 
 WHOLE_LOG: Final = 2**63 - 1
@@ -162,7 +164,7 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
     anew: dict[str, int] = {}
     older: set[str] = set()
     dispatched = 0
-    queues = ConsumeQueues(layout.consume_queue)
+    queues = queues_in(layout.consume_queue)
     for name in queues.names():
         queue = queues.queue(*name)
         if queue is None or not queue.files:
@@ -224,7 +226,9 @@ def _leads_home(
         record = log.record_at(entry.physical_offset, check_crc=False)
     except RecordError:
         return False
-    return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, queue_offset)
+    first = record.queue_offset
+    is_in = first == queue_offset or first < queue_offset < first + message_count(record)
+    return is_in and (record.topic, record.queue_id) == (topic, queue_id)
 
 
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:

@@ -496,8 +496,7 @@ class Appender:
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
         """Return the tags code of a message: its time of delivery if it is delayed."""
-        text = props.parse(decode_utf8(properties)).get(props.DELAY, "")
-        level = int(text) if text.isascii() and text.isdigit() else 0
+        level = props.delay_level(props.parse(decode_utf8(properties)))
         return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:

@@ -1,6 +1,7 @@
 """Opens a store for writing: checks, recovery and the appender's start.
 
-1. Directories that a killed exchange left aside are put back.
+1. A store with a DLedger log, RocksDB databases or batch queues is refused: only RocketMQ can write
+   those. Directories that a killed exchange left aside are put back.
 2. The sizes of the files that are there are compared with the configuration, so that a wrong one
    is refused with nothing changed.
 3. ``abort`` is made: until it is removed, the store was not closed cleanly.
@@ -20,8 +21,10 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
+from rocketlens.store.read.config_tables import IN_DATABASES, database_of
 from rocketlens.store.read.former_topics import DeletionMark
 from rocketlens.store.read.log.commitlog import OpenLog, Replica
+from rocketlens.store.read.rocks import is_database
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
@@ -66,17 +69,12 @@ class Opening:
     def run(self) -> Opened:
         """Open the store, or make one, and start the appender.
 
-        :raises BadInput: when its files have sizes that are not the configuration's, or its log is
-            one of DLedger.
+        :raises BadInput: when its files have sizes that are not the configuration's, or are of a
+            kind that only RocketMQ can write.
         :raises OSError: when it cannot be read or written.
         """
         layout, appender = self._layout, self._appender
-        replica = Replica.beside(layout.commit_log)
-        if replica is not None:
-            raise BadInput(
-                f"{replica.data} is a DLedger log, which only RocketMQ can write: search it with "
-                f"--store {layout.root}, and give the broker another storePathRootDir"
-            )
+        _check_writable(layout)
         self._disk.make_directory(layout.commit_log)
         self._disk.make_directory(layout.own)
         self._note_log()
@@ -237,6 +235,36 @@ class Opening:
             _log.warning("%s: %d damaged ranges in the log stay, first %s", root, count, first)
         if recovered.cut is not None:
             _log.warning("%s: cut off the log's end: %s", root, recovered.cut)
+
+
+def _check_writable(layout: StoreLayout) -> None:
+    """Check that log, queues and tables are files that RocketLens can write, too.
+
+    :raises BadInput: if they are not.
+    :raises OSError: if they cannot be listed now.
+    """
+    replica = Replica.beside(layout.commit_log)
+    database = _database_of(layout)
+    if replica is not None:
+        problem = f"{replica.data} is a DLedger log"
+    elif database is not None:
+        problem = f"{database} is a RocksDB database, with queues or tables of this store"
+    elif any(list_queue_files(layout.batch_queues).values()):
+        problem = f"{layout.batch_queues} has batch queues (queue.type=BatchCQ)"
+    else:
+        return
+    raise BadInput(
+        f"{problem}, which only RocketMQ can write: search it with --store {layout.root}, and give "
+        "the broker another storePathRootDir"
+    )
+
+
+def _database_of(layout: StoreLayout) -> Path | None:
+    """Return a RocksDB database that has queues or a table of the store, instead of files."""
+    if is_database(layout.consume_queue):
+        return layout.consume_queue
+    databases = (database_of(layout.root / file, table) for file, table in IN_DATABASES.items())
+    return next((each for each in databases if each is not None), None)
 
 
 def _save(deleted: DeletedTopics) -> None:

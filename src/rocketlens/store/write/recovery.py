@@ -544,7 +544,6 @@ def _last_offset(queue: QueueWriter) -> int | None:
 
 def _row_of(record: Record, *, is_sound: bool) -> Row:
     properties = props.parse(decode_utf8(record.properties))
-    level = properties.get(props.DELAY, "")
     return Row(
         record.physical_offset,
         record.total_size,
@@ -553,7 +552,7 @@ def _row_of(record: Record, *, is_sound: bool) -> Row:
         record.queue_offset,
         record.sys_flag,
         string_hash(properties.get(props.TAGS, "")),
-        int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0,
+        props.delay_level(properties),
         record.store_timestamp_ms,
         is_sound,
     )

@@ -107,7 +107,7 @@ def decode_registration(
 ) -> RegisterBrokerBody:
     """Parse a registration; ``version`` is that of its command.
 
-    :raises CommandBodyError: if it is invalid, or larger than JSON_BODY_BYTES when decompressed.
+    :raises CommandBodyError: if it is invalid, or decompressed over MAX_JSON_BODY_BYTES.
     """
     if not content:
         return RegisterBrokerBody()

@@ -1,5 +1,6 @@
 """A story is told from records, traces and facts; each fact is in it once, in order of time."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import PRODUCER_RETRY_MS
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.story.story import (
     Story,
@@ -290,3 +292,13 @@ def test_each_fact_is_told_once_in_order_of_time_however_it_is_found(copies, cal
     shuffled = traces[:]
     random.shuffle(shuffled)
     assert story(found, shuffled).events == told.events
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "why"),
+    [(PRODUCER_RETRY_MS - 1, "a producer's retry: "), (PRODUCER_RETRY_MS, "a resend: ")],
+)
+def test_a_producer_retries_within_the_time_that_duplicates_takes_for_it(after_ms, why):
+    again = copy(at_ms=after_ms, queue_offset=ORIGINAL.queue_offset + 1)
+    again = replace(again, born_timestamp_ms=ORIGINAL.born_timestamp_ms + after_ms)
+    assert [text for text in story([ORIGINAL, again]).repeats if why in text]

@@ -262,3 +262,10 @@ def test_the_stamp_of_a_table_is_another_one_when_its_database_was_written_and_n
     assert stamp_of(tmp_path, OFFSETS_FILE) == stamp
     write(config)
     assert stamp_of(tmp_path, OFFSETS_FILE) != stamp
+
+
+def test_a_file_with_an_empty_table_is_whole_and_takes_its_own_changes_only(store):
+    write(store, encoded(), changes=[Change(None, {"Gone": {}}, [])], of=encoded("Other"))
+    assert read(store).entries == {}
+    write(store, encoded(), changes=[Change(None, {"New": {}}, [])])
+    assert read(store).entries == {"New": {}}

@@ -1,6 +1,7 @@
 """Opening a store takes it over as it is, or refuses it and changes nothing."""
 
 import errno
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -130,3 +131,42 @@ def test_a_store_of_other_file_sizes_is_refused_with_its_size_named(tmp_path):
     assert content_of(tmp_path, "commitlog", "consumequeue", "index") == before
     with open_small(tmp_path) as store:
         assert send(store, 2).queue_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("consumequeue/CURRENT", "consumequeue is a RocksDB database"),
+        ("config/topics/CURRENT", "topics is a RocksDB database"),
+        ("config/subscriptionGroups/CURRENT", "subscriptionGroups is a RocksDB database"),
+        ("config/consumerOffsets/CURRENT", "consumerOffsets is a RocksDB database"),
+        ("config/metadata/CURRENT", "metadata is a RocksDB database"),
+        ("config/rdb/CURRENT", "rdb is a RocksDB database"),
+        (f"batchconsumequeue/Orders/0/{0:020}", "has batch queues"),
+    ],
+)
+def test_queues_or_tables_that_only_rocketmq_can_write_are_refused(tmp_path, file, named):
+    store = open_small(tmp_path)
+    send_many(store, 20)
+    store.close()
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    before = content_of(tmp_path)
+    with pytest.raises(BadInput, match=f"{named}.*give the broker another storePathRootDir"):
+        open_small(tmp_path)
+    assert content_of(tmp_path) == before
+
+
+def test_databases_that_a_broker_left_for_newer_files_do_not_refuse_a_store(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 20)
+    for name in ("topics", "subscriptionGroups", "consumerOffsets"):
+        database = tmp_path / "config" / name / "CURRENT"
+        database.parent.mkdir(parents=True)
+        database.touch()
+        os.utime(database, ns=(0, 0))
+    for name in ("topics", "subscriptionGroup", "consumerOffset"):
+        (tmp_path / "config" / f"{name}.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "batchconsumequeue" / "Orders" / "0").mkdir(parents=True)
+    open_small(tmp_path).close()
