@@ -407,8 +407,7 @@ ROUTE_REFRESH_S: Final = 30.0
 """Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
 
 INDEX_SAMPLES: Final = 8
-"""Messages of a topic for which the index of each broker is tried by a search by key: of all that
-are searched together, and one of each at least."""
+"""Messages of a topic for which the index of each broker is tried by a search by key."""
 
 MAX_SAMPLED_TOPICS: Final = 64
 """A search by key of more topics does not try the index."""
@@ -486,9 +485,6 @@ COMPRESS_OVER_BYTES: Final = 4096
 
 MAX_QUERY_MESSAGES: Final = 64
 """Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
-
-MIN_QUERY_CAP: Final = 16
-"""A broker that gives fewer messages surely gave all it has. RocketMQ: 64, and 32 by unique key."""
 
 MAX_MESSAGE_ANSWERS: Final = 8
 """Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""

@@ -73,9 +73,9 @@ class Fake:
         self.address = ""
 
     def handlers(self):
-        return {code: self._failing(code, answer) for code, answer in self.answers().items()}
+        return {code: self._failing(code) for code in self.answers()}
 
-    def _failing(self, code, answer):
+    def _failing(self, code):
         def handle(command, channel):
             header = COMMANDS[code].request.decode(command.ext_fields)
             self.asked.append((code, header))
@@ -85,7 +85,7 @@ class Fake:
                 return self.fails_with
             if code in self.refused:
                 return Response(ResponseCode.NO_PERMISSION, remark="no")
-            response = answer(header, command)
+            response = self.answers()[code](header, command)
             if self.closes_when_large and len(response.body) > limits.MAX_FRAME_BYTES:
                 channel.abort("as one who reads such a frame does")
                 return None
@@ -197,10 +197,12 @@ class FakeBroker(Fake):
         self.replaced = []
         """Records of compacted topics that are not in the log which these are pulled from."""
         self.config = {"messageIndexEnable": "true"}
-        """Of the broker; empty if it does not tell."""
+        """Of the broker, besides its limits of queries; empty if it does not tell any."""
         self.has_index = True
         self.index_begin = 0
         """Physical offset before which the index has nothing, as of a broker that was killed."""
+        self.not_indexed = set()
+        """Unique keys of messages that the index does not have."""
 
     def answers(self):
         return {
@@ -353,6 +355,8 @@ class FakeBroker(Fake):
             if each.physical_offset < self.index_begin:
                 break
             named = props.parse(decode_utf8(each.properties))
+            if named.get(props.UNIQUE_KEY) in self.not_indexed:
+                continue
             keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
             read_ms = begin_ms + max(each.store_timestamp_ms - begin_ms, 0) // 1000 * 1000
             if not header.begin_timestamp_ms <= read_ms <= header.end_timestamp_ms:
@@ -436,7 +440,9 @@ class FakeBroker(Fake):
     def broker_config(self, *_):
         if not self.config:
             return Response(ResponseCode.NO_PERMISSION, remark="no")
-        return Response(body=java_properties.dumps_unescaped(self.config).encode())
+        limits_of_queries = {"maxMsgsNumBatch": str(self.cap), "defaultQueryMaxNum": str(self.cap)}
+        config = limits_of_queries | self.config
+        return Response(body=java_properties.dumps_unescaped(config).encode())
 
     def topic_config(self, header, _):
         if not self.tells_attributes:

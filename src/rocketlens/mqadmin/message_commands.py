@@ -107,14 +107,16 @@ async def by_key(call: Call) -> None:
         last_key=given.text("l"),
         cluster_name=_cluster_name(call, given.required("t")),
     )
-    rows, failed = await call.tool.rows_of_key(request)
+    rows, failed, may_be_cut = await call.tool.rows_of_key(request)
     if rows:
         call.print(key_table(call.form, rows, request.topic, request.key, index_type))
+    if may_be_cut and not rows:
+        failed = failed or "brokers returned as many messages as they may, none with this key"
     if failed:
         raise incomplete(failed)
     if not rows:
         raise MessageNotFound(f"no message of topic {request.topic} has the key {request.key}")
-    if len(rows) >= min(max_num, limits.MIN_QUERY_CAP):
+    if may_be_cut:
         note(f"{len(rows)} rows, and there may be more: see -m, and `rocketlens find`")
 
 

@@ -10,6 +10,7 @@ from rocketlens.client.connect.cluster import as_it_is, broker_error, failures
 from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
+from rocketlens.client.search.key_search import query_limit
 from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
@@ -125,8 +126,9 @@ class Tool:
         await self.admin.source.find_by_key(message_filter, findings, cluster_name)
         return findings.answer(message_filter.index_key)
 
-    async def rows_of_key(self, request: KeyRequest) -> tuple[list[KeyRow], str]:
-        """Return what brokers give at once for a key, and in one line what failed.
+    async def rows_of_key(self, request: KeyRequest) -> tuple[list[KeyRow], str, bool]:
+        """Return what brokers give at once for a key, in one line what failed, and whether there
+        may be more.
 
         Bodies are not looked at. A message that the index has several times under one hash comes
         as often, as the real tool prints it; one that has not the key asked for does not come.
@@ -150,18 +152,24 @@ class Tool:
             last_key=request.last_key,
         )
 
+        may_be_cut = False
+
         async def ask(_: Broker, address: str) -> list[KeyRow]:
+            nonlocal may_be_cut
+            limit = await query_limit(self.cluster, address, is_unique_key=False)
             async with self.cluster.turn(address):
                 answer = await self.cluster.call(
                     address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
                 )
                 if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
                     raise broker_error(address, answer)
-                return list(map(_row_of, filter(message_filter.matches, _records(answer.body))))
+                records = _records(answer.body)
+                may_be_cut |= len(records) >= min(limit, request.max_num)
+                return list(map(_row_of, filter(message_filter.matches, records)))
 
         pages, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
         failed = "; ".join(filter(None, [failed, failures(doubts)]))
-        return [row for part in pages for row in part], failed
+        return [row for part in pages for row in part], failed, may_be_cut
 
     async def pull(
         self,

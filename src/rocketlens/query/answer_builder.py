@@ -19,6 +19,7 @@ from rocketlens import limits
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
+from rocketlens.model.text.sentences import both
 
 if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
@@ -295,7 +296,7 @@ class Findings:
             if number == len(merged):
                 merged.append(each)
                 continue
-            relies_on = merged[number].relies_on or each.relies_on
+            relies_on = both(merged[number].relies_on, each.relies_on)
             if (each.indexed_to_ms or 0) > (merged[number].indexed_to_ms or 0):
                 merged[number] = each
             if merged[number].relies_on != relies_on:

@@ -20,8 +20,8 @@ from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.dispatch_wait import Dispatch
-from rocketlens.client.search.index_samples import IndexSamples
-from rocketlens.client.search.key_search import KeySearch, SearchedIndex
+from rocketlens.client.search.index_samples import UNTRIED, IndexSamples
+from rocketlens.client.search.key_search import KeySearch, SearchedIndex, query_limit
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
@@ -44,6 +44,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.sentences import both
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to
 from rocketlens.query.request import FindRequest, QueuePosition
@@ -173,12 +174,12 @@ class ClusterSource:
         dispatch: Dispatch | None = None,
         *,
         exhaustive: bool = False,
-        samples: int = limits.INDEX_SAMPLES,
+        tries_index: bool = True,
     ) -> None:
         """Add the messages of a topic with a key, from all its brokers or those of one cluster.
 
         `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it;
-        `samples` is for how many messages of each broker its index is tried.
+        `tries_index` is whether each broker's index is tried with samples.
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         :raises RemotingError: if no name server responds.
@@ -194,9 +195,14 @@ class ClusterSource:
         async def ask(broker: Broker, address: str) -> SearchedIndex:
             behind = await dispatch.wait(address)
             own = queues[broker.name]
-            search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
+            is_unique_key = message_filter.key is None
+            limit = await query_limit(self.cluster, address, is_unique_key=is_unique_key)
+            search = KeySearch(
+                self.cluster, address, message_filter, findings, own, limit, exhaustive
+            )
             damage = [] if behind is None else [behind]
-            search.reads_queues = exhaustive or not await self.topology.has_index(address)
+            has_index = limit > 0 and await self.topology.has_index(address)
+            search.reads_queues = exhaustive or not has_index
             try:
                 search.reads_queues |= await self.topology.has_batches(route.topic, address)
             except BrokerError as error:
@@ -205,10 +211,10 @@ class ClusterSource:
                 damage += await unreadable_messages(self.cluster, address, broker.name, route, None)
             searched = await search.run()
             if not search.reads_queues:
-                sampled = await self.samples.take(address, own, samples)
+                sampled = await self.samples.take(address, own) if tries_index else UNTRIED
                 damage += [_holes(sampled.missing)] if sampled.missing else []
-                if not searched.records:
-                    searched = replace(searched, relies_on=sampled.relies_on)
+                relies_on = both(searched.relies_on, sampled.relies_on)
+                searched = replace(searched, relies_on=relies_on)
             return replace(searched, damage=(*searched.damage, *damage))
 
         coverage: list[Coverage] = []
@@ -443,9 +449,7 @@ class ClusterSource:
         turn = asyncio.Semaphore(TOPICS_AT_ONCE)
         dispatch = Dispatch(self.cluster)
         searched, left_out = await self._searched(request, topics, findings)
-        samples = 0
-        if len(searched) <= limits.MAX_SAMPLED_TOPICS:
-            samples = max(1, limits.INDEX_SAMPLES // max(len(searched), 1))
+        tries_index = len(searched) <= limits.MAX_SAMPLED_TOPICS
 
         async def ask(topic: str) -> None:
             async with turn:
@@ -460,7 +464,7 @@ class ClusterSource:
                         findings,
                         dispatch=dispatch,
                         exhaustive=request.exhaustive,
-                        samples=samples,
+                        tries_index=tries_index,
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.

@@ -1,5 +1,7 @@
 """Finds all messages of a key on one broker, although a broker returns at most 64 at once.
 
+How many it returns is in its configuration, see `query_limit`.
+
 1. Ask without times: the index rounds times, and a broker's clock may have been set back, so a
    request with times may miss a message. Usually that is all, and the requested times are compared
    here, to the millisecond.
@@ -24,12 +26,14 @@ A response over 16 MiB closes the connection (RocketMQ does not bound its respon
 (RocketLens bounds them): the request is repeated with a smaller maximum.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls, broker_error, fields_of
+from rocketlens.client.connect.compacted_topics import broker_config
 from rocketlens.client.connect.queue_puller import add_damage
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queue
@@ -48,6 +52,9 @@ UNIQUE_KEY_INDEX: Final = "U"
 OVER_THE_LIMIT: Final = "over the limit"
 FEWER: Final = 8
 """Divisor of the maximum after a response that was too large."""
+_KEY_LIMITS: Final = ("maxMsgsNumBatch",)
+_UNIQUE_KEY_LIMITS: Final = ("maxMsgsNumBatch", "defaultQueryMaxNum")
+_IS_NUMBER: Final = re.compile(r"-?[0-9]{1,18}").fullmatch
 RISING_KEY_TIMES: Final = Sentence("rising_key")
 """What a search relies on for a key if the broker did not return all messages at once."""
 
@@ -75,6 +82,8 @@ class KeySearch:
     message_filter: MessageFilter
     findings: Findings
     queues: Sequence[MessageQueue]
+    limit: int
+    """See `query_limit`."""
     exhaustive: bool = False
     reads_queues: bool = False
     """Whether the index may lack keys."""
@@ -207,10 +216,11 @@ class KeySearch:
         return None if can_be_fewer and _is_too_large(answer) else answer
 
     def _may_be_cut(self, page: Page) -> bool:
-        """Return whether there may be more: the page has as many as the largest page so far."""
+        """Return whether there may be more: the page has as many as the broker may return, and as
+        the largest page so far.
+        """
         self._largest_page = max(self._largest_page, page.records)
-        smallest = min(limits.MIN_QUERY_CAP, self._page_messages)
-        return smallest <= page.records == self._largest_page
+        return min(self.limit, self._page_messages) <= page.records == self._largest_page
 
     async def _read_queues(self, begin: int, end: int) -> bool:
         """Read queues; return whether what was found relies on `RISING_TIMES`."""
@@ -231,6 +241,19 @@ class KeySearch:
                 exhaustive=self.exhaustive,
             )
         return relies_on_order
+
+
+async def query_limit(cluster: ClusterCalls, address: str, *, is_unique_key: bool) -> int:
+    """Return how many messages a broker returns for a key at most, by its configuration.
+
+    1 if it does not tell a number; below 1 if it returns none.
+
+    :raises RemotingError: if there is no response.
+    """
+    config = await broker_config(cluster, address)
+    settings = _UNIQUE_KEY_LIMITS if is_unique_key else _KEY_LIMITS
+    texts = [config.get(each, "") for each in settings]
+    return min(int(text) if _IS_NUMBER(text) else 1 for text in texts)
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:

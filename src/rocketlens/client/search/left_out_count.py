@@ -39,7 +39,7 @@ class KeySource(Protocol):
         """The brokers and routes of its cluster."""
 
     async def find_by_key(
-        self, message_filter: "MessageFilter", findings: Findings, /, *, samples: int
+        self, message_filter: "MessageFilter", findings: Findings, /, *, tries_index: bool
     ) -> None:
         """Add the messages of a topic with a key."""
 
@@ -68,7 +68,7 @@ async def _count_with_key(source: KeySource, request: FindRequest, topic: str) -
     key_filter = replace(request.filter_of([topic], with_key=True), content=None, left_out=None)
     most = limits.MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
-    await source.find_by_key(key_filter, findings, samples=0)
+    await source.find_by_key(key_filter, findings, tries_index=False)
     is_least = findings.messages.truncated or not findings.is_complete
     request.left_out.put(topic, min(findings.count, most), is_least=is_least)
 

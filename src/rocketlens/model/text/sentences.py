@@ -193,6 +193,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "
     "so these messages do not match",
     # What an answer relies on.
+    "both": "{first}; and {second}",
     "rising_log": "store times rise along the log, as those of its files' first messages do: what "
     "is {part} was not read (an exhaustive search reads it)",
     "before_offset": "before physical offset {start}",
@@ -202,7 +203,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "search reads whole queues)",
     "rising_key": "the store times of the messages with this key rise, as those of the ones it "
     "returned did (an exhaustive search reads whole queues)",
-    "index_sampled": "its index has all messages, as it has {count} of {count} sampled (an "
+    "index_sampled": "its index has all messages, as it has those of them that were sampled (an "
     "exhaustive search reads whole queues)",
     "index_untried": "its index has all messages, which was not tried (an exhaustive search reads "
     "whole queues)",
@@ -286,3 +287,10 @@ class Sentence(str):
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, object]]:
         """Return what makes it again, for copies and pickles."""
         return (self.name,), self.values
+
+
+def both(first: str | None, second: str | None) -> str | None:
+    """Join two sentences, of which each can be None, or a part of the other."""
+    if not first or not second or second in first:
+        return first or second
+    return Sentence("both", first=first, second=second)

@@ -1,5 +1,10 @@
-from rocketlens.wire.codes import RequestCode
+import pytest
+
+from rocketlens.net.channel import Response
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.fake_cluster import ask
+
+QUERY = RequestCode.QUERY_MESSAGE
 
 
 def store(broker, count=40, topic="T"):
@@ -27,14 +32,95 @@ def test_an_index_that_lost_messages_makes_an_answer_by_key_incomplete_and_an_ex
     ask(scenario)
 
 
-def test_an_answer_without_messages_relies_on_the_index_which_was_tried():
+@pytest.mark.parametrize("lost", [range(32, 40), range(8, 16), range(8)])
+def test_a_hole_of_the_index_is_seen_wherever_it_is_and_whichever_topics_are_asked_for(lost):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        cluster.name_servers[0].topics["U"] = cluster.name_servers[0].topics["T"]
+        store(broker, topic="U")
+        store(broker)
+        broker.not_indexed = {f"T{number}" for number in lost}
+        for topic in ("T", None):
+            for key in ("k20", f"k{lost[3]}"):
+                answer = await admin.find(key, topic)
+                assert not answer.complete
+                assert "its index lacks messages that its queues have" in answer.failures[0].error
+
+    ask(scenario)
+
+
+def test_an_index_that_is_behind_is_waited_for():
     async def scenario(cluster, admin):
         broker = cluster.masters[0]
         store(broker)
+        broker.not_indexed = {"T39"}
+        runtime = broker.runtime
+
+        def dispatched(*given):
+            if any(header.key == "T39" for code, header in broker.asked if code == QUERY):
+                broker.not_indexed = set()
+            return runtime(*given)
+
+        broker.runtime = dispatched
+        assert (await admin.query_message("T", "k-none")).complete
+
+    ask(scenario)
+
+
+@pytest.mark.parametrize("cap", [1, 8])
+def test_an_index_that_returns_few_messages_is_not_taken_to_lack_the_others(cap):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.cap = cap
+        for number in range(40):
+            broker.store("T", b"%d" % number, keys="k", unique_key="U")
+        answer = await admin.query_message("T", "k", None)
+        assert len(answer) == 40
+        assert answer.complete
+        assert (await admin.query_message("T", "none")).complete
+
+    ask(scenario)
+
+
+def test_a_broker_that_refuses_to_be_asked_is_not_taken_to_have_lost_messages():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        store(broker)
+        query = broker.query
+
+        def busy(header, command):
+            if header.key.startswith("T"):
+                return Response(ResponseCode.SYSTEM_BUSY, remark="busy")
+            return query(header, command)
+
+        broker.query = busy
         answer = await admin.query_message("T", "k-none")
         assert answer.complete
-        assert "as it has 8 of 8 sampled" in answer.coverage[0].relies_on
-        assert (await admin.query_message("T", "k1")).coverage[0].relies_on is None
+        assert "which was not tried" in answer.coverage[0].relies_on
+
+    ask(scenario)
+
+
+def test_an_answer_names_all_that_it_relies_on_of_several_topics():
+    async def scenario(cluster, admin):
+        cluster.name_servers[0].topics["U"] = cluster.name_servers[0].topics["T"]
+        store(cluster.masters[0])
+        cluster.masters[0].store("U", b"a", keys="k1")
+        (relies_on,) = (await admin.find("k1")).relies_on
+        assert "as it has those of them that were sampled" in relies_on
+        assert "which was not tried" in relies_on
+
+    ask(scenario)
+
+
+def test_an_answer_relies_on_the_index_which_was_tried_whether_or_not_something_was_found():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        store(broker)
+        for key in ("k-none", "k1"):
+            answer = await admin.query_message("T", key)
+            assert answer.complete
+            assert "as it has those of them that were sampled" in answer.coverage[0].relies_on
         # The index is tried once for all questions of some seconds.
         asked = broker.codes().count(RequestCode.QUERY_MESSAGE)
         await admin.query_message("T", "k2")
