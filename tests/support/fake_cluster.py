@@ -75,7 +75,7 @@ class Fake:
     def handlers(self):
         return {code: self._failing(code) for code in self.answers()}
 
-    def _failing(self, code):
+    def _failing(self, code, answer=None):
         def handle(command, channel):
             header = COMMANDS[code].request.decode(command.ext_fields)
             self.asked.append((code, header))
@@ -85,7 +85,7 @@ class Fake:
                 return self.fails_with
             if code in self.refused:
                 return Response(ResponseCode.NO_PERMISSION, remark="no")
-            response = self.answers()[code](header, command)
+            response = (answer or self.answers()[code])(header, command)
             if self.closes_when_large and len(response.body) > limits.MAX_FRAME_BYTES:
                 channel.abort("as one who reads such a frame does")
                 return None

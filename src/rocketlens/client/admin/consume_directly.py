@@ -20,7 +20,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import connections_of, is_not_connected, passed_on_to
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, failures
-from rocketlens.client.connect.route import Broker, is_address_of
+from rocketlens.client.connect.route import Broker
 from rocketlens.client.search.view import offset_id_of, view_on
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -32,7 +32,6 @@ from rocketlens.errors import (
 )
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.wire.bodies.consumer import (
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
@@ -173,30 +172,19 @@ def check_push(connections: ConsumerConnection, group: str) -> None:
 async def address_of(cluster: ClusterCalls, message: MessageExt) -> str:
     """Return the address of the broker that has a message.
 
-    That is the one whose address the message has. If the broker moved, every broker is asked for
-    the message; an address that only the message has is never dialled.
+    The broker at the message's address may be another by now, so the record is looked up.
 
     :raises MessageNotFound: if no broker has it any more.
     :raises AnswerIncomplete: if a broker that may have it failed.
     """
-    brokers = await cluster.all_brokers()
-    for broker in brokers.values():
-        for address in broker.in_order:
-            if is_address_of(address, message.store_host):
-                return _first(broker)
     offset_id = offset_id_of(message.offset_msg_id)
     if offset_id is None:
         raise BadInput(f"{message.offset_msg_id[:80]!r} is not an offset message id")
-    return await _address_of_moved(cluster, list(brokers.values()), offset_id, message)
-
-
-async def _address_of_moved(
-    cluster: ClusterCalls, brokers: list[Broker], offset_id: OffsetMessageId, message: MessageExt
-) -> str:
-    answers = await view_on(cluster, brokers, offset_id, message.topic)
+    answers = await view_on(cluster, await cluster.all_brokers(), offset_id, message.topic)
     for answer in answers:
-        if answer.value:
-            return _first(answer.broker)
+        for record in answer.value or ():
+            if record.store_timestamp_ms == message.store_timestamp_ms:
+                return _first(answer.broker)
     failed = failures([answer.coverage for answer in answers])
     if failed:
         problem = f"which broker has {message.offset_msg_id} now cannot be learnt: {failed}"

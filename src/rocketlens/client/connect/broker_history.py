@@ -23,7 +23,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,11 @@ class SeenBrokers:
         self._name_servers: Final = tuple(sorted(set(name_servers)))
         self._clock_ms: Final = clock_ms
         self._has_complained = False
+        self._names_at: dict[str, set[str]] = {}
+
+    def were_at(self, address: str) -> Collection[str]:
+        """Return the names of the brokers that had an address, as of the last look at the file."""
+        return self._names_at.get(address, ())
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
         """Record the brokers registered now; return those that were registered before and are not
@@ -147,9 +152,11 @@ class SeenBrokers:
         history: dict[str, SeenBroker] = {}
         for broker in self._lines():
             before = history.get(broker.name)
-            if ours.intersection(broker.name_servers) and (
-                before is None or broker.seen_ms >= before.seen_ms
-            ):
+            if not ours.intersection(broker.name_servers):
+                continue
+            for address in broker.addresses:
+                self._names_at.setdefault(address, set()).add(broker.name)
+            if before is None or broker.seen_ms >= before.seen_ms:
                 history[broker.name] = broker
         return history
 
@@ -189,8 +196,13 @@ class SeenBrokers:
         return True
 
     def _compact(self) -> None:
-        """Write a new file with the last line of each broker, the newest 1,000 of them."""
-        last = {(each.name_servers, each.cluster_name, each.name): each for each in self._lines()}
+        """Write a new file with the last line of each broker and its addresses, the newest 1,000
+        of them.
+        """
+        last = {
+            (each.name_servers, each.cluster_name, each.name, each.addresses): each
+            for each in self._lines()
+        }
         kept = sorted(last.values(), key=lambda each: each.seen_ms)[-limits.MIN_SEEN_BROKERS :]
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:

@@ -6,7 +6,7 @@ registered at only one, and a topic known only there. Their knowledge is merged.
 ====================================  ==========================================================
 case                                  in the coverage
 ====================================  ==========================================================
-a name server does not answer         named, as not needed: brokers register at all of them
+a name server does not answer         failed: a broker may be registered there alone
 none of them answers                  the error is raised; a route that was known before is used,
                                       and named as failed: there may be other brokers by now
 a topic that none knows, and one      that one's error is raised: it might know the topic
@@ -14,6 +14,7 @@ did not answer
 no broker is registered               failed
 a broker was seen before, and is      failed, with when and where it was seen
 not registered now
+a broker's master is not registered   failed: a slave may not have heard of a topic yet
 a slave answers for its master        failed, with both: it may lack what the master acknowledged
                                       last (`~rocketlens.client.connect.cluster.ClusterCalls`)
 a slave is in a route as the master   as any slave: name servers of RocketMQ 5 with
@@ -22,7 +23,7 @@ a slave is in a route as the master   as any slave: name servers of RocketMQ 5 w
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -192,6 +193,10 @@ class Topology:
         config = await broker_config(self._cluster, address)
         return all(config.get(key) != "false" for key in _INDEX_SETTINGS)
 
+    def were_at(self, address: str) -> Collection[str]:
+        """Return the names of the brokers that are remembered to have had an address."""
+        return () if self._seen_brokers is None else self._seen_brokers.were_at(address)
+
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
         """Return the brokers that were registered before and are not now."""
         return [] if self._seen_brokers is None else self._seen_brokers.missing(registered)
@@ -259,6 +264,7 @@ class Topology:
         brokers = brokers_of(datas.values())
         self._cluster.allow(brokers)
         coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
+        coverage += [_slaves_coverage(each) for each in brokers.values() if each.master is None]
         if not brokers:
             coverage.append(_NO_BROKER)
         return TopologyResult(brokers, tuple(coverage))
@@ -300,8 +306,9 @@ class Topology:
             elif not (isinstance(answer, BrokerError) and answer.code == unknown):
                 errors.append(answer)
                 source = f"name server {address}"
+                problem = f"{answer}; brokers and topics that only it knows are not searched"
                 failed.append(
-                    Coverage(source, SourceKind.TOPICS, SourceState.DAMAGED, None, str(answer))
+                    Coverage(source, SourceKind.TOPICS, SourceState.FAILED, None, problem)
                 )
         if errors and not bodies:
             error = errors[0]
@@ -341,6 +348,11 @@ def missing_coverage(broker: SeenBroker) -> Coverage:
         f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(broker.addresses)} and is not "
         f"registered now (if it is gone for good: --forget-broker {broker.name})"
     )
+    return Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+
+
+def _slaves_coverage(broker: Broker) -> Coverage:
+    error = "its master is not registered: its slaves may not have heard of all topics"
     return Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
 
 

@@ -13,24 +13,19 @@ from itertools import chain
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, failures, runtime_table
+from rocketlens.client.connect.cluster import ClusterCalls, failures, runtime_table
 from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.connect.topology import Topology, missing_coverage
+from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.index_samples import UNTRIED, IndexSamples
 from rocketlens.client.search.key_search import KeySearch, SearchedIndex, query_limit
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues
-from rocketlens.client.search.view import (
-    brokers_named,
-    offset_id_of,
-    record_of_position,
-    view_on,
-)
+from rocketlens.client.search.view import offset_id_of, record_of_position, records_of_id
 from rocketlens.errors import (
     AnswerIncomplete,
     BrokerError,
@@ -236,8 +231,8 @@ class ClusterSource:
         :raises AnswerIncomplete: if none has it, and one failed.
         """
         offset_id = OffsetMessageId.decode(msg_id)
-        brokers, doubts = await self._brokers_of_id(offset_id)
-        return _one_of(msg_id, await view_on(self.cluster, brokers, offset_id, None), doubts)
+        records, coverage = await records_of_id(self.cluster, self.topology, offset_id, None)
+        return _one_of(msg_id, records, coverage)
 
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
@@ -250,23 +245,19 @@ class ClusterSource:
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         """
         offset_id = offset_id_of(msg_id)
-        route, _ = await self.topology.route(topic)
-        answers: list[BrokerAnswer[list[Record]]] = []
+        records: list[Record] = []
+        coverage: tuple[Coverage, ...] = ()
         if offset_id is not None:
-            brokers = brokers_named(offset_id, dict(route.brokers))
-            if not brokers:
-                brokers, _ = await self._brokers_of_id(offset_id)
-            answers = await view_on(self.cluster, brokers, offset_id, topic)
-            for each in answers:
-                if each.value:
-                    return message_of(each.value[0])
-        findings = Findings(AnswerMessages(1, oldest=True))
-        await self.find_by_key(
-            MessageFilter(topic=topic, unique_key=msg_id), findings, cluster_name
-        )
-        for message in findings.messages.in_order():
-            return message
-        return _one_of(msg_id, answers, findings.coverage)
+            records, coverage = await records_of_id(self.cluster, self.topology, offset_id, topic)
+        if not records:
+            findings = Findings(AnswerMessages(1, oldest=True))
+            await self.find_by_key(
+                MessageFilter(topic=topic, unique_key=msg_id), findings, cluster_name
+            )
+            for message in findings.messages.in_order():
+                return message
+            coverage = (*coverage, *findings.coverage)
+        return _one_of(msg_id, records, coverage)
 
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
         offset_id = request.offset_msg_id
@@ -306,30 +297,12 @@ class ClusterSource:
     async def _find_by_offset_id(
         self, offset_id: OffsetMessageId, message_filter: MessageFilter, findings: Findings
     ) -> None:
-        brokers, doubts = await self._brokers_of_id(offset_id)
-        findings.cover(doubts)
-        for each in await view_on(self.cluster, brokers, offset_id, message_filter.topic):
-            for record in each.value or ():
-                if message_filter.matches(record) and is_in_namespace(self.namespace, record.topic):
-                    findings.take(record)
-            findings.cover((each.coverage,))
-
-    async def _brokers_of_id(
-        self, offset_id: OffsetMessageId
-    ) -> tuple[list[Broker], tuple[Coverage, ...]]:
-        """Return the brokers that may have the record of an id, and coverage of others that may
-        have it.
-
-        If a broker has the id's address, it is the only one, unless another had the address before.
-        """
-        brokers, doubts = await self.topology.brokers()
-        named = brokers_named(offset_id, brokers)
-        if not named:
-            return list(brokers.values()), doubts
-        address = str(offset_id.store_host)
-        missing = self.topology.missing(brokers)
-        before = [missing_coverage(each) for each in missing if address in each.addresses]
-        return named, tuple(before)
+        topic = message_filter.topic
+        records, coverage = await records_of_id(self.cluster, self.topology, offset_id, topic)
+        findings.cover(coverage)
+        for record in records:
+            if message_filter.matches(record) and is_in_namespace(self.namespace, record.topic):
+                findings.take(record)
 
     async def _find_by_queue_offset(
         self, position: QueuePosition, message_filter: MessageFilter, findings: Findings
@@ -537,18 +510,15 @@ def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
     return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
 
 
-def _one_of(
-    msg_id: str, answers: list[BrokerAnswer[list[Record]]], also: tuple[Coverage, ...]
-) -> MessageExt:
+def _one_of(msg_id: str, records: list[Record], coverage: tuple[Coverage, ...]) -> MessageExt:
     """Return the message that was found.
 
     :raises MessageNotFound: if none was found, and all brokers were asked.
     :raises AnswerIncomplete: if none was found, and a broker failed or none could be asked.
     """
-    for each in answers:
-        if each.value:
-            return message_of(each.value[0])
-    answer = Answer(msg_id, (), (*[each.coverage for each in answers], *also))
+    if records:
+        return message_of(records[0])
+    answer = Answer(msg_id, (), coverage)
     if not answer.complete:
         failed = failures(answer.coverage) or "no broker was asked"
         raise AnswerIncomplete(

@@ -40,14 +40,14 @@ from rocketlens.client.connect.queue_puller import (
     add_damage,
 )
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.client.connect.topology import Topology
+from rocketlens.client.connect.topology import Topology, TopologyResult
 from rocketlens.client.search.queue_offsets import (
     max_offset,
     min_offset,
     offset_at_time,
     unreadable_messages,
 )
-from rocketlens.errors import BadAnswer, BrokerError, RocketLensError
+from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
@@ -204,14 +204,14 @@ class TopicTail:
 
     async def _read(self) -> None:
         began_ms = int(self._wall_clock() * 1000)
-        route = await self._topology.route_of_name(self._topic)
-        self._findings.cover(route.coverage)
-        for each in route.coverage:
+        route, coverage = await self._first_route()
+        self._findings.cover(coverage)
+        for each in coverage:
             if each.is_failure and self._request.follow:
                 self._on_event(f"{each.source}: {each.error}")
-        self._add_queues(route.value)
+        self._add_queues(route)
         await asyncio.gather(*(self._read_stored(each) for each in self._queues.values()))
-        await self._cover_unreadable(route.value)
+        await self._cover_unreadable(route)
         newest = list(self._findings.messages.in_order())
         if newest:
             await self._pages.put(newest)
@@ -219,6 +219,20 @@ class TopicTail:
             self._on_event("the newest messages are more than fit into memory: older are left out")
         if self._request.follow:
             await self._follow(began_ms - _CLOCKS_DIFFER_MS)
+
+    async def _first_route(self) -> TopologyResult[Route]:
+        """Return the route; an empty one if the topic may be on a broker that is not there.
+
+        :raises TopicNotFound: if no broker has the topic.
+        """
+        try:
+            return await self._topology.route_of_name(self._topic)
+        except TopicNotFound as error:
+            _, doubts = await self._topology.brokers()
+            if not any(each.is_failure for each in doubts):
+                raise
+            listing = Coverage("topics", SourceKind.TOPICS, SourceState.FAILED, None, str(error))
+            return TopologyResult(Route(self._topic, {}, (), ()), (listing, *doubts))
 
     def _add_queues(self, route: Route) -> None:
         self._brokers.update(route.brokers)

@@ -1,18 +1,21 @@
 """Finds the record of an offset message id without dialling the address in the id.
 
-The address in an id is only looked up among the brokers that the name servers know. If it is there,
-that broker is asked, then its slaves. If not, for example because the broker moved, all are asked,
-and a record counts only if its store host is the id's address.
+The address in an id is only looked up among the brokers that the name servers know: those that
+have it, or had it, are asked first. If none of them has the record, all others are asked, as any
+broker may have moved. A record counts only if its store host is the id's address.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
 from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode
+from rocketlens.model.answer import Coverage
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
@@ -30,34 +33,55 @@ def offset_id_of(msg_id: str) -> OffsetMessageId | None:
         return None
 
 
-def brokers_named(offset_id: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
-    """Return the broker that has the id's address, or an empty result."""
-    address = str(offset_id.store_host)
-    return [broker for broker in brokers.values() if address in broker.addresses.values()]
+async def records_of_id(
+    cluster: ClusterCalls, topology: Topology, offset_id: OffsetMessageId, topic: str | None
+) -> tuple[list[Record], tuple[Coverage, ...]]:
+    """Return the record of an id, and what was searched for it.
+
+    There are several if brokers gave the same id, one after the other at the same address.
+
+    :raises RemotingError: if no name server responds.
+    """
+    brokers, doubts = await topology.brokers()
+    before = topology.were_at(str(offset_id.store_host))
+    answers = await view_on(cluster, brokers, offset_id, topic, before)
+    records = [record for each in answers for record in each.value or ()]
+    if records:
+        doubts = tuple(each for each in doubts if each.source in before)
+    return records, (*(each.coverage for each in answers), *doubts)
 
 
 async def view_on(
-    cluster: ClusterCalls, brokers: list[Broker], offset_id: OffsetMessageId, topic: str | None
+    cluster: ClusterCalls,
+    brokers: Mapping[str, Broker],
+    offset_id: OffsetMessageId,
+    topic: str | None,
+    before: Collection[str] = (),
 ) -> list[BrokerAnswer[list[Record]]]:
-    """Ask brokers for the record; a value is a list with the record, or an empty list.
+    """Ask brokers for the record of an id; a value is a list with the record, or an empty list.
 
-    An id names one message: the first record is returned, and the others are dropped.
+    Those are asked first that have the id's address, or are named as having had it ``before``.
     """
-    records: list[Record] = []
+    address = str(offset_id.store_host)
+    likely, others = [], []
+    for each in brokers.values():
+        is_likely = each.name in before or address in each.addresses.values()
+        (likely if is_likely else others).append(each)
 
     async def ask(broker: Broker, address: str) -> list[Record]:
         async with cluster.turn(address):
             record = await _record_at(cluster, address, offset_id.physical_offset, topic)
-            if records or record is None or (topic is not None and record.topic != topic):
+            if record is None or (topic is not None and record.topic != topic):
                 return []
             if not _is_stored_by(record, offset_id.store_host):
                 return []
-            if await _is_forged(cluster, broker, address, record) or records:
-                return []
-            records.append(record)
-            return records
+            is_forged = await _is_forged(cluster, broker, address, record)
+            return [] if is_forged else [record]
 
-    return await cluster.ask_brokers(brokers, ask)
+    answers = await cluster.ask_brokers(likely, ask)
+    if not any(each.value for each in answers):
+        answers += await cluster.ask_brokers(others, ask)
+    return answers
 
 
 async def record_of_position(

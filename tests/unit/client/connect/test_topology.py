@@ -4,9 +4,9 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
-from rocketlens.model.answer import SourceState
 from rocketlens.wire.codes import ResponseCode
-from tests.support.fake_cluster import ask, ask_with_memory, bodies, fail, unregister
+from tests.support.fake_cluster import FAILURES, ask, ask_with_memory, bodies, fail, unregister
+from tests.support.patience import PATIENCE_S
 
 
 def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer():
@@ -93,12 +93,53 @@ def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(path):
         async with admin() as asking:
             with pytest.raises(RemotingError):
                 await asking.query_message("Nowhere", "k")
-            answer = await asking.query_message("T", "k")
-            assert answer.complete
-            (named,) = [c for c in answer.coverage if c.source.startswith("name server")]
-            assert named.state is SourceState.DAMAGED
 
     ask_with_memory(scenario, path, name_servers=2)
+
+
+@pytest.mark.parametrize("count", [2, 10])
+@pytest.mark.parametrize("failing", FAILURES)
+def test_a_name_server_that_does_not_answer_may_know_brokers_that_others_do_not(
+    path, count, failing
+):
+    async def scenario(cluster, admin):
+        first, *others = cluster.name_servers
+        first.brokers = {"broker-a": first.brokers["broker-a"]}
+        first.topics = {"T": ["broker-a"]}
+        here = cluster.masters[0].store("T", b"here", keys="k")
+        cluster.masters[1].store("T", b"there", keys="k")
+        for each in others:
+            await fail(each, failing)
+        timeout_s = 0.5 if failing == "slow" else PATIENCE_S
+        async with admin(timeout_s=timeout_s) as asking:
+            for text, topic in (("k", None), ("k", "T"), (None, "T"), ("no", None)):
+                answer = await asking.find(text, topic)
+                assert not answer.complete
+                assert {each.source for each in answer.failures} == {
+                    f"name server {each.address}" for each in others
+                }
+            # An id needs no route: its broker has the record.
+            assert (await asking.find(here.offset_msg_id)).complete
+
+    ask_with_memory(scenario, path, masters=2, name_servers=count)
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_a_slave_that_has_not_heard_of_a_topic_is_no_proof_that_there_is_none(path, remembers):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        del server.brokers["broker-a"][0]
+        server.topics = {"Other": ["broker-a"]}
+        async with admin(**({} if remembers else {"seen_brokers": None})) as asking:
+            for text in (None, "k", "T/0/0"):
+                answer = await asking.find(text, "T")
+                assert not answer.complete
+                assert "its master is not registered" in answer.failures[0].error
+            for messages in (asking.tail("T"), asking.scan("T")):
+                assert [each async for each in messages] == []
+                assert not messages.complete
+
+    ask_with_memory(scenario, path, slaves=1)
 
 
 @pytest.mark.parametrize("topic", [None, "Only", "Both"])
