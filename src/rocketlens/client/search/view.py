@@ -63,7 +63,8 @@ async def view_on(
     Those are asked first that have the id's address, or are named as having had it ``before``.
     """
     address = str(offset_id.store_host)
-    likely, others = [], []
+    likely: list[Broker] = []
+    others: list[Broker] = []
     for each in brokers.values():
         is_likely = each.name in before or address in each.addresses.values()
         (likely if is_likely else others).append(each)
