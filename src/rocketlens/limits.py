@@ -180,7 +180,14 @@ until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
 """
 
 MAX_REPLICAS: Final = 16
-"""Slaves that may copy the log of a broker at once. RocketMQ: any number."""
+"""Slaves that may copy the log of a broker at once; one address has at most half of these places.
+RocketMQ: any number.
+"""
+
+MAX_REPORTS_A_TICK: Final = 512
+"""Reports of the slaves of one address, and reads with less than a report, in 50 ms. Then they are
+not read until the next 50 ms, so that others have the event loop. RocketMQ: any number.
+"""
 
 MAX_TAP_PAUSE_S: Final = 10.0
 """Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""

@@ -150,21 +150,26 @@ class ReportReader:
         """The reason why nothing more is read; set once, for good."""
         self._held = b""
 
-    def feed(self, chunk: bytes | bytearray | memoryview) -> bool:
-        """Feed the next bytes; return whether they complete a report. Never raises."""
+    def feed(self, chunk: bytes | bytearray | memoryview) -> int:
+        """Feed the next bytes; return how many reports they complete. Never raises.
+
+        Of the reports in one chunk only the first ever and the last are read, so that the work for
+        a chunk does not grow with the number of its reports.
+        """
         if self.failure is not None:
-            return False
+            return 0
         held = self._held + chunk
         count = len(held) // REPORT.size
         self._held = held[count * REPORT.size :]
         if not count:
-            return False
-        reports = [offset for (offset,) in REPORT.iter_unpack(held[: count * REPORT.size])]
-        wrong = next((each for each in reports if not 0 <= each < limits.MAX_PHYSICAL_OFFSET), None)
-        if wrong is not None:
-            self.failure = FrameError(f"a replica reports physical offset {wrong}")
-            return False
+            return 0
+        (first,) = REPORT.unpack_from(held)
+        (newest,) = REPORT.unpack_from(held, (count - 1) * REPORT.size)
+        for offset in (first, newest):
+            if not 0 <= offset < limits.MAX_PHYSICAL_OFFSET:
+                self.failure = FrameError(f"a replica reports physical offset {offset}")
+                return 0
         if self.first is None:
-            self.first = reports[0]
-        self.newest = reports[-1]
-        return True
+            self.first = first
+        self.newest = newest
+        return count

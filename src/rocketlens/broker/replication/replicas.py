@@ -19,7 +19,7 @@ that has another log acknowledges nothing. Source: ``DefaultHAService``, ``Defau
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from typing import Final, cast
 
 from rocketlens import limits
@@ -39,6 +39,8 @@ _FRAMES_AT_ONCE: Final = 8
 _WRITES_AT_ONCE: Final = 4
 """Writes for one slave before other work of the event loop has its turn."""
 _UNSENT_BYTES: Final = 4 * FRAME_BYTES * _FRAMES_AT_ONCE
+FIRST_REPORT_S: Final = 5.0
+"""A slave that did not say where to begin is disconnected after so many seconds."""
 HEARTBEAT_S: Final = 5.0
 """RocketMQ: ``haSendHeartbeatInterval``."""
 SILENCE_S: Final = 20.0
@@ -57,8 +59,9 @@ class SlaveConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
         self._start = self._position = -1
-        self._heard_s = self._written_s = 0.0
-        self.address = ""
+        self._reported_s = self._written_s = 0.0
+        self._is_read = True
+        self.host = self.address = ""
         self.acknowledged_offset = -1
         """Up to where the slave has the log durably; -1 until it said so."""
 
@@ -67,20 +70,28 @@ class SlaveConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
         peer = transport.get_extra_info("peername") or ("a closed connection", 0)
-        self.address = f"{peer[0]}:{peer[1]}"
-        self._heard_s = self._written_s = asyncio.get_running_loop().time()
+        self.host, self.address = peer[0], f"{peer[0]}:{peer[1]}"
+        self._reported_s = self._written_s = asyncio.get_running_loop().time()
         self._replicas.add(self)
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether the slave said where to begin."""
+        return self._start >= 0
 
     def data_received(self, received: bytes) -> None:
         """Read reports; the first one says where the slave wants to begin."""
-        self._heard_s = asyncio.get_running_loop().time()
-        if not self._reports.feed(received):
-            if self._reports.failure is not None:
-                self.close(str(self._reports.failure))
+        count = self._reports.feed(received)
+        if self._reports.failure is not None:
+            self.close(str(self._reports.failure))
             return
+        if not self._replicas.may_read_on(self.host, max(count, 1)) and self._transport is not None:
+            self._is_read = False
+            self._transport.pause_reading()
         first, newest = self._reports.first, self._reports.newest
-        if first is None or newest is None:
+        if not count or first is None or newest is None:
             return
+        self._reported_s = asyncio.get_running_loop().time()
         if self._start < 0:
             self._start = self._position = first or self._replicas.last_segment_offset
             _log.info("slave %s copies the log from offset %d on", self.address, self._position)
@@ -131,12 +142,16 @@ class SlaveConnection(asyncio.Protocol):
 
     def tick(self) -> None:
         """Send what is new; a heartbeat if there was nothing for a while. Close the connection if
-        the slave is silent.
+        the slave does not report. Read again if reading was paused.
         """
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._heard_s > SILENCE_S:
-            self.close(f"it was silent for {SILENCE_S:g} s")
+        bound_s = SILENCE_S if self.has_reported else FIRST_REPORT_S
+        if now_s - self._reported_s > bound_s:
+            self.close(f"it did not report for {bound_s:g} s")
             return
+        if not self._is_read and self._transport is not None:
+            self._is_read = True
+            self._transport.resume_reading()
         self.send()
         if self._position >= 0 and now_s - self._written_s > HEARTBEAT_S and not self._is_paused:
             self._write(encode_header(self._position, 0))
@@ -167,7 +182,8 @@ class Replicas:
         self._timeout_s: Final = timeout_ms / 1000
         self._max_behind_bytes: Final = max_behind_bytes
         self._loop: Final = asyncio.get_running_loop()
-        self._slaves: Final[set[SlaveConnection]] = set()
+        self._slaves: Final[dict[SlaveConnection, None]] = {}
+        self._reports: Final[Counter[str]] = Counter()
         self._waiting: Final[deque[tuple[int, _Waiting]]] = deque()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -234,18 +250,33 @@ class Replicas:
         return waiting.future
 
     def add(self, slave: SlaveConnection) -> None:
-        """Add a slave that connected."""
-        if len(self._slaves) >= limits.MAX_REPLICAS:
-            slave.close(f"{limits.MAX_REPLICAS} slaves are connected already")
-            return
-        self._slaves.add(slave)
+        """Add a slave that connected. If there is no room, the oldest one without a report goes."""
+        same_host = [each for each in self._slaves if each.host == slave.host]
+        for slaves, bound, of in (
+            (same_host, limits.MAX_REPLICAS // 2, f" of {slave.host}"),
+            (self._slaves, limits.MAX_REPLICAS, ""),
+        ):
+            if len(slaves) < bound:
+                continue
+            oldest = next((each for each in slaves if not each.has_reported), None)
+            if oldest is None:
+                slave.close(f"{bound} slaves{of} are connected already")
+                return
+            self.remove(oldest)
+            oldest.close("it did not report, and another slave needs its place")
+        self._slaves[slave] = None
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def may_read_on(self, host: str, reports: int) -> bool:
+        """Count reports of a host; return False if it has had its share until the next tick."""
+        self._reports[host] += reports
+        return self._reports[host] < limits.MAX_REPORTS_A_TICK
 
     def remove(self, slave: SlaveConnection) -> None:
         """Remove a slave whose connection ended."""
         if slave in self._slaves:
-            self._slaves.remove(slave)
+            del self._slaves[slave]
             _log.info("slave %s is gone", slave.address)
 
     def acknowledged(self) -> None:
@@ -261,6 +292,7 @@ class Replicas:
 
     def _tick(self) -> None:
         self._timer = None
+        self._reports.clear()
         while self._waiting and self._waiting[0][1].future.done():
             self._waiting.popleft()
         for slave in tuple(self._slaves):

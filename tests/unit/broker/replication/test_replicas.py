@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +29,10 @@ class Slave:
         self.log, self.begin, self.heartbeats = b"", None, 0
 
     def report(self, offset):
-        self._writer.write(encode_report(offset))
+        self.write(encode_report(offset))
+
+    def write(self, content):
+        self._writer.write(content)
 
     async def receive(self):
         """Read on; return False at the end of the connection."""
@@ -49,9 +52,9 @@ class Slave:
 
 
 @asynccontextmanager
-async def slave_of(world, first=None):
+async def slave_of(world, first=None, host="127.0.0.1"):
     port = world.core.settings.ha_port(world.core.store.store_host.port)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
     slave = Slave(reader, writer)
     if first is not None:
         slave.report(first)
@@ -137,27 +140,82 @@ def test_what_is_no_report_ends_the_connection(tmp_path):
     run(tmp_path, scenario)
 
 
-def test_a_silent_slave_is_disconnected(tmp_path, monkeypatch):
-    monkeypatch.setattr(replicas, "SILENCE_S", 0.0)
+async def until_closed(slave):
+    while await slave.receive():
+        pass
+
+
+@pytest.mark.parametrize("begun", ["nothing", "a part of a report"])
+def test_a_slave_that_does_not_say_where_to_begin_is_disconnected(tmp_path, monkeypatch, begun):
+    monkeypatch.setattr(replicas, "FIRST_REPORT_S", 0.0)
 
     async def scenario(world):
         async with slave_of(world) as slave:
-            while await slave.receive():
-                pass
+            if begun != "nothing":
+                slave.write(encode_report(1)[:3])
+            await until_closed(slave)
 
     run(tmp_path, scenario)
 
 
-def test_more_slaves_than_the_bound_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_REPLICAS", 1)
+def test_slaves_of_an_address_have_half_of_the_places(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_REPLICAS", 2)
 
     async def scenario(world):
         await fill(world, 3)
         async with slave_of(world, 1) as first, slave_of(world, 1) as second:
             await first.has(world.core.store.end_offset)
             assert not await second.receive()
+            async with slave_of(world, 1, host="127.0.0.2") as other:
+                await other.has(world.core.store.end_offset)
 
     run(tmp_path, scenario)
+
+
+def test_slaves_that_say_nothing_keep_nobody_out(tmp_path):
+    async def scenario(world):
+        await fill(world, 3)
+        async with AsyncExitStack() as stack:
+            for host in ("127.0.0.1", "127.0.0.2"):
+                for _ in range(limits.MAX_REPLICAS):
+                    await stack.enter_async_context(slave_of(world, host=host))
+            honest = await stack.enter_async_context(slave_of(world, 1))
+            await honest.has(world.core.store.end_offset)
+            assert world.core.replicas.count <= limits.MAX_REPLICAS
+
+    run(tmp_path, scenario)
+
+
+def test_reports_without_end_are_read_in_shares(tmp_path, monkeypatch):
+    """Work is counted, not time: how many reads there are between two ticks."""
+    reads, counts = [], []
+    received, ticked = replicas.SlaveConnection.data_received, replicas.Replicas._tick
+
+    def data_received(self, chunk):
+        reads.append(len(chunk))
+        received(self, chunk)
+
+    def tick(self):
+        counts.append(len(reads))
+        reads.clear()
+        ticked(self)
+
+    monkeypatch.setattr(replicas.SlaveConnection, "data_received", data_received)
+    monkeypatch.setattr(replicas.Replicas, "_tick", tick)
+
+    async def scenario(world):
+        await fill(world, 3)
+        async with slave_of(world, 1) as flood, slave_of(world, 1, host="127.0.0.2") as honest:
+            for _ in range(4):
+                flood.write(encode_report(1) * 500_000)
+            await honest.has(world.core.store.end_offset)
+            while len(counts) < 5:
+                await world.send()
+                honest.report(world.core.store.end_offset)
+                await honest.receive()
+
+    run(tmp_path, scenario)
+    assert max(counts) < 2 * limits.MAX_REPORTS_A_TICK
 
 
 def test_a_slave_that_does_not_read_costs_bounded_memory_and_gets_all_when_it_does(tmp_path):
