@@ -762,8 +762,14 @@ MAX_WAITING_LOG_LINES: Final = 10_000
 blocks, or drops beyond some thousands.
 """
 
+MAX_DECODED_BYTES: Final = 8 << 20
+"""Bytes of one message body that are decoded, without its compression; characters of its values."""
 MAX_DECODED_VALUES: Final = 200_000
-"""Values of one message body that are decoded: some 0.3 s, and 30 MiB of objects."""
+"""Values of one message body of JSON or XML that are decoded: some 50 ms, and 50 MiB of objects."""
+MAX_BINARY_VALUES: Final = 40_000
+"""Values of one message body of another format that are decoded, with all formats that are tried:
+some 2 us each.
+"""
 
 MAX_DECODED_LEVELS: Final = 100
 """Levels of nesting of a message body that are decoded."""

@@ -20,8 +20,8 @@ SAYS = {
     "rocksdb": "import rocksdict; from rocketlens.store.read.rocks import is_readable; "
     "assert is_readable()",
     "serve": "import uvloop; from rocketlens.broker.life import service",
-    "decode": "import cbor2, msgpack, re2",
-    "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2; "
+    "decode": "import re2",
+    "console": "import fastapi, uvicorn, jinja2, tzdata, re2; "
     "from rocketlens.console.login import oidc_logins",
 }
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.decode.json_body import read_json
+from rocketlens.decode.text_formats import read_json
 from rocketlens.model.sql.sql92_parser import Implied
 from rocketlens.model.sql.sql92_values import Long
 from rocketlens.query.filters.body_values import Step, value_of_tree

@@ -17,7 +17,6 @@ process where values are nested deeply. Source: the Avro 1.12 specification.
 
 import json
 import struct
-import uuid
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,9 +24,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.decode.byte_reader import ByteReader
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
 from rocketlens.decode.tree import Tree, scaled
-from rocketlens.errors import BodyError
+from rocketlens.errors import BodyError, BodyTooLarge
 from rocketlens.formats import body_compression
 
 CONTAINER: Final = b"Obj\x01"
@@ -39,6 +38,8 @@ _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SYNC_BYTES: Final = 16
+_MAX_HELD_SCHEMA_BYTES: Final = 64 << 10
+"""Of a schema in a body: every type in it is looked at."""
 _PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
@@ -119,53 +120,58 @@ def _full_name(name: str, namespace: str | None) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def read_avro(body: bytes, schema: AvroSchema) -> Tree:
+def read_avro(body: bytes, schema: AvroSchema, work: DecodingWork | None = None) -> Tree:
     """Return the one value of a body.
 
     :raises BodyError: when the schema does not read it to its last byte, or it is larger than the
         bounds.
     """
-    reader = _Avro(body)
+    reader = _Avro(body, work)
     value = reader.value(schema)
     reader.end()
     return value
 
 
-def read_body(body: bytes, schema: AvroSchema) -> Tree:
+def read_body(body: bytes, work: DecodingWork | None = None, *, schema: AvroSchema) -> Tree:
     """Return a body of a schema: bare, or behind its fingerprint, which is not compared.
 
     A container file is read by the schema that it holds.
     """
     if body.startswith(CONTAINER):
-        return read_container(body)
+        return read_container(body, work)
     if body.startswith(SINGLE_OBJECT):
         body = body[SINGLE_OBJECT_BYTES:]
-    return read_avro(body, schema)
+    return read_avro(body, schema, work)
 
 
-def read_container(body: bytes) -> list[Tree]:
+def read_container(body: bytes, work: DecodingWork | None = None) -> list[Tree]:
     """Return the records of an object container file.
 
     :raises BodyError: when it is not one, has a codec other than null, deflate or zstandard, or is
         larger than the bounds.
     """
-    reader = _Avro(body)
+    reader = _Avro(body, work)
     if reader.take(len(CONTAINER)) != CONTAINER:
         raise BodyError("it does not begin as an Avro container file")
     held = reader.value(AvroSchema("map", fields=[("", AvroSchema("bytes"))]))
-    schema = parse_schema(held.get("avro.schema", b""))
+    stored_schema = held.get("avro.schema", b"")
+    if len(stored_schema) > _MAX_HELD_SCHEMA_BYTES:
+        raise BodyTooLarge(f"its schema has more than {_MAX_HELD_SCHEMA_BYTES} bytes")
+    schema = parse_schema(stored_schema)
     codec = held.get("avro.codec", b"null").decode("utf-8", "replace")
     unpack = _CODECS.get(codec)
     if unpack is None:
         raise BodyError(f"its blocks are compressed by {codec}, which is not read")
     sync = reader.take(_SYNC_BYTES)
     records: list[Tree] = []
-    budget = limits.MAX_BODY_BYTES
-    while reader.left:
+    bytes_left = limits.MAX_DECODED_BYTES
+    while reader.remaining:
+        # A block without records takes as long as some values.
+        reader.count(10)
         count, length = reader.long(), reader.long()
-        data = unpack(reader.take(length), budget)
-        budget -= len(data)
-        block = _Avro(data, counted_by=reader)
+        data = unpack(reader.take(length), bytes_left)
+        bytes_left -= len(data)
+        block = _Avro(data, reader.work)
         records += [block.value(schema) for _ in range(count)]
         block.end()
         if reader.take(_SYNC_BYTES) != sync:
@@ -220,19 +226,10 @@ class _Avro(ByteReader):
             return self.unpack(_DOUBLE)[0]
         if kind == "enum":
             return self._one_of(schema.symbols)
-        data = self.take(schema.size if kind == "fixed" else self.long())
         if kind == "string":
-            text = self._text(data)
-            return str(uuid.UUID(text)) if schema.logical == "uuid" and len(text) == 36 else text
-        if schema.logical == "decimal":
-            return _decimal(data, schema.scale)
-        return data
-
-    def _text(self, stored: bytes) -> str:
-        try:
-            return stored.decode()
-        except UnicodeDecodeError as error:
-            raise self.error(f"text that is not UTF-8: {error}") from error
+            return self.text(self.long())
+        data = self.take(schema.size if kind == "fixed" else self.long())
+        return _decimal(data, schema.scale) if schema.logical == "decimal" else data
 
     def _one_of(self, choices: list[Any]) -> Any:
         number = self.long()
@@ -259,7 +256,7 @@ class _Avro(ByteReader):
         values: dict[str, Tree] = {}
         while count := self._block():
             for _ in range(count):
-                name = self._text(self.take(self.long()))
+                name = self.text(self.long())
                 values[name] = self.value(of)
         return values
 
@@ -285,7 +282,7 @@ def _time(number: int, logical: str | None) -> Tree:
 
 
 def _decimal(stored: bytes, scale: int) -> Tree:
-    unscaled = int.from_bytes(stored, "big", signed=True)
-    if unscaled.bit_length() > limits.MAX_DECIMAL_BITS:
+    try:
+        return scaled(int.from_bytes(stored, "big", signed=True), scale)
+    except (ArithmeticError, ValueError):
         return stored
-    return scaled(unscaled, scale)

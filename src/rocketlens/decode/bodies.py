@@ -24,17 +24,18 @@ Formats below text have no mark, so a guess can be wrong, and says that it is on
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.decode import avro, canal, cbor, json_body, messagepack, protobuf, thrift, xml_body
+from rocketlens.decode import avro, canal, cbor, messagepack, protobuf, text_formats, thrift
+from rocketlens.decode.byte_reader import DecodingWork
 from rocketlens.decode.java import hessian, java_object
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
-from rocketlens.decode.tree import Tree, json_ready
+from rocketlens.decode.tree import Tree, json_ready, tree_of
 from rocketlens.errors import BodyError, BodyTooLarge
 from rocketlens.formats import trace_body
 from rocketlens.formats.trace_body import TraceType
@@ -44,6 +45,12 @@ JSON: Final = "json"
 XML: Final = "xml"
 TEXT: Final = "text"
 BINARY: Final = "binary"
+
+_NOT_TAKEN_APART: Final = (
+    f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
+)
+_RECORD_VALUES: Final = 10
+"""Values that take as long as a record of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,32 +100,34 @@ class DecodedBody:
         return f"{layers}{self.format}: {self.why}{guess}{failed}"
 
 
-class _Guess(NamedTuple):
-    name: str
+class Format(NamedTuple):
+    """How a format is recognized in bytes, and read."""
+
     may_be: Callable[[bytes], bool]
-    read: Callable[[bytes], Tree]
+    read: Callable[[bytes, DecodingWork], Tree]
     why: Sentence
+    guess: Callable[[bytes, DecodingWork], Tree] | None = None
+    """Reads it if no rule names it; None if that is `read`, too."""
 
 
-def _begins(mark: bytes) -> Callable[[bytes], bool]:
-    return lambda body: body.startswith(mark)
+def _begins(*marks: bytes) -> Callable[[bytes], bool]:
+    return lambda body: body.startswith(marks)
 
 
-def _may_be_trace(body: bytes) -> bool:
-    return body.startswith(
-        tuple(f"{each.value}{trace_body.FIELD_END}".encode() for each in TraceType)
-    )
+_TRACE_MARKS: Final = tuple(f"{each.value}{trace_body.FIELD_END}".encode() for each in TraceType)
 
 
-def _read_trace(body: bytes) -> Tree:
+def _read_trace(body: bytes, work: DecodingWork) -> Tree:
     """Return each record with the fields that it has; one that cannot be read is its text.
 
-    :raises BodyError: if the body is not UTF-8.
+    :raises BodyError: if the body is not UTF-8, or has too many records.
     """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BodyError(f"it is not UTF-8 at byte {error.start}") from error
+    work.spend(_RECORD_VALUES * text.count(trace_body.RECORD_END))
+    work.spend(text.count(trace_body.FIELD_END))
     return [_trace_record(line) for line in text.split(trace_body.RECORD_END) if line]
 
 
@@ -134,40 +143,102 @@ def _trace_record(line: str) -> Tree:
     }
 
 
-_MARKED: Final = (
-    _Guess(
-        "java",
+_MARKED: Final[Mapping[str, Format]] = {
+    "java": Format(
         _begins(java_object.MAGIC),
         java_object.read_java_object,
         Sentence("body_begins", mark="ac ed 00 05"),
     ),
-    _Guess(
-        "avro",
-        _begins(avro.CONTAINER),
-        avro.read_container,
-        Sentence("body_begins", mark="Obj 01"),
+    "avro": Format(
+        _begins(avro.CONTAINER), avro.read_container, Sentence("body_begins", mark="Obj 01")
     ),
-    _Guess("cbor", _begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")),
-    _Guess("trace", _may_be_trace, _read_trace, Sentence("trace_records")),
-)
-_UNMARKED: Final = (
-    _Guess("canal", protobuf.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),
-    _Guess("hessian", hessian.may_be_hessian, hessian.read_hessian, Sentence("hessian_value")),
-    _Guess("thrift", thrift.may_be_thrift, thrift.read_thrift, Sentence("thrift_struct")),
-    _Guess(
-        "messagepack",
+    "cbor": Format(_begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")),
+    "trace": Format(_begins(*_TRACE_MARKS), _read_trace, Sentence("trace_records")),
+}
+_UNMARKED: Final[Mapping[str, Format]] = {
+    "canal": Format(bool, canal.read_canal, Sentence("canal_packet")),
+    "hessian": Format(hessian.may_be_hessian, hessian.read_hessian, Sentence("hessian_value")),
+    "thrift": Format(
+        thrift.may_be_thrift,
+        thrift.read_thrift,
+        Sentence("thrift_struct"),
+        partial(thrift.read_thrift, is_guess=True),
+    ),
+    "messagepack": Format(
         messagepack.may_be_messagepack,
         messagepack.read_messagepack,
         Sentence("messagepack_values"),
     ),
-    _Guess("cbor", cbor.may_be_cbor, cbor.read_cbor, Sentence("cbor_values")),
-    _Guess(
-        "protobuf",
-        protobuf.may_be_protobuf,
+    "cbor": Format(cbor.may_be_cbor, cbor.read_cbor, Sentence("cbor_values")),
+    "protobuf": Format(
+        bool,
         protobuf.read_protobuf,
         Sentence("protobuf_fields"),
+        partial(protobuf.read_protobuf, is_guess=True),
     ),
-)
+}
+FORMATS: Final[Mapping[str, Format]] = {**_MARKED, **_UNMARKED}
+
+
+def decode_body(body: bytes, work: DecodingWork | None = None) -> DecodedBody:
+    """Return what a body most likely is; never fails, as at worst it is binary.
+
+    All that is tried on it costs at most ``work``.
+    """
+    work = work or DecodingWork()
+    try:
+        inner, layers = unwrap(body)
+        _check_size(inner)
+    except BodyTooLarge as error:
+        return DecodedBody(format=BINARY, why=Sentence("body_too_large"), error=str(error))
+    failed: str | None = None
+    is_taken_apart = len(inner) <= limits.MAX_SHOWN_JSON_BYTES
+    for name, each in _MARKED.items() if is_taken_apart else ():
+        if each.may_be(inner):
+            try:
+                value = tree_of(each.read(inner, work))
+            except BodyError as error:
+                failed = f"{name}: {error}"
+            else:
+                return DecodedBody(format=name, value=value, layers=layers, why=each.why)
+    text_and_charset = find_text(inner)
+    if text_and_charset is not None:
+        return read_text(*text_and_charset, layers)
+    for name, each in _UNMARKED.items() if is_taken_apart else ():
+        if each.may_be(inner):
+            try:
+                value = tree_of((each.guess or each.read)(inner, work))
+            except BodyError as error:
+                if work.values < 0:
+                    failed = failed or f"{name}: {error}"
+                continue
+            if value:
+                why = Sentence("body_bytes", count=len(inner), what=each.why)
+                return DecodedBody(format=name, value=value, layers=layers, why=why, is_guess=True)
+    if not is_taken_apart:
+        return DecodedBody(
+            format=BINARY, layers=layers, why=Sentence("body_not_text"), error=_NOT_TAKEN_APART
+        )
+    why = Sentence("no_known_format")
+    return DecodedBody(format=BINARY, layers=layers, why=why, error=failed)
+
+
+def text_of_body(body: bytes) -> str | None:
+    """Return the text of a body that `decode_body` finds to be text, without taking that apart."""
+    try:
+        inner, _ = unwrap(body)
+        _check_size(inner)
+    except BodyTooLarge:
+        return None
+    if any(each.may_be(inner) for each in _MARKED.values()):
+        return None
+    text_and_charset = find_text(inner)
+    return None if text_and_charset is None else text_and_charset[0]
+
+
+def _check_size(inner: bytes) -> None:
+    if len(inner) > limits.MAX_DECODED_BYTES:
+        raise BodyTooLarge(f"it has over {limits.MAX_DECODED_BYTES >> 20} MiB, and is not decoded")
 
 
 class _Markup(NamedTuple):
@@ -178,62 +249,15 @@ class _Markup(NamedTuple):
 
 
 _MARKUP: Final = (
-    _Markup(JSON, json_body.may_be_json, json_body.read_json, Sentence("json_document")),
-    _Markup(XML, xml_body.may_be_xml, xml_body.read_xml, Sentence("xml_document")),
+    _Markup(JSON, text_formats.may_be_json, text_formats.read_json, Sentence("json_document")),
+    _Markup(XML, text_formats.may_be_xml, text_formats.read_xml, Sentence("xml_document")),
 )
-
-
-def decode_body(body: bytes) -> DecodedBody:
-    """Return what a body most likely is; never fails, as at worst it is binary."""
-    try:
-        inner, layers = unwrap(body)
-    except BodyTooLarge as error:
-        return DecodedBody(format=BINARY, why=Sentence("body_compressed"), error=str(error))
-    if len(inner) > limits.MAX_SHOWN_JSON_BYTES:
-        return _large(inner, layers)
-    failed: str | None = None
-    for each in _MARKED:
-        if each.may_be(inner):
-            try:
-                value = each.read(inner)
-            except BodyError as error:
-                failed = f"{each.name}: {error}"
-            else:
-                return DecodedBody(format=each.name, value=value, layers=layers, why=each.why)
-    text_and_charset = find_text(inner)
-    if text_and_charset is not None:
-        return read_text(*text_and_charset, layers)
-    for each in _UNMARKED:
-        if each.may_be(inner):
-            try:
-                value = each.read(inner)
-            except BodyError:
-                continue
-            if value:
-                why = Sentence("body_bytes", count=len(inner), what=each.why)
-                return DecodedBody(
-                    format=each.name, value=value, layers=layers, why=why, is_guess=True
-                )
-    why = Sentence("no_known_format")
-    return DecodedBody(format=BINARY, layers=layers, why=why, error=failed)
-
-
-def text_of_body(body: bytes) -> str | None:
-    """Return the text of a body that `decode_body` finds to be text, without taking that apart."""
-    try:
-        inner, _ = unwrap(body)
-    except BodyTooLarge:
-        return None
-    if any(each.may_be(inner) for each in _MARKED):
-        return None
-    text_and_charset = find_text(inner)
-    return None if text_and_charset is None else text_and_charset[0]
 
 
 def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedBody:
     """Return what a text is: JSON, XML, or neither."""
-    too_large: str | None = None
-    for name, may_be, read, why in _MARKUP:
+    too_large = _NOT_TAKEN_APART if len(text) > limits.MAX_SHOWN_JSON_BYTES else None
+    for name, may_be, read, why in () if too_large else _MARKUP:
         if not may_be(text):
             continue
         try:
@@ -268,16 +292,3 @@ def _of_charset(charset: str, what: Sentence | None = None) -> Sentence:
     if what is None:
         return Sentence("body_in_charset", charset=charset)
     return Sentence("body_in_charset_and", charset=charset, what=what)
-
-
-def _large(inner: bytes, layers: tuple[str, ...]) -> DecodedBody:
-    """Return a body that is too large to take apart: as text, or binary."""
-    error = f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
-    text_and_charset = find_text(inner)
-    if text_and_charset is None:
-        return DecodedBody(format=BINARY, layers=layers, why=Sentence("body_not_text"), error=error)
-    text, charset = text_and_charset
-    why = _of_charset(charset)
-    return DecodedBody(
-        format=TEXT, value=text, text=text, charset=charset, layers=layers, why=why, error=error
-    )

@@ -5,26 +5,47 @@ level, whatever the format.
 """
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 from rocketlens import limits
-from rocketlens.errors import BodyError
+from rocketlens.decode.tree import Tree, name_text
+from rocketlens.errors import BodyError, BodyTooLarge
+
+_BYTES_A_VALUE = 256
+"""Bytes that take as long as a value does, where they are looked at one by one."""
+
+
+class DecodingWork:
+    """The work that is left for one body, in values, whichever formats are tried on it."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        """Nothing is spent yet."""
+        self.values = limits.MAX_BINARY_VALUES
+
+    def spend(self, values: int) -> None:
+        """Count values that are about to be made.
+
+        :raises BodyTooLarge: when there are more than `limits.MAX_BINARY_VALUES` in all.
+        """
+        self.values -= values
+        if self.values < 0:
+            raise BodyTooLarge(f"it has more than {limits.MAX_BINARY_VALUES} values")
 
 
 class ByteReader:
     """A position in a body. All numbers are big endian unless their name says ``little``."""
 
-    def __init__(self, body: bytes, counted_by: "ByteReader | None" = None) -> None:
-        """Read from the first byte; values count in the whole that ``counted_by`` reads, if any."""
+    def __init__(self, body: bytes, work: DecodingWork | None = None) -> None:
+        """Read from the first byte."""
         self.body = body
         self.position = 0
-        self._counter: ByteReader = self if counted_by is None else counted_by
-        self.values_left = limits.MAX_DECODED_VALUES
+        self.work = work or DecodingWork()
         self._levels_left = limits.MAX_DECODED_LEVELS
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Bytes that were not read yet."""
         return len(self.body) - self.position
 
@@ -42,9 +63,11 @@ class ByteReader:
 
     def take(self, count: int) -> bytes:
         """Return so many bytes."""
-        if not 0 <= count <= self.left:
-            raise self.error(f"it ends too early: {count} bytes are named, {self.left} are left")
         start = self.position
+        if not 0 <= count <= len(self.body) - start:
+            raise self.error(
+                f"it ends too early: {count} bytes are named, {self.remaining} are left"
+            )
         self.position += count
         return self.body[start : self.position]
 
@@ -72,35 +95,54 @@ class ByteReader:
                 return value
         raise self.error("a number has more than 10 bytes")
 
+    def text(self, length: int) -> str:
+        """Return UTF-8 text of so many bytes."""
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError as error:
+            raise self.error(f"text that is not UTF-8: {error}") from error
+
+    def name(self, value: Tree) -> str:
+        """Return the name of a member; one that is made of other values counts as they do."""
+        text = name_text(value)
+        self.work.spend(len(text) // (2 if isinstance(value, dict | list) else _BYTES_A_VALUE))
+        return text
+
     def count(self, values: int = 1) -> None:
         """Count values that are about to be made.
 
-        :raises BodyError: when there are more than `limits.MAX_DECODED_VALUES` in all.
+        :raises BodyTooLarge: when there are too many in all.
         """
         if values < 0:
             raise self.error(f"a count of {values}")
-        self._counter.values_left -= values
-        if self._counter.values_left < 0:
-            raise self.error(f"it has more than {limits.MAX_DECODED_VALUES} values")
+        self.work.spend(values)
 
-    @contextmanager
-    def level(self) -> Iterator[None]:
-        """Count a level of nesting while it is read.
+    def count_bytes(self, count: int) -> None:
+        """Count bytes that are about to be looked at, and may be again."""
+        self.work.spend(count // _BYTES_A_VALUE)
 
-        :raises BodyError: at more than `limits.MAX_DECODED_LEVELS`.
+    def level(self) -> Self:
+        """Count a level of nesting in a ``with`` block.
+
+        :raises BodyTooLarge: at more than `limits.MAX_DECODED_LEVELS`.
         """
+        if not self._levels_left:
+            raise BodyTooLarge(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")
         self._levels_left -= 1
-        if self._levels_left < 0:
-            raise self.error(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")
-        try:
-            yield
-        finally:
-            self._levels_left += 1
+        return self
+
+    def __enter__(self) -> Self:
+        """Enter a level."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave a level."""
+        self._levels_left += 1
 
     def end(self) -> None:
         """Check that all was read."""
-        if self.left:
-            raise self.error(f"{self.left} bytes are left behind its end")
+        if self.remaining:
+            raise self.error(f"{self.remaining} bytes are left behind its end")
 
     def error(self, what: str) -> BodyError:
         """Return the error to raise at this position."""

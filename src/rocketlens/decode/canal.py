@@ -11,6 +11,7 @@ another kind by its type, and an entry's ``storeValue`` by the entry's. Source:
 
 from typing import Final
 
+from rocketlens.decode.byte_reader import DecodingWork
 from rocketlens.decode.protobuf import ProtobufField, Schema, read_protobuf
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
@@ -131,30 +132,31 @@ _OF_MESSAGES: Final[Schema] = {
 }
 
 
-def read_canal(body: bytes) -> Tree:
+def read_canal(body: bytes, work: DecodingWork | None = None) -> Tree:
     """Return a packet with its entries and their rows.
 
     :raises BodyError: when it is not a packet of messages.
     """
-    packet = read_protobuf(body, _PACKET)
+    work = work or DecodingWork()
+    packet = read_protobuf(body, work, schema=_PACKET)
     inner = packet.get("body")
     if packet.get("compression", "NONE") not in ("NONE", 0):
         raise BodyError(f"its messages are compressed: {packet['compression']}")
     if packet.get("type") != _MESSAGES or not isinstance(inner, bytes):
         raise BodyError(f"it is no packet of messages: type {packet.get('type')!r:.40}")
-    messages = read_protobuf(inner, _OF_MESSAGES)
-    entries = [_entry(each) for each in messages.pop("messages", [])]
+    messages = read_protobuf(inner, work, schema=_OF_MESSAGES)
+    entries = [_entry(each, work) for each in messages.pop("messages", [])]
     return {**packet, "body": {**messages, "messages": entries}}
 
 
-def _entry(stored: Tree) -> Tree:
+def _entry(stored: Tree, work: DecodingWork) -> Tree:
     if not isinstance(stored, bytes):
         raise BodyError("an entry that is a number")
-    entry = read_protobuf(stored, _ENTRY)
+    entry = read_protobuf(stored, work, schema=_ENTRY)
     entry_type = entry.get("entryType", _ROW_DATA)
     # A damaged entry can have several types.
     schema = _STORED.get(entry_type) if isinstance(entry_type, str) else None
     value = entry.get("storeValue")
     if schema is not None and isinstance(value, bytes):
-        entry["storeValue"] = read_protobuf(value, schema)
+        entry["storeValue"] = read_protobuf(value, work, schema=schema)
     return entry

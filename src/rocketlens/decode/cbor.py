@@ -1,51 +1,183 @@
-"""CBOR, by the library cbor2 (extra ``decode``)."""
+"""CBOR (RFC 8949).
 
-import io
-import re
-from typing import Any, Final
+==========  ===================================================================================
+first byte  value; its low five bits are a length or number, or say in how many bytes that is
+==========  ===================================================================================
+00, 20      an integer of 0 or more, one below 0
+40, 60      bytes, text; of an unknown length in chunks, up to ff
+80, a0      an array, a map; of an unknown length up to ff
+c0          a tag: a value of another meaning follows
+e0          f4 to f7 false, true, null, undefined; f9 to fb a float; else a simple value
+==========  ===================================================================================
+
+Tags become times (0, 1), dates (100, 1004), numbers (2 to 5), a fraction as text (30), text (35,
+36) and UUIDs (37). A value of another tag is shown as ``{"@tag": number, "value": ...}``.
+
+A reader of our own: a library makes all values before they can be counted, and compiles patterns
+and reduces fractions where tags ask for it.
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
 
 from rocketlens import limits
-from rocketlens.decode.tree import Tree, tree_of
-from rocketlens.errors import BodyError
-from rocketlens.model.installation import install_command
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
+from rocketlens.decode.tree import Tree, scaled
 
 MAGIC: Final = b"\xd9\xd9\xf7"
 TAG: Final = "@tag"
 
+_BREAK: Final = 0xFF
+_SIMPLE: Final[Mapping[int, Tree]] = {20: False, 21: True, 22: None, 23: None}
+_FLOATS: Final = {25: struct.Struct(">e"), 26: struct.Struct(">f"), 27: struct.Struct(">d")}
+_MAX_EXPONENT: Final = 10_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-def read_cbor(body: bytes) -> Tree:
-    """Return the value of a body; a tag without a meaning as ``{"@tag": number, "value": ...}``.
 
-    :raises BodyError: when it is not CBOR to its last byte, is larger than the bounds, or the
-        library is not installed.
+def read_cbor(body: bytes, work: DecodingWork | None = None) -> Tree:
+    """Return the value of a body.
+
+    :raises BodyError: when it is not CBOR to its last byte, or is larger than the bounds.
     """
-    try:
-        import cbor2
-    except ImportError as error:
-        raise BodyError(f"CBOR needs a package: {install_command('decode')}") from error
-
-    def other(value: Any) -> Tree:
-        if isinstance(value, cbor2.CBORTag):
-            return {TAG: value.tag, "value": value.value}
-        if isinstance(value, cbor2.CBORSimpleValue):
-            return {"@simple": value.value}
-        if value is cbor2.undefined:
-            return None
-        return value.pattern if isinstance(value, re.Pattern) else str(value)
-
-    stream = io.BytesIO(body)
-    try:
-        value = cbor2.CBORDecoder(stream, max_depth=limits.MAX_DECODED_LEVELS).decode()
-    except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
-        raise BodyError(f"it is not CBOR: {error}") from error
-    if rest := len(body) - stream.tell():
-        raise BodyError(f"{rest} bytes are left behind its end")
-    return tree_of(value, other)
+    reader = _Cbor(body, work)
+    value = reader.value()
+    reader.end()
+    return value
 
 
 def may_be_cbor(body: bytes) -> bool:
-    """Return whether the first byte is that of a map or an array, or the magic of CBOR is there."""
-    return body.startswith(MAGIC) or (
-        bool(body)
-        and (0x80 <= body[0] <= 0x9B or 0xA0 <= body[0] <= 0xBB or body[0] in b"\x9f\xbf")
+    """Return whether the first byte is that of a map or an array."""
+    return bool(body) and (
+        0x80 <= body[0] <= 0x9B or 0xA0 <= body[0] <= 0xBB or body[0] in b"\x9f\xbf"
     )
+
+
+class _Cbor(ByteReader):
+    def value(self) -> Tree:
+        self.count()
+        first = self.byte()
+        kind, low = first >> 5, first & 31
+        if kind == 7:
+            return self._simple(low)
+        number = self._number(low)
+        if kind in (2, 3):
+            return self._string(kind, number)
+        with self.level():
+            if kind == 4:
+                return [self.value() for _ in self._items(number)]
+            if kind == 5:
+                return {self.name(self.value()): self.value() for _ in self._items(number)}
+            if number is None:
+                raise self.error(f"no value begins with {first:#04x}")
+            if kind == 6:
+                return self._tagged(number)
+        return number if kind == 0 else -1 - number
+
+    def _number(self, low: int) -> int | None:
+        """Return the number in or behind a first byte; None if the length is not known."""
+        if low < 24:
+            return low
+        if low < 28:
+            return self.unsigned(1 << low - 24)
+        if low < 31:
+            raise self.error(f"a number of the unknown size {low}")
+        return None
+
+    def _items(self, count: int | None) -> Iterator[None]:
+        """Yield once for each item."""
+        if count is not None:
+            for _ in range(count):
+                yield
+            return
+        while self.peek() != _BREAK:
+            yield
+        self.position += 1
+
+    def _string(self, kind: int, length: int | None) -> Tree:
+        if length is not None:
+            return self.take(length) if kind == 2 else self.text(length)
+        chunks = []
+        for _ in self._items(None):
+            self.count()
+            first = self.byte()
+            chunk_length = self._number(first & 31)
+            if first >> 5 != kind or chunk_length is None:
+                raise self.error(f"a string goes on with {first:#04x}")
+            chunks.append(self._string(kind, chunk_length))
+        return b"".join(chunks) if kind == 2 else "".join(chunks)
+
+    def _simple(self, low: int) -> Tree:
+        if low in _FLOATS:
+            (number,) = self.unpack(_FLOATS[low])
+            return number
+        if low > 24:
+            raise self.error(f"no value begins with {0xE0 + low:#04x}")
+        number = self.byte() if low == 24 else low
+        return _SIMPLE.get(number, {"@simple": number})
+
+    def _tagged(self, tag: int) -> Tree:
+        value = self.value()
+        make = _TAGS.get(tag)
+        if make is not None:
+            try:
+                return make(value)
+            except (ArithmeticError, AttributeError, TypeError, ValueError):
+                pass
+        return {TAG: tag, "value": value}
+
+
+def _integer(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def _decimal(value: list[Tree]) -> Tree:
+    exponent, digits = value
+    if abs(exponent) > _MAX_EXPONENT:
+        raise ValueError(exponent)
+    return scaled(digits, -exponent)
+
+
+def _binary_fraction(value: list[Tree]) -> Tree:
+    exponent, digits = value
+    if (
+        not -_MAX_EXPONENT < exponent < _MAX_EXPONENT
+        or digits.bit_length() > limits.MAX_DECIMAL_BITS
+    ):
+        raise ValueError(exponent)
+    if exponent >= 0:
+        return scaled(digits << exponent, 0)
+    return scaled(digits * 5**-exponent, -exponent)
+
+
+def _ratio(value: list[Tree]) -> Tree:
+    above, below = map(int, value)
+    if max(above.bit_length(), below.bit_length()) > limits.MAX_DECIMAL_BITS:
+        raise ValueError(above)
+    return f"{above}/{below}"
+
+
+def _text(value: Tree) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+_TAGS: Final[Mapping[int, Callable[[Tree], Tree]]] = {
+    0: datetime.fromisoformat,
+    1: lambda value: _EPOCH + timedelta(seconds=value),
+    2: _integer,
+    3: lambda value: -1 - _integer(value),
+    4: _decimal,
+    5: _binary_fraction,
+    30: _ratio,
+    35: _text,
+    36: _text,
+    37: lambda value: str(uuid.UUID(bytes=value)),
+    100: lambda value: date(1970, 1, 1) + timedelta(days=value),
+    258: list,
+    1004: date.fromisoformat,
+    55799: lambda value: value,
+}

@@ -21,27 +21,30 @@ from rocketlens.formats import body_compression
 
 _MAX_LAYERS: Final = 3
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_STEP: Final = 1 << 16
+_STEP: Final = 1 << 14
+"""Bytes of one step, read or made: what a member leaves of them is read again by the next."""
+_MAX_MEMBERS: Final = 1_000
 
 
-def unwrap(body: bytes, limit: int = limits.MAX_BODY_BYTES) -> tuple[bytes, tuple[str, ...]]:
+def unwrap(body: bytes, limit: int = limits.MAX_DECODED_BYTES) -> tuple[bytes, tuple[str, ...]]:
     """Return what is inside of all layers, and their names, the outermost first.
 
     Bytes that only begin as a layer does stay as they are.
 
-    :raises BodyTooLarge: when what is inside grows beyond ``limit`` bytes.
+    :raises BodyTooLarge: when all layers together have more than ``limit`` bytes inside.
     """
     names: list[str] = []
     while len(names) < _MAX_LAYERS and (name := _layer_of(body)) is not None:
         try:
             body = _unpack(body, name, limit)
-        except _NotOne:
+        except _NotCompressed:
             break
+        limit -= len(body)
         names.append(name)
     return body, tuple(names)
 
 
-class _NotOne(Exception):
+class _NotCompressed(Exception):
     """The body begins as a layer does, and is not one."""
 
 
@@ -72,27 +75,31 @@ def _unpack(body: bytes, name: str, limit: int) -> bytes:
     except BodyTooLarge:
         raise
     except BodyError as error:
-        raise _NotOne from error
+        raise _NotCompressed from error
 
 
 def _inflate(body: bytes, window: int, limit: int) -> bytes:
     """Return all members; what is left behind the last one means that it is no such layer."""
     parts: list[bytes] = []
-    size = 0
-    rest = body
-    while rest:
+    size = position = 0
+    for _ in range(_MAX_MEMBERS):
         member = zlib.decompressobj(window)
+        packed = b""
         while not member.eof:
+            if not packed:
+                packed = body[position : position + _STEP]
+                position += len(packed)
+                if not packed:
+                    raise _NotCompressed
             try:
-                part = member.decompress(rest, _STEP)
+                parts.append(member.decompress(packed, _STEP))
             except zlib.error as error:
-                raise _NotOne from error
-            rest = member.unconsumed_tail or member.unused_data
-            size += len(part)
+                raise _NotCompressed from error
+            packed = member.unconsumed_tail
+            size += len(parts[-1])
             if size > limit:
                 raise BodyTooLarge(f"body grows beyond {limit} bytes when decompressed")
-            parts.append(part)
-            if not part and not rest and not member.eof:
-                raise _NotOne
-        rest = member.unused_data
-    return b"".join(parts)
+        position -= len(member.unused_data)
+        if position == len(body):
+            return b"".join(parts)
+    raise BodyTooLarge(f"body has more than {_MAX_MEMBERS} compressed members")

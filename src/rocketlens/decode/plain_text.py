@@ -7,8 +7,9 @@ UTF-8, UTF-16 and UTF-32 with a mark   where the mark is, if all of it can be re
 UTF-8                                  if all of it can be read, and few characters are control
                                        characters
 GB18030                                if all of it can be read, it has no control characters,
-                                       and of what is not ASCII nine in ten are characters that
-                                       Chinese text is made of (those of GB 2312)
+                                       and of what is not ASCII in its first 64 KiB nine in ten
+                                       are characters that Chinese text is made of (those of
+                                       GB 2312)
 =====================================  =======================================================
 
 Any other charset is read where a rule names it.
@@ -26,11 +27,14 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-"""Not those that text is laid out with, nor the escape that colours begin with."""
+_CONTROLS: Final = bytes((*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F))
+"""Not those that text is laid out with, nor the escape that colours begin with. None of them is a
+part of another character in UTF-8 or GB18030.
+"""
 _MAX_CONTROL_SHARE: Final = 0.02
 _GB2312: Final = re.compile(rb"[\xa1-\xa3\xb0-\xf7][\xa1-\xfe]")
 _MIN_GB2312_SHARE: Final = 0.9
+_SAMPLE_BYTES: Final = 64 << 10
 
 
 def find_text(body: bytes) -> tuple[str, str] | None:
@@ -41,23 +45,22 @@ def find_text(body: bytes) -> tuple[str, str] | None:
                 return body.decode(charset), charset.removesuffix("-sig")
             except UnicodeDecodeError:
                 break
+    controls = len(body) - len(body.translate(None, _CONTROLS))
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return _chinese(body)
-    if _CONTROLS.search(text) is None:
-        return text, "utf-8"
-    controls = sum(1 for _ in _CONTROLS.finditer(text))
+        return None if controls else _chinese(body)
     return (text, "utf-8") if controls <= _MAX_CONTROL_SHARE * len(text) else None
 
 
 def _chinese(body: bytes) -> tuple[str, str] | None:
+    sample = body[:_SAMPLE_BYTES]
     try:
-        text = body.decode("gb18030")
+        # A character that the sample cuts is left out.
+        known = codecs.getincrementaldecoder("gb18030")().decode(sample)
+        others = len(known) - len(known.encode("ascii", "ignore"))
+        if len(_GB2312.findall(sample)) < _MIN_GB2312_SHARE * others:
+            return None
+        return body.decode("gb18030"), "gb18030"
     except UnicodeDecodeError:
         return None
-    if _CONTROLS.search(text):
-        return None
-    others = sum(not character.isascii() for character in text)
-    common = sum(1 for _ in _GB2312.finditer(body))
-    return (text, "gb18030") if common >= _MIN_GB2312_SHARE * others else None

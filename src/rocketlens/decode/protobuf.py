@@ -21,16 +21,17 @@ are stored are shown, not those that have their default.
 import math
 import re
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from rocketlens.decode.byte_reader import ByteReader
-from rocketlens.decode.tree import Tree, name_text
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
+from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
 
 _LAST_FIELD: Final = 2**29 - 1
 _LAST_LIKELY_FIELD: Final = 5_000
-"""ProtobufField numbers above it are not a sign of protobuf: people count fields from 1."""
+"""Numbers above it are not a sign of protobuf: people count fields from 1."""
 _VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 _DOUBLE: Final = struct.Struct("<d")
@@ -53,26 +54,27 @@ Schema = Mapping[int, ProtobufField]
 """Fields by their numbers. Fields that are not in it are shown by number."""
 
 
-def read_protobuf(body: bytes, schema: Schema | None = None) -> dict[str, Tree]:
+def read_protobuf(
+    body: bytes,
+    work: DecodingWork | None = None,
+    *,
+    schema: Schema | None = None,
+    is_guess: bool = False,
+) -> dict[str, Tree]:
     """Return the fields of a message.
+
+    ``is_guess``: only one that people would write.
 
     :raises BodyError: when it is not a message, or is larger than the bounds.
     """
-    return _Message(body).message(len(body), schema or {})
-
-
-def may_be_protobuf(body: bytes) -> bool:
-    """Return whether a body can be a message that people would write, to its last byte."""
-    try:
-        return bool(_Message(body, only_likely=True).message(len(body), {}))
-    except BodyError:
-        return False
+    reader = _Message(body, work)
+    if is_guess:
+        reader.last_field = _LAST_LIKELY_FIELD
+    return reader.message(len(body), schema or {})
 
 
 class _Message(ByteReader):
-    def __init__(self, body: bytes, *, only_likely: bool = False) -> None:
-        super().__init__(body)
-        self._last_field = _LAST_LIKELY_FIELD if only_likely else _LAST_FIELD
+    last_field = _LAST_FIELD
 
     def message(self, end: int, schema: Schema, group: int | None = None) -> dict[str, Tree]:
         """Return the fields up to position ``end``, or to the end of group ``group``."""
@@ -81,7 +83,7 @@ class _Message(ByteReader):
             self.count()
             tag = self.varint()
             number, kind = tag >> 3, tag & 7
-            if not 0 < number <= self._last_field:
+            if not 0 < number <= self.last_field:
                 raise self.error(f"field number {number}")
             if kind == _GROUP_END:
                 if number != group:
@@ -100,7 +102,7 @@ class _Message(ByteReader):
         name = str(number) if field is None else field.name
         if field is not None and field.is_map:
             entry = value if isinstance(value, dict) else {}
-            fields.setdefault(name, {})[name_text(entry.get("key", ""))] = entry.get("value")
+            fields.setdefault(name, {})[self.name(entry.get("key", ""))] = entry.get("value")
         elif field is not None and field.is_list:
             fields.setdefault(name, []).extend(value if type(value) is _Packed else [value])
         elif field is not None or name not in fields:
@@ -122,7 +124,7 @@ class _Message(ByteReader):
                 if length > end - self.position:
                     raise self.error(f"field {number} of {length} bytes ends behind its message")
                 return self._held(length, field)
-        raise self.error(f"field {number} has type {kind}, which there is not")
+        raise self.error(f"field {number} has the unknown type {kind}")
 
     def _scalar(self, kind: int, field: ProtobufField | None) -> Tree:
         """Return a number of a wire type, as its field has it."""
@@ -145,6 +147,8 @@ class _Message(ByteReader):
         data = self.take(length)
         if field is not None and field.kind == "bytes":
             return data
+        # Each level of messages in messages looks at all bytes again.
+        self.count_bytes(length)
         text = _text(data)
         if field is not None:
             return data if text is None else text
@@ -287,7 +291,10 @@ def message_schema(descriptor_set: bytes, name: str) -> Schema:
 def _message_schema(descriptor_set: bytes, name: str) -> Schema:
     messages: dict[str, Tree] = {}
     enums: dict[str, dict[int, str]] = {}
-    for file in read_protobuf(descriptor_set, _SET).get("file", []):
+    work = DecodingWork()
+    # The file is the reader's own, and not a producer's.
+    work.values = sys.maxsize
+    for file in read_protobuf(descriptor_set, work, schema=_SET).get("file", []):
         _collect(file, f".{file['package']}" if file.get("package") else "", messages, enums)
     wanted = f".{name.lstrip('.')}"
     if wanted not in messages:

@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.decode import avro, bodies, canal, cbor, messagepack, thrift
+from rocketlens.decode import avro, bodies
 from rocketlens.decode.bodies import DecodedBody, decode_body, read_text
-from rocketlens.decode.java import hessian, java_object
+from rocketlens.decode.byte_reader import DecodingWork
 from rocketlens.decode.layers import unwrap
 from rocketlens.decode.protobuf import message_schema, read_protobuf
-from rocketlens.decode.tree import Tree
+from rocketlens.decode.tree import Tree, tree_of
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import ORIGIN_TOPICS
@@ -47,17 +47,9 @@ from rocketlens.model.text.sentences import Sentence
 if TYPE_CHECKING:
     from rocketlens.decode.schema_registry import SchemaRegistry
 
-_Reader = Callable[[bytes], Tree]
+_Reader = Callable[[bytes, DecodingWork], Tree]
 
-_READERS: Final[Mapping[str, _Reader]] = {
-    "canal": canal.read_canal,
-    "cbor": cbor.read_cbor,
-    "hessian": hessian.read_hessian,
-    "java": java_object.read_java_object,
-    "messagepack": messagepack.read_messagepack,
-    "thrift": thrift.read_thrift,
-}
-FORMATS: Final = ("avro", "binary", "protobuf", "text", *_READERS)
+FORMATS: Final = tuple(sorted({*bodies.FORMATS, "binary", "text"} - {"trace"}))
 """What a rule can name as a format."""
 _KEYS: Final = frozenset({"topic", "format", "charset", "schema", "descriptor_set", "message"})
 
@@ -73,22 +65,24 @@ class BodyRule:
 
     def decode(self, body: bytes) -> DecodedBody:
         """Return a body by this rule; as without it, with the reason, if it does not fit."""
+        work = DecodingWork()
         try:
             inner, layers = unwrap(body)
-            decoded = self._decoded(inner)
+            decoded = self._decoded(inner, work)
         except (BodyError, UnicodeDecodeError) as error:
-            return replace(decode_body(body), error=f"rule for {self.topic}: {error}")
+            return replace(decode_body(body, work), error=f"rule for {self.topic}: {error}")
         why = Sentence("body_by_rule", topic=self.topic)
         return replace(decoded, layers=layers, why=why, rule=self.topic)
 
-    def _decoded(self, inner: bytes) -> DecodedBody:
+    def _decoded(self, inner: bytes, work: DecodingWork) -> DecodedBody:
         if self.format == bodies.BINARY:
             return DecodedBody(format=bodies.BINARY)
+        bound = limits.MAX_DECODED_BYTES if self.read is None else limits.MAX_SHOWN_JSON_BYTES
+        if len(inner) > bound:
+            raise BodyTooLarge(f"it has over {bound} bytes")
         if self.read is None:
             return read_text(inner.decode(self.charset), self.charset)
-        if len(inner) > limits.MAX_SHOWN_JSON_BYTES:
-            raise BodyTooLarge(f"it has over {limits.MAX_SHOWN_JSON_BYTES} bytes")
-        return DecodedBody(format=str(self.format), value=self.read(inner))
+        return DecodedBody(format=str(self.format), value=tree_of(self.read(inner, work)))
 
 
 class BodyRules:
@@ -187,7 +181,7 @@ class _RuleReader:
             if self._registry is not None:
                 return _Registered(self._registry).read
             return avro.read_container
-        return _READERS.get(name or "")
+        return None if name in (None, "text", "binary") else bodies.FORMATS[name].read
 
     def _file(self, name: str) -> bytes:
         path = self._path.parent / name
@@ -206,11 +200,11 @@ class _Registered:
     def __init__(self, registry: "SchemaRegistry") -> None:
         self._registry: Final = registry
 
-    def read(self, body: bytes) -> Tree:
+    def read(self, body: bytes, work: DecodingWork) -> Tree:
         if body.startswith(avro.CONTAINER):
-            return avro.read_container(body)
+            return avro.read_container(body, work)
         if len(body) < avro.REGISTERED_BYTES or body[0] != 0:
             raise BodyError("it names no schema: a byte 0 and its number in 4 bytes")
         number = int.from_bytes(body[1 : avro.REGISTERED_BYTES], "big")
         schema = avro.parse_schema(self._registry.schema(number))
-        return avro.read_avro(body[avro.REGISTERED_BYTES :], schema)
+        return avro.read_avro(body[avro.REGISTERED_BYTES :], schema, work)

@@ -55,10 +55,10 @@ class SchemaRegistry:
         try:
             text = self._fetch(number)
         except BodyError as error:
-            _make_room(self._failed)
+            _evict_oldest(self._failed)
             self._failed[number] = (self._clock() + _RETRY_S, str(error))
             raise
-        _make_room(self._texts)
+        _evict_oldest(self._texts)
         self._texts[number] = text
         return text
 
@@ -69,7 +69,7 @@ class SchemaRegistry:
             with build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_S) as answer:
                 data = answer.read(limits.MAX_SCHEMA_BYTES + 1)
         except (OSError, HTTPException) as error:
-            raise BodyError(f"schema {number} cannot be had from {address}: {error}") from error
+            raise BodyError(f"schema {number} cannot be fetched from {address}: {error}") from error
         if len(data) > limits.MAX_SCHEMA_BYTES:
             raise BodyError(
                 f"schema {number} at {address} has over {limits.MAX_SCHEMA_BYTES} bytes"
@@ -90,6 +90,6 @@ class _NoRedirect(HTTPRedirectHandler):
         """Follow none."""
 
 
-def _make_room(kept: dict[int, Any]) -> None:
+def _evict_oldest(kept: dict[int, Any]) -> None:
     while len(kept) >= limits.MAX_REGISTRY_SCHEMAS:
         del kept[next(iter(kept))]

@@ -18,8 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from rocketlens.decode.byte_reader import ByteReader
-from rocketlens.decode.tree import Tree, name_text
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
+from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
 
 _MESSAGE_TYPES: Final = {1: "call", 2: "reply", 3: "exception", 4: "oneway"}
@@ -27,30 +27,30 @@ _BIG_DOUBLE: Final = struct.Struct(">d")
 _LITTLE_DOUBLE: Final = struct.Struct("<d")
 
 
-def read_thrift(body: bytes) -> Tree:
+def read_thrift(body: bytes, work: DecodingWork | None = None, *, is_guess: bool = False) -> Tree:
     """Return the struct of a body in either protocol; a message as its name and its struct.
+
+    ``is_guess``: read no struct of the compact protocol, which looks like many things.
 
     :raises BodyError: when it is neither, or is larger than the bounds.
     """
+    work = work or DecodingWork()
+    if is_guess and body[:1] == b"\x82":
+        return _read(_Compact(body, work))
     try:
-        return _read(_Binary(body))
+        return _read(_Binary(body, work))
     except BodyError as in_binary:
+        if is_guess:
+            raise
         try:
-            return _read(_Compact(body))
+            return _read(_Compact(body, work))
         except BodyError as in_compact:
             raise BodyError(f"binary: {in_binary}; compact: {in_compact}") from in_compact
 
 
 def may_be_thrift(body: bytes) -> bool:
-    """Return whether a body is likely a struct or message of the binary protocol, or a message of
-    the compact one: a compact struct looks like many things.
-    """
-    try:
-        if body[:1] == b"\x82":
-            return bool(_read(_Compact(body)))
-        return bool(_read(_Binary(body)))
-    except BodyError:
-        return False
+    """Return whether a body begins as a message, or with a field of the binary protocol."""
+    return bool(body) and (body[0] in _FIELD_TYPES or body[0] in b"\x80\x82")
 
 
 def _read(reader: "_Thrift") -> Tree:
@@ -77,8 +77,8 @@ class _Thrift(ByteReader, ABC):
 
     def checked(self, count: int) -> int:
         # Each element takes a byte at least.
-        if not 0 <= count <= self.left:
-            raise self.error(f"{count} elements, and {self.left} bytes")
+        if not 0 <= count <= self.remaining:
+            raise self.error(f"{count} elements, and {self.remaining} bytes")
         return count
 
 
@@ -119,14 +119,15 @@ class _Binary(_Thrift):
             if kind == 13:
                 names, values = self.byte(), self.byte()
                 count = self.checked(self.signed(4))
-                return {name_text(self._value(names)): self._value(values) for _ in range(count)}
+                return {self.name(self._value(names)): self._value(values) for _ in range(count)}
             if kind in (14, 15):
                 of = self.byte()
                 return self.elements(self.signed(4), lambda: self._value(of))
-        raise self.error(f"type {kind}, which there is not")
+        raise self.error(f"unknown type {kind}")
 
 
 _INTEGERS: Final = {3: 1, 6: 2, 8: 4, 10: 8}
+_FIELD_TYPES: Final = frozenset({2, 4, 11, 12, 13, 14, 15, *_INTEGERS})
 
 
 class _Compact(_Thrift):
@@ -152,6 +153,8 @@ class _Compact(_Thrift):
                 number = number + step if step else self._zigzag()
                 if str(number) in fields:
                     raise self.error(f"field {number} comes twice")
+                if kind in (1, 2):
+                    self.count()
                 fields[str(number)] = kind == 1 if kind in (1, 2) else self._value(kind)
         return fields
 
@@ -181,7 +184,7 @@ class _Compact(_Thrift):
                 count = self.checked(self.varint())
                 types = self.byte() if count else 0
                 return {
-                    name_text(self._value(types >> 4)): self._value(types & 15)
+                    self.name(self._value(types >> 4)): self._value(types & 15)
                     for _ in range(count)
                 }
-        raise self.error(f"type {kind}, which there is not")
+        raise self.error(f"unknown type {kind}")

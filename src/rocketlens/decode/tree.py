@@ -13,26 +13,27 @@ dict with text as names   an object, in the order stored
 list                      an array
 ========================  =================================================================
 
-An object of a class has its name as ``"@type"``, first, as fastjson writes it. What is there twice
-in a graph of objects is shown where it comes first, and then as ``{"@same": "$.path"}``.
+An object of a class has its name as ``"@type"``, first, as fastjson writes it. Shared
+objects are shown once, then as ``{"@same": "$.path"}``.
 """
 
 import base64
 import math
-from collections.abc import Callable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final, TypeAlias
 
 from rocketlens import limits
 from rocketlens.errors import BodyTooLarge
 
 Tree: TypeAlias = Any
-"""A value of the table above. Typed no closer: each use would have to look at it again anyway."""
+"""A value of the table above. Typed as Any because callers check types at run time."""
 
 TYPE: Final = "@type"
 SAME: Final = "@same"
 BASE64: Final = "@base64"
+
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def json_ready(value: Tree) -> Any:
@@ -55,28 +56,66 @@ def json_ready(value: Tree) -> Any:
 
 
 def scaled(unscaled: int, scale: int) -> Decimal:
-    """Return an integer with a decimal point so many digits from its right, none of them lost."""
-    digits = tuple(map(int, str(abs(unscaled))))
-    return Decimal((int(unscaled < 0), digits, -scale))
+    """Return an integer with a decimal point so many digits from its right, none of them lost.
 
-
-def untangled(value: Tree) -> Tree:
-    """Return a tree of a graph: lists and dicts stay where they come first, and where they come
-    again there is a note instead that names the place, as ``{"@same": "$.items[0]"}``.
+    :raises ValueError: when it has too many digits.
     """
-    paths: dict[int, str] = {}
+    if unscaled.bit_length() > limits.MAX_DECIMAL_BITS:
+        raise ValueError(f"a decimal number of {unscaled.bit_length()} bits")
+    return Decimal(unscaled).scaleb(-scale, _EXACT)
 
-    def copy(each: Tree, path: str) -> Tree:
+
+def tree_of(value: Tree) -> Tree:
+    """Return a tree of a graph, within the bounds.
+
+    Lists and dicts stay where they come first. Where they come again there is a note that names
+    the place, as ``{"@same": "$.items[0]"}``.
+
+    :raises BodyTooLarge: when it has more values, levels or text than are decoded: what a few bytes
+        refer to can be long, and be referred to often.
+    """
+    found_at: dict[int, tuple[int | None, str]] = {}
+    values, characters = limits.MAX_BINARY_VALUES, limits.MAX_DECODED_BYTES
+
+    def path_of(each: int | None) -> str:
+        steps = []
+        while each is not None:
+            each, step = found_at[each]
+            steps.append(step)
+        return "".join(reversed(steps))
+
+    def spend(count: int) -> None:
+        nonlocal characters
+        characters -= count
+        if characters < 0:
+            raise BodyTooLarge(f"its values have more than {limits.MAX_DECODED_BYTES} characters")
+
+    def copy(each: Tree, parent: int | None, step: str, levels: int) -> Tree:
+        nonlocal values
+        values -= 1
+        if values < 0:
+            raise BodyTooLarge(f"it has more than {limits.MAX_BINARY_VALUES} values")
+        if isinstance(each, str | bytes):
+            spend(len(each))
         if not isinstance(each, dict | list):
             return each
-        if (first := paths.get(id(each))) is not None:
-            return {SAME: first}
-        paths[id(each)] = path
+        if not levels:
+            raise BodyTooLarge(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")
+        number = id(each)
+        if number in found_at:
+            same = path_of(number)
+            spend(len(same))
+            return {SAME: same}
+        found_at[number] = parent, step
         if isinstance(each, list):
-            return [copy(item, f"{path}[{index}]") for index, item in enumerate(each)]
-        return {name: copy(item, f"{path}.{name}") for name, item in each.items()}
+            return [copy(item, number, f"[{index}]", levels - 1) for index, item in enumerate(each)]
+        tree = {}
+        for name, item in each.items():
+            spend(len(name))
+            tree[name] = copy(item, number, f".{name}", levels - 1)
+        return tree
 
-    return copy(value, "$")
+    return copy(value, None, "$", 2 * limits.MAX_DECODED_LEVELS)
 
 
 def name_text(name: Tree) -> str:
@@ -92,38 +131,5 @@ def name_text(name: Tree) -> str:
     if isinstance(name, dict | list):
         import json
 
-        return json.dumps(json_ready(name), ensure_ascii=False, separators=(",", ":"))
-    return str(name)
-
-
-def tree_of(value: Any, other: Callable[[Any], Tree]) -> Tree:
-    """Return what a library decoded, as a tree, within the bounds.
-
-    ``other`` returns the tree of values of the library's own types, whose parts are then treated
-    as the rest.
-
-    :raises BodyTooLarge: when it has more values or levels than are decoded; one that holds itself
-        has levels without end.
-    """
-    budget = limits.MAX_DECODED_VALUES
-
-    def copy(each: Any, levels: int) -> Tree:
-        nonlocal budget
-        budget -= 1
-        if budget < 0:
-            raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
-        if each is None or isinstance(each, bool | int | float | str | bytes | Decimal | date):
-            return each
-        if not levels:
-            raise BodyTooLarge(f"it is nested more than {limits.MAX_DECODED_LEVELS} levels deep")
-        if isinstance(each, Mapping):
-            return {
-                name_text(copy(name, levels - 1)): copy(item, levels - 1)
-                for name, item in each.items()
-            }
-        # By their own types: a library's tuple with names is one of its types.
-        if type(each) in (list, tuple, set, frozenset):
-            return [copy(item, levels - 1) for item in each]
-        return copy(other(each), levels - 1)
-
-    return copy(value, limits.MAX_DECODED_LEVELS)
+        return json.dumps(json_ready(tree_of(name)), ensure_ascii=False, separators=(",", ":"))
+    return str(json_ready(name))

@@ -41,8 +41,8 @@ def test_a_varint_has_64_bits_at_most():
 
 def test_values_are_counted_in_the_whole():
     whole = ByteReader(b"")
-    part = ByteReader(b"", counted_by=whole)
-    part.count(limits.MAX_DECODED_VALUES)
+    part = ByteReader(b"", whole.work)
+    part.count(limits.MAX_BINARY_VALUES)
     with pytest.raises(BodyError, match="more than"):
         whole.count()
     with pytest.raises(BodyError, match="count of -1"):

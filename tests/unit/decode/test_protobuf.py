@@ -6,7 +6,6 @@ from rocketlens import limits
 from rocketlens.decode.canal import read_canal
 from rocketlens.decode.protobuf import (
     ProtobufField,
-    may_be_protobuf,
     message_schema,
     read_protobuf,
 )
@@ -81,7 +80,7 @@ def test_names_make_known_messages_readable():
         "08 01 12 09 0a 02 41 39 12 03 01 02 03 1a 01 61 20 01"
         " 2a 05 0a 01 77 10 03 31 00 00 00 00 00 00 e0 3f 38 07"
     )
-    assert read_protobuf(bytes.fromhex(hexadecimal), known) == {
+    assert read_protobuf(bytes.fromhex(hexadecimal), schema=known) == {
         "state": "NEW",
         "items": [{"sku": "A9", "counts": [1, 2, 3]}],
         "rest": b"a",
@@ -91,23 +90,29 @@ def test_names_make_known_messages_readable():
         "7": 7,
     }
     with pytest.raises(BodyError, match="stored as another type"):
-        read_protobuf(bytes.fromhex("30 01"), known)
+        read_protobuf(bytes.fromhex("30 01"), schema=known)
     with pytest.raises(BodyError, match="ends too early"):
-        read_protobuf(bytes.fromhex("32 01 00"), {6: ProtobufField("f", "float", is_list=True)})
+        read_protobuf(
+            bytes.fromhex("32 01 00"), schema={6: ProtobufField("f", "float", is_list=True)}
+        )
 
 
 def test_only_messages_with_likely_numbers_are_taken_for_protobuf():
-    assert may_be_protobuf(body("update.canal"))
-    assert not may_be_protobuf(b"")
-    assert not may_be_protobuf(bytes.fromhex("f8 ff ff ff 0f 00"))
+    unlikely = bytes.fromhex("f8 ff ff ff 0f 00")
+    assert read_protobuf(body("update.canal"), is_guess=True)
+    assert read_protobuf(unlikely)
+    with pytest.raises(BodyError, match="field number"):
+        read_protobuf(unlikely, is_guess=True)
     assert read_protobuf(bytes.fromhex("f8 ff ff ff 0f 00"))
 
 
 def test_a_message_is_read_by_the_names_of_its_descriptor():
     schema = message_schema(SET, f"{PACKAGE}.Entry")
     packet = read_protobuf(body("update.canal"))
-    (entry,) = [read_protobuf(packet["5"], {})] if isinstance(packet["5"], bytes) else [packet["5"]]
-    stored = read_protobuf(_entry_bytes(), schema)
+    (entry,) = (
+        [read_protobuf(packet["5"], schema={})] if isinstance(packet["5"], bytes) else [packet["5"]]
+    )
+    stored = read_protobuf(_entry_bytes(), schema=schema)
     assert entry["1"] == 11
     assert stored["header"]["tableName"] == "orders"
     assert stored["header"]["eventType"] == "UPDATE"
@@ -117,8 +122,8 @@ def test_a_message_is_read_by_the_names_of_its_descriptor():
 
 def test_a_set_reads_what_is_also_read_by_the_built_in_names():
     schema = message_schema(SET, f".{PACKAGE}.RowChange")
-    entry = read_protobuf(_entry_bytes(), message_schema(SET, f"{PACKAGE}.Entry"))
-    change = read_protobuf(entry["storeValue"], schema)
+    entry = read_protobuf(_entry_bytes(), schema=message_schema(SET, f"{PACKAGE}.Entry"))
+    change = read_protobuf(entry["storeValue"], schema=schema)
     assert change == read_canal(body("update.canal"))["body"]["messages"][0]["storeValue"]
 
 
@@ -137,8 +142,8 @@ def test_what_is_no_set_is_refused(data):
 
 def _entry_bytes():
     messages = {1: _field("batch_id", "int"), 2: _field("messages", "bytes")}
-    packet = read_protobuf(body("update.canal"), {5: _field("body", "bytes")})
-    return read_protobuf(packet["body"], messages)["messages"]
+    packet = read_protobuf(body("update.canal"), schema={5: _field("body", "bytes")})
+    return read_protobuf(packet["body"], schema=messages)["messages"]
 
 
 def _field(name, kind):

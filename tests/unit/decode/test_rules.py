@@ -87,7 +87,7 @@ def test_avro_bodies_name_their_schema_in_a_registry(tmp_path, registry):
     made = rules(tmp_path, f'registry = "{registry.url}"\n[[body]]\ntopic = "T"\nformat = "avro"')
     assert made.decode(message(topic="T", body=bytes.fromhex("00 00000102 0e"))).value == 7
     assert "names no schema" in made.decode(message(topic="T", body=b"\x01" * 6)).error
-    assert "cannot be had" in made.decode(message(topic="T", body=bytes(6))).error
+    assert "cannot be fetched" in made.decode(message(topic="T", body=bytes(6))).error
     assert len(made.decode(message(topic="T", body=body("container-null.avro"))).value) == 2
 
 

@@ -63,7 +63,7 @@ def test_a_schema_that_is_not_there_is_asked_for_again_later(registry):
     now_s = [0.0]
     asked = SchemaRegistry(registry.url, clock=lambda: now_s[0])
     for _ in range(2):
-        with pytest.raises(BodyError, match=r"schema 7 cannot be had from http.*404"):
+        with pytest.raises(BodyError, match=r"schema 7 cannot be fetched from http.*404"):
             asked.schema(7)
     assert len(registry.asked) == 1
     registry.answers["/schemas/ids/7"] = (200, b'{"schema": "s"}')
@@ -78,10 +78,10 @@ def test_a_schema_that_is_not_there_is_asked_for_again_later(registry):
         ((200, b"[]"), "no schema"),
         ((200, b'{"schema": 7}'), "no schema"),
         ((200, b" " * (limits.MAX_SCHEMA_BYTES + 1)), "has over"),
-        ((302, b""), "cannot be had"),
-        ((500, b""), "cannot be had"),
-        ((None, b"no HTTP at all\r\n"), "cannot be had"),
-        ((None, b""), "cannot be had"),
+        ((302, b""), "cannot be fetched"),
+        ((500, b""), "cannot be fetched"),
+        ((None, b"no HTTP at all\r\n"), "cannot be fetched"),
+        ((None, b""), "cannot be fetched"),
     ],
 )
 def test_other_answers_are_errors(registry, answer, says):

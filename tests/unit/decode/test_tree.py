@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from rocketlens import limits
-from rocketlens.decode.tree import json_ready, name_text, tree_of, untangled
+from rocketlens.decode.tree import json_ready, name_text, scaled, tree_of
 from rocketlens.errors import BodyError
 
 
@@ -57,20 +57,38 @@ def test_members_that_are_named_by_other_values_have_their_text(name, text):
 
 def test_a_graph_becomes_a_tree_that_names_where_a_value_was_first():
     shared = [1]
-    graph = {"a": shared, "b": {"c": shared}}
+    graph = {"a": shared, "b": {"c": [0, shared]}}
     graph["b"]["d"] = graph
-    assert untangled(graph) == {
+    assert tree_of(graph) == {
         "a": [1],
-        "b": {"c": {"@same": "$.a"}, "d": {"@same": "$"}},
+        "b": {"c": [0, {"@same": "$.a"}], "d": {"@same": "$"}},
     }
+    itself = []
+    itself.append(itself)
+    assert name_text(itself) == '[{"@same":"$"}]'
 
 
-def test_what_a_library_decoded_is_bounded():
-    assert tree_of({1: (2, {3})}, str) == {"1": [2, [3]]}
-    assert tree_of([1j], str) == ["1j"]
-    with pytest.raises(BodyError, match="more than"):
-        tree_of([0] * limits.MAX_DECODED_VALUES, str)
-    own = []
-    own.append(own)
+def test_values_levels_and_text_of_a_tree_are_bounded():
+    with pytest.raises(BodyError, match="more than 40000 values"):
+        tree_of([0] * limits.MAX_BINARY_VALUES)
+    deep = []
+    for _ in range(2 * limits.MAX_DECODED_LEVELS):
+        deep = [deep]
     with pytest.raises(BodyError, match="levels deep"):
-        tree_of(own, str)
+        tree_of(deep)
+    long = "a" * (limits.MAX_DECODED_BYTES // 2)
+    tree_of([long])
+    for many in ([long] * 3, [{long: 1}, {long: 2}, {long: 3}]):
+        with pytest.raises(BodyError, match="characters"):
+            tree_of(many)
+    deep_names = shared = []
+    for _ in range(90):
+        deep_names = {"a" * 10_000: deep_names}
+    with pytest.raises(BodyError, match="characters"):
+        tree_of([deep_names, *[shared] * 10])
+
+
+def test_a_number_of_too_many_digits_has_no_decimal_point():
+    assert scaled(-120, 5) == Decimal("-0.00120")
+    with pytest.raises(ValueError, match="bits"):
+        scaled(1 << 20_000, 1)

@@ -27,25 +27,27 @@ import struct
 from decimal import Decimal
 from typing import Final
 
-from rocketlens.decode.byte_reader import ByteReader
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
 from rocketlens.decode.java.java_classes import java_date, java_text
-from rocketlens.decode.tree import TYPE, Tree, name_text, untangled
+from rocketlens.decode.tree import TYPE, Tree
 
 _DOUBLE: Final = struct.Struct(">d")
 _END: Final = ord("Z")
+_CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
+"""Bytes of a character behind its first."""
 _STARTS: Final = frozenset(b"CHMOUVWX") | frozenset(range(0x60, 0x80))
-"""First bytes of a body that is taken for Hessian unasked: of a map, a list or an object."""
+"""First bytes of a body that is guessed to be Hessian: of a map, a list or an object."""
 
 
-def read_hessian(body: bytes) -> Tree:
-    """Return the value of a body.
+def read_hessian(body: bytes, work: DecodingWork | None = None) -> Tree:
+    """Return the value of a body, a graph: what comes twice in it is the same object of Python.
 
     :raises BodyError: when it is not Hessian 2, ends early or late, or is larger than the bounds.
     """
-    reader = _Hessian(body)
+    reader = _Hessian(body, work)
     value = reader.value()
     reader.end()
-    return untangled(value)
+    return value
 
 
 def may_be_hessian(body: bytes) -> bool:
@@ -54,15 +56,15 @@ def may_be_hessian(body: bytes) -> bool:
 
 
 class _Hessian(ByteReader):
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
+    def __init__(self, body: bytes, work: DecodingWork | None) -> None:
+        super().__init__(body, work)
         self._classes: list[tuple[str, list[str]]] = []
         self._types: list[str] = []
         self._held: list[Tree] = []
         """Maps, lists and objects by their number."""
 
     def value(self) -> Tree:
-        """Return the next value. What comes twice in it is the same object of Python."""
+        """Return the next value."""
         while self.peek() == ord("C"):
             self.position += 1
             self._class()
@@ -111,12 +113,16 @@ class _Hessian(ByteReader):
     def _characters(self, units: int) -> str:
         """Return text of so many UTF-16 units: pairs of surrogates are stored apart."""
         start = self.position
-        for _ in range(units):
-            first = self.byte()
-            following = 0 if first < 0x80 else 1 if 0xC0 <= first < 0xE0 else 2
-            if first >= 0xF0 or 0x80 <= first < 0xC0:
-                raise self.error(f"no character begins with {first:#04x}")
-            self.take(following)
+        while units:
+            # So many bytes have that many characters at most.
+            part = self.take(units)
+            if not part.isascii() and max(part) >= 0xF0:
+                raise self.error(f"no character begins with {max(part):#04x}")
+            units -= len(part.translate(None, _CONTINUATIONS))
+            if not units:
+                last = part.rstrip(_CONTINUATIONS)
+                following = (last[-1:] >= b"\xc0") + (last[-1:] >= b"\xe0")
+                self.take(max(0, following - (len(part) - len(last))))
         return java_text(self.body[start : self.position])
 
     def _bytes(self, code: int) -> bytes:
@@ -172,7 +178,7 @@ class _Hessian(ByteReader):
         """Return an int that is a length or a number of something."""
         code = self.byte()
         if not (0x80 <= code < 0xD8 or code == ord("I")):
-            raise self.error(f"{code:#04x} where an int was to be")
+            raise self.error(f"expected an int, not {code:#04x}")
         return self._int(code)
 
     def _name(self) -> str:
@@ -218,7 +224,7 @@ class _Hessian(ByteReader):
                 value[TYPE] = type_name
         self._held.append(value)
         while self.peek() != _END:
-            name = name_text(self.value())
+            name = self.name(self.value())
             value[name] = self.value()
         self.position += 1
         return value

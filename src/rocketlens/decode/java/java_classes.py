@@ -26,7 +26,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
-from rocketlens.decode.tree import TYPE, Tree, name_text, scaled
+from rocketlens.decode.tree import TYPE, Tree, scaled
 from rocketlens.errors import BodyError
 
 WRITTEN: Final = "@written"
@@ -45,7 +45,11 @@ _Fields = dict[str, Tree]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def plain(value: dict[str, Tree]) -> Tree:
+class Pairs(list[tuple[Tree, Tree]]):
+    """The names and values of a map."""
+
+
+def java_value(value: dict[str, Tree]) -> Tree:
     """Return what an object of one of Java's own classes stands for; another object as it is."""
     make = _MAKERS.get(value[TYPE])
     if make is None:
@@ -152,9 +156,8 @@ def _as_many(count: int, elements: list[Tree]) -> list[Tree]:
     return elements
 
 
-def _paired(flat: list[Tree]) -> dict[str, Tree]:
-    names, values = flat[::2], flat[1::2]
-    return dict(zip(map(name_text, names), values, strict=True))
+def _paired(flat: list[Tree]) -> Pairs:
+    return Pairs(zip(flat[::2], flat[1::2], strict=True))
 
 
 _SIGNS: Final = {-1: -1, 0: 0, 1: 1}

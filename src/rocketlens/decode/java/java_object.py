@@ -29,9 +29,9 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketlens.decode.byte_reader import ByteReader
-from rocketlens.decode.java.java_classes import WRITTEN, java_text, plain
-from rocketlens.decode.tree import TYPE, Tree, untangled
+from rocketlens.decode.byte_reader import ByteReader, DecodingWork
+from rocketlens.decode.java.java_classes import WRITTEN, Pairs, java_text, java_value
+from rocketlens.decode.tree import TYPE, Tree
 from rocketlens.errors import BodyError
 
 MAGIC: Final = b"\xac\xed\x00\x05"
@@ -45,6 +45,8 @@ _SERIALIZABLE: Final = 0x02
 _EXTERNALIZABLE: Final = 0x04
 _IN_BLOCKS: Final = 0x08
 
+_CLASS_VALUES: Final = 4
+"""Values that take as long as a class."""
 _NUMBERS: Final = {
     "B": struct.Struct(">b"),
     "D": struct.Struct(">d"),
@@ -56,7 +58,7 @@ _NUMBERS: Final = {
 _OBJECT_TYPES: Final = "[L"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Class:
     """A class as the stream describes it; ``fields`` are type codes and names, in their order."""
 
@@ -67,34 +69,34 @@ class _Class:
 
     def lineage(self) -> "list[_Class]":
         """Return it and its superclasses, the topmost first."""
-        line: list[_Class] = []
+        line: dict[_Class, None] = {}
         each: _Class | None = self
         while each is not None and each not in line:
-            line.append(each)
+            line[each] = None
             each = each.superclass
-        return line[::-1]
+        return list(line)[::-1]
 
 
-def read_java_object(body: bytes) -> Tree:
-    """Return the object of a body, or a list if there are several.
+def read_java_object(body: bytes, work: DecodingWork | None = None) -> Tree:
+    """Return the object of a body, or a list if there are several, as a graph.
 
     :raises BodyError: when it is not such a stream, ends early, or is larger than the bounds. What
         an ``Externalizable`` class wrote in the way of Java 1.1 only that class can read.
     """
-    reader = _JavaObjects(body)
+    reader = _JavaObjects(body, work)
     if reader.take(4) != MAGIC:
         raise BodyError(f"it does not begin with {MAGIC.hex(' ')}")
     values = []
-    while reader.left:
+    while reader.remaining:
         values.append(reader.content())
     if not values:
         raise reader.error("it has no object")
-    return untangled(values[0] if len(values) == 1 else values)
+    return values[0] if len(values) == 1 else values
 
 
 class _JavaObjects(ByteReader):
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
+    def __init__(self, body: bytes, work: DecodingWork | None) -> None:
+        super().__init__(body, work)
         self._held: list[Tree | _Class] = []
         """Values and classes by their handle."""
 
@@ -103,6 +105,7 @@ class _JavaObjects(ByteReader):
         self.count()
         code = self.byte()
         while code == _RESET:
+            self.count()
             self._held.clear()
             code = self.byte()
         if code == _NULL:
@@ -112,7 +115,7 @@ class _JavaObjects(ByteReader):
         if code == _REFERENCE:
             held = self._referred()
             if isinstance(held, _Class):
-                raise self.error("a reference to a class, where a value was to be")
+                raise self.error("expected a value, not a reference to a class")
             return held
         if code in (_STRING, _LONG_STRING):
             return self._string(code)
@@ -150,7 +153,7 @@ class _JavaObjects(ByteReader):
     def _class(self) -> _Class:
         described = self._class_or_none()
         if described is None:
-            raise self.error("nothing where a class was to be")
+            raise self.error("expected a class, not null")
         return described
 
     def _class_or_none(self) -> _Class | None:
@@ -160,7 +163,7 @@ class _JavaObjects(ByteReader):
         if code == _REFERENCE:
             held = self._referred()
             if not isinstance(held, _Class):
-                raise self.error("a reference to a value, where a class was to be")
+                raise self.error("expected a class, not a reference to a value")
             return held
         with self.level():
             if code == _NEW_CLASS:
@@ -170,6 +173,7 @@ class _JavaObjects(ByteReader):
         raise self.error(f"no class begins with {code:#04x}")
 
     def _new_class(self) -> _Class:
+        self.count(_CLASS_VALUES)
         described = _Class(self._text(2))
         self.take(8)
         self._hold(described)
@@ -190,6 +194,7 @@ class _JavaObjects(ByteReader):
         described = _Class("java.lang.reflect.Proxy", _SERIALIZABLE)
         self._hold(described)
         for _ in range(self.signed(4)):
+            self.count()
             self._text(2)
         self._written()
         described.superclass = self._class_or_none()
@@ -209,7 +214,9 @@ class _JavaObjects(ByteReader):
         number = len(self._held)
         self._hold(value)
         written: list[Tree] = []
-        for each in described.lineage():
+        lineage = described.lineage()
+        self.count(len(lineage))
+        for each in lineage:
             if each.flags & _EXTERNALIZABLE:
                 if not each.flags & _IN_BLOCKS:
                     raise self.error(f"only {each.name} itself can read what it wrote")
@@ -221,8 +228,11 @@ class _JavaObjects(ByteReader):
                     written += self._written()
         if written:
             value[WRITTEN] = written
-        self._held[number] = plain(value)
-        return self._held[number]
+        made = java_value(value)
+        if type(made) is Pairs:
+            made = {self.name(name): each for name, each in made}
+        self._held[number] = made
+        return made
 
     def _element(self, code: str) -> Tree:
         """Return a field, or an element of an array, whose type has this code."""

@@ -3,7 +3,7 @@ texts, as :mod:`rocketlens.archive.content_columns` looks at them.
 
 What is read is what Python's ``json`` reads from the same text. A body that is out of the ordinary
 is `UNSURE`, and left to the caller: JSON that is not well-formed, NaN and infinities, XML, nesting
-and lengths near the bounds of :mod:`rocketlens.decode.json_body`, a name with an escape beside a
+and lengths near the bounds of :mod:`rocketlens.decode.text_formats`, a name with an escape beside a
 step of the path.
 """
 

@@ -213,7 +213,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "queues_before": "consume queues lack nothing before {start}",
     "in_part_only": "something that was looked at in part only",
     # Why a body is taken for what it is.
-    "body_compressed": "it is compressed",
+    "body_too_large": "it is too large",
     "body_begins": "it begins with {mark}",
     "body_bytes": "its {count} bytes are {what}",
     "canal_packet": "a packet of messages",

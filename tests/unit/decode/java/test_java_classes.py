@@ -8,10 +8,16 @@ from decimal import Decimal
 
 import pytest
 
-from rocketlens.decode.java.java_classes import java_date, java_text, plain
-from rocketlens.decode.java.java_object import read_java_object
+from rocketlens.decode.java import java_object
+from rocketlens.decode.java.java_classes import java_date, java_text, java_value
+from rocketlens.decode.tree import tree_of
 from rocketlens.errors import BodyError
 from tests.support.written_bodies import body
+
+
+def read_java_object(data):
+    return tree_of(java_object.read_java_object(data))
+
 
 MOMENT = datetime(2025, 11, 20, 0, 53, 20, 123000, tzinfo=UTC)
 
@@ -73,7 +79,7 @@ def test_objects_of_java_become_what_they_stand_for(classes, name, value):
     ],
 )
 def test_another_version_of_a_class_is_shown_as_its_fields(value):
-    assert plain(value) is value
+    assert java_value(value) is value
 
 
 def test_surrogates_that_are_stored_apart_become_a_character():

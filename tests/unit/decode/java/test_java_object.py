@@ -4,9 +4,15 @@ import struct
 
 import pytest
 
-from rocketlens.decode.java.java_object import MAGIC, read_java_object
+from rocketlens.decode.java import java_object
+from rocketlens.decode.java.java_object import MAGIC
+from rocketlens.decode.tree import tree_of
 from rocketlens.errors import BodyError
 from tests.support.written_bodies import body
+
+
+def read_java_object(data):
+    return tree_of(java_object.read_java_object(data))
 
 
 def test_an_object_becomes_its_fields_those_of_its_superclass_first():
@@ -62,7 +68,7 @@ def test_a_proxy_a_reset_and_several_objects_are_read():
     [
         ("", "has no object"),
         ("73", "ends too early"),
-        ("73 70", "nothing where a class was to be"),
+        ("73 70", "expected a class, not null"),
         ("71 00 7e 00 00", "handle 0 of 0"),
         ("71 ff ff ff ff", "handle"),
         ("74 00 05 61", "ends too early"),
