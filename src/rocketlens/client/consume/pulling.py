@@ -318,7 +318,8 @@ class Puller:
 
     def _note_passed(self, pq: ProcessQueue) -> None:
         """Count as consumed what was passed over, so that it is not passed over again."""
-        if self._settings.commits and not len(pq) and not pq.is_dropped:
+        is_counted = self._settings.mode is PullMode.PUSH
+        if is_counted and not len(pq) and not pq.is_dropped:
             self._offsets.update(pq.queue, pq.next_offset, increase_only=True)
 
     async def _move(self, owned: OwnedQueue, pq: ProcessQueue, pulled: Pulled) -> None:

@@ -69,6 +69,17 @@ def test_consume_statistics_show_how_far_a_group_came(tmp_path):
     in_broker(tmp_path, test)
 
 
+def test_consume_statistics_of_members_that_assign_queues_have_all_topics(tmp_path):
+    async def test(world):
+        await world.send()
+        world.core.offsets.put("readers", "Orders", 0, 1)
+        await beat(world, "c1")
+        answer = await world.call(RequestCode.GET_CONSUME_STATS, consumerGroup="readers")
+        assert b'"topic":"Orders"' in answer.body
+
+    in_broker(tmp_path, test)
+
+
 def test_a_topic_is_read_by_who_subscribes_and_who_has_offsets(tmp_path):
     async def test(world):
         await beat(world, "c1", "Orders")

@@ -71,6 +71,17 @@ def again(directory):
     return TopicTable(StoreLayout(directory), QuickDisk(), Clock())
 
 
+def test_entries_that_were_read_count_once_when_they_are_replaced(tmp_path):
+    large_table(tmp_path)
+    table = again(tmp_path)
+    read_bytes = table._bytes
+    table.put(*table.entries.values())
+    assert table._bytes == read_bytes
+    for name in list(table.entries):
+        table.remove(name)
+    assert table._bytes < read_bytes / 10
+
+
 def write(table):
     """Do what a broker does to save a table."""
     table.is_changed = False

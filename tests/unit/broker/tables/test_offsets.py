@@ -52,6 +52,16 @@ def test_offsets_that_would_not_be_read_back_are_refused(tmp_path, monkeypatch):
     offsets.put("g", "T", 0, 1)
 
 
+def test_offsets_of_deleted_topics_take_no_room(tmp_path, monkeypatch):
+    offsets = ConsumerOffsets(StoreLayout(tmp_path), Disk(), Clock())
+    monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", 4000)
+    for number in range(100):
+        topic = f"{number}" + "T" * 300
+        offsets.put("g", topic, 0, 1)
+        offsets.remove_topic(topic)
+    assert offsets.table == {}
+
+
 async def send_delayed(world, *bodies):
     for body in bodies:
         await world.send(body=body, e=1, properties=properties_of(DELAY=1))

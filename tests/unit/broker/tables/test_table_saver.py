@@ -10,7 +10,7 @@ import pytest
 from rocketlens.broker.tables import entry_table
 from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.store.disk import Disk
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import in_broker, running
 
 FIELDS = {
@@ -37,7 +37,7 @@ class HangingDisk(Disk):
         self.written = []
 
     def write_durably(self, path, content):
-        if path.parent.name != "config":
+        if path.parent.name != "config" and path.name != self.held:
             super().write_durably(path, content)
             return
         if path.name == self.held:
@@ -131,12 +131,75 @@ def test_what_could_not_be_written_is_written_with_the_next_save(tmp_path, caplo
 
     async def test(world):
         disk.failures = 1
-        assert (await create(world, "Made")).code == 0
+        answer = await create(world, "Made")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "the change of topic Made could not be written" in answer.remark
         assert "Made" not in topics_on_disk(world)
         assert "could not be written" in caplog.text
         world.service._save()
         await world.core.saver.save(world.core.topics.table)
         assert "Made" in topics_on_disk(world)
+
+    in_broker(tmp_path, test, disk)
+
+
+GROUP_BODY = b'{"groupName":"readers"}'
+CHANGES = {
+    "a group": (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, GROUP_BODY),
+    "a group that is deleted": (
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        {"groupName": "readers", "cleanOffset": True},
+        b"",
+    ),
+    "a topic that is deleted": (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Orders"}, b""),
+    "an offset that is reset": (
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        {"topic": "Orders", "group": "readers", "timestamp": 0, "isForce": True},
+        b"",
+    ),
+    "offsets that are copied": (
+        RequestCode.CLONE_GROUP_OFFSET,
+        {"srcGroup": "readers", "destGroup": "others", "topic": "Orders", "offline": True},
+        b"",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_could_not_be_written_is_answered_with_an_error(tmp_path, change):
+    disk = HangingDisk()
+    code, fields, body = CHANGES[change]
+
+    async def test(world):
+        await world.send()
+        await world.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GROUP_BODY)
+        world.core.offsets.put("readers", "Orders", 0, 1)
+        disk.failures = 100
+        answer = await world.call(code, body, **fields)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "could not be written to the disk" in answer.remark
+        disk.failures = 0
+
+    in_broker(tmp_path, test, disk)
+
+
+def test_what_is_sent_while_a_deletion_is_written_is_deleted_with_its_topic(tmp_path):
+    disk = HangingDisk()
+
+    async def test(world):
+        await world.send()
+        disk.held = "deleted.json"
+        try:
+            deletion = asyncio.create_task(
+                world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+            )
+            await began(disk)
+            assert (await world.send()).code == 0
+        finally:
+            disk.may_write.set()
+        assert (await deletion).code == 0
+        mark = world.core.store.deleted.marks["Orders"]
+        assert mark.end_offset == world.core.store.end_offset
 
     in_broker(tmp_path, test, disk)
 
