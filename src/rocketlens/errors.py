@@ -68,7 +68,9 @@ class RocketLensError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle the text and attributes, whatever arguments the class takes."""
-        _, args, *state = super().__reduce__()
+        reduced = super().__reduce__()
+        assert isinstance(reduced, tuple)  # noqa: S101 - only other classes return a name
+        _, args, *state = reduced
         return (_restored, (type(self), args), *state)
 
 

@@ -33,6 +33,7 @@ from rocketlens.query.request import (
     tail_filter,
     time_range,
 )
+from rocketlens.query.tally import SearchTally
 from rocketlens.query.topic_choice import asked_topics, matching_topics
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ class Archive:
         low, high = time_range(begin, end)
         check_key(check_text(key, "key"))
         named = None if topic is None else check_text(topic, "topic")
-        key_filter = MessageFilter(named, key, key, low, high)
         findings = Findings(AnswerMessages(check_max_num(max_num)))
+        key_filter = MessageFilter(named, key, key, low, high, tally=findings.tally)
         self.source.look_up(key_filter, findings)
         if named is not None and not findings.messages:
             for error in self.source.missing_topics([named]).values():
@@ -168,10 +169,8 @@ class Archive:
     ) -> Answer:
         """Return the newest messages of a topic that match; as `Store.tail`."""
         conditions = tail_filter(check_text(topic, "topic"), **options)
-        findings = Findings(AnswerMessages(check_max_num(newest)))
+        findings = Findings(AnswerMessages(check_max_num(newest)), tally=conditions.tally)
         self.source.search(conditions, findings)
-        if conditions.content is not None:
-            findings.cover(conditions.content.tally.coverage())
         if not findings.messages and findings.is_complete:
             self.source.check_topics((topic,), findings)
             for error in findings.unknown.values():
@@ -223,7 +222,7 @@ class Archive:
         if cursor is not None:
             after = ArchiveCursor.decode(cursor)
             _check_question(after.question, request)
-        message_filter = request.for_one_source().filter_of(topics)
+        message_filter = request.filter_of(SearchTally(), topics)
         return ArchiveScan(source, message_filter, question, after)
 
     @takes(FindOptions, FindRequest.parse)

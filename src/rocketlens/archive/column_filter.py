@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +36,10 @@ class ColumnFilter:
         if message_filter.light or any(each is not None for each in others):
             content = None
         self._content: Final = content
+        self._tally: Final = message_filter.tally or SearchTally()
         self._tags: Final = message_filter.tags
         self._topics: Final = topics if topics is not None and len(topics) > 1 else None
-        self._counts_topics: Final = message_filter.left_out is not None
+        self._counts_topics: Final = message_filter.leaves_out
         self._is_compiled: Final = is_compiled
         self._rows_seen = 0
 
@@ -69,7 +71,9 @@ class ColumnFilter:
             is_compiled = self._is_compiled
             if is_compiled is None:
                 is_compiled = self._rows_seen > _MAX_INTERPRETED_ROWS or "numba" in sys.modules
-            RowsOfContent(read, self._content, left, kept, is_compiled=is_compiled).rule_out()
+            RowsOfContent(
+                read, self._content, left, kept, self._tally, is_compiled=is_compiled
+            ).rule_out()
         may_match: Mask = left | kept
         return may_match
 

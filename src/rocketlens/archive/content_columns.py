@@ -39,9 +39,10 @@ from rocketlens.model import properties as props
 from rocketlens.model.sql.sql92_parser import Evaluator, Implied, Operand
 from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
 from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
-from rocketlens.query.filters.content_filter import ContentFilter, FilterTally
+from rocketlens.query.filters.content_filter import ContentFilter
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import KEY, number_named, property_named, steps_of
+from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +77,7 @@ class RowsOfContent:
         content: ContentFilter,
         left: "Mask",
         kept: "Mask",
+        tally: SearchTally,
         *,
         is_compiled: bool,
     ) -> None:
@@ -88,7 +90,7 @@ class RowsOfContent:
         self._kept: Final = kept
         self._bodies: Final = _Bodies(read)
         self._subject: Final = _ColumnSubject(
-            read, content.tally, None if content.rules else self._bodies, is_compiled=is_compiled
+            read, tally, None if content.rules else self._bodies, is_compiled=is_compiled
         )
         self._read: Final = read
 
@@ -197,7 +199,7 @@ class _ColumnSubject:
     """The rows of a row group as filters look at messages, one at a time: a `FilterSubject`."""
 
     def __init__(
-        self, read: ReadColumns, tally: FilterTally, bodies: _Bodies | None, *, is_compiled: bool
+        self, read: ReadColumns, tally: SearchTally, bodies: _Bodies | None, *, is_compiled: bool
     ) -> None:
         """Read nothing yet; ``bodies``: None if rules say what they are."""
         self._read: Final = read
@@ -219,7 +221,7 @@ class _ColumnSubject:
         value: str | None = self._value(self._property(name).column)
         if value is not None:
             self._tally.properties.add(name)
-        elif self._tally.may_take_body(name):
+        elif self._tally.has_hint_budget(name):
             raise _Unsure
         return value
 
@@ -328,7 +330,7 @@ class _ColumnSubject:
         """
         if are_there.any():
             self._tally.properties.add(name)
-        return may_hold | ~are_there if self._tally.may_take_body(name) else may_hold
+        return may_hold | ~are_there if self._tally.has_hint_budget(name) else may_hold
 
     def _evaluate_values(
         self, condition: Evaluator, rows: "npt.NDArray[np.int64]"

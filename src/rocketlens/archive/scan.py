@@ -20,6 +20,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -229,7 +230,7 @@ class ArchiveScan(ArrowMessages):
 
     def record_batches(self, *, with_body: bool = True) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size; as `Scan.record_batches`."""
-        if self._filter.reads_records or self._filter.left_out is not None:
+        if self._filter.reads_records or self._filter.leaves_out:
             yield from batches_of(self, with_body=with_body)
             return
         names = [each for each in schema().names if each not in DERIVED]
@@ -254,12 +255,10 @@ class ArchiveScan(ArrowMessages):
 
     def _coverage(self, *more: str) -> tuple[Coverage, ...]:
         errors = [*self._errors, *more]
-        content, left_out = self._filter.content, self._filter.left_out
-        topics = self._filter.record_topics
+        topics, tally = self._filter.record_topics, self._filter.tally
         return (
             *self._source.coverage(self._filter, topics, errors, self._listing),
-            *(content.tally.coverage() if content else ()),
-            *(left_out.coverage() if left_out else ()),
+            *(tally.coverage() if tally else ()),
         )
 
 
@@ -275,7 +274,7 @@ class ArchiveLookUp:
     ) -> None:
         """Prepare a look-up of the text of a request; nothing is read yet."""
         self._source: Final = source
-        self._request: Final = request.for_one_source()
+        self._request: Final = request
         self._question: Final = question_of(request)
         self._after = after
         self._searched: Final = Findings(AnswerMessages(0))
@@ -287,13 +286,13 @@ class ArchiveLookUp:
     def __iter__(self) -> Iterator[MessageExt]:
         """Yield the messages."""
         while not self.is_at_end:
-            part = _FindingsBehind(self._after)
+            part = _FindingsBehind(self._after, self._searched.tally)
             # Several messages can have the time of the last one.
             after_ms = None if self._after is None else self._after.store_timestamp_ms
             begins = [each for each in (self._request.begin, after_ms) if each is not None]
             request = replace(self._request, begin=max(begins, default=None))
             self._source.find(request, part)
-            self._searched.cover(part.coverage)
+            self._searched.add_part(part)
             in_order = sorted(part.messages.in_order(), key=lambda each: order_in_time(each, -1))
             for message in reversed(in_order):
                 self._after = LookUpCursor.of(self._question, message)
@@ -316,14 +315,14 @@ class ArchiveLookUp:
     @property
     def coverage_so_far(self) -> tuple[Coverage, ...]:
         """What was searched, what could not be, and what was left out."""
-        return (*self._searched.coverage, *self._request.filter_coverage)
+        return self._searched.coverage
 
 
 class _FindingsBehind(Findings):
     """The oldest messages behind a cursor."""
 
-    def __init__(self, after: LookUpCursor | None) -> None:
-        super().__init__(AnswerMessages(_LOOKED_UP_AT_ONCE, oldest=True))
+    def __init__(self, after: LookUpCursor | None, tally: SearchTally) -> None:
+        super().__init__(AnswerMessages(_LOOKED_UP_AT_ONCE, oldest=True), tally=tally)
         self._after: Final = after
 
     def add(self, message: MessageExt) -> bool:

@@ -77,12 +77,12 @@ class ArchiveSource:
         if unknown and not topics:
             findings.cover(self.coverage(request, (), []))
         elif request.text is None:
-            self._search(request.filter_of(topics), findings)
+            self._search(request.filter_of(findings.tally, topics), findings)
         else:
             self._find_text(request, topics, findings)
 
     def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
-        identified = request.filter_of(topics, is_identified=True)
+        identified = request.filter_of(findings.tally, topics, is_identified=True)
         offset_msg_id = request.offset_msg_id
         if offset_msg_id is not None:
             host, offset = str(offset_msg_id.store_host), offset_msg_id.physical_offset
@@ -94,9 +94,11 @@ class ArchiveSource:
         )
         if position is not None and is_there:
             exact = {name: (value, value) for name, value in position._asdict().items()}
-            self._find_within(request.filter_of(is_identified=True), exact, findings)
+            self._find_within(
+                request.filter_of(findings.tally, is_identified=True), exact, findings
+            )
         if request.is_key and not findings.count:
-            self._look_up(request.filter_of(topics, with_key=True), findings)
+            self._look_up(request.filter_of(findings.tally, topics, with_key=True), findings)
         if position is not None and not findings.count:
             if position.topic not in self.topics:
                 findings.cover((no_topic_of_position(position.topic, self.topics),))

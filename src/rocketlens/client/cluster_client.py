@@ -6,6 +6,7 @@ broker that fails makes an answer incomplete and is named in its coverage.
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
@@ -335,6 +336,7 @@ class ClusterClient:
     async def _by_key(self, message_filter: MessageFilter, max_num: int | None) -> Answer:
         check_key(message_filter.index_key)
         findings = Findings(AnswerMessages(check_max_num(max_num)))
+        message_filter = replace(message_filter, tally=findings.tally)
         await self.source.find_by_key(message_filter, findings)
         findings.cover(await self.source.topology.gone_since())
         return findings.answer(message_filter.index_key)

@@ -20,6 +20,7 @@ from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import both
+from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
@@ -197,9 +198,11 @@ class Findings:
         on_read: OnRead | None = None,
         *,
         source: str = "",
+        tally: SearchTally | None = None,
     ) -> None:
         """Create empty findings; `messages` may be shared with other sources, and `source` is this.
 
+        ``tally`` is that of the search, where it is shared or was made before.
         ``on_added`` is called with each message that was added, in the thread that added it. It may
         be dropped later for others. ``on_read`` is called while a source reads many messages.
         """
@@ -211,6 +214,8 @@ class Findings:
         self._read_count = 0
         self.count = 0
         """Messages that this source added, kept or not."""
+        self.tally: Final = tally or SearchTally()
+        """What filters left out or could not decide on: part of the coverage."""
         self.unknown: dict[str, TopicNotFound] = {}
         self.indexed_to_ms = 0
         self.is_left = False
@@ -259,9 +264,9 @@ class Findings:
         return not self.is_left and goes_on is not False
 
     def add_part(self, part: "Findings") -> None:
-        """Add what was found and searched in a part of this source."""
+        """Add what was found and searched in a part of this source, which has the same tally."""
         self.count += part.count
-        self.cover(part.coverage)
+        self.cover(part.searched)
         self.indexed_to_ms = max(self.indexed_to_ms, part.indexed_to_ms)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
@@ -303,9 +308,15 @@ class Findings:
                 merged[number] = replace(merged[number], relies_on=relies_on)
 
     @property
-    def coverage(self) -> tuple[Coverage, ...]:
-        """The coverage so far."""
+    def searched(self) -> tuple[Coverage, ...]:
+        """The coverage so far, without what filters left out or could not decide on."""
         return tuple(self._coverage)
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """The coverage so far, with what filters left out or could not decide on."""
+        undecided = self.tally.coverage()
+        return (*self.searched, *undecided) if undecided else self.searched
 
     @property
     def is_complete(self) -> bool:

@@ -58,10 +58,8 @@ class FindWatch(Protocol):
 
 def find_local(request: FindRequest, source: LocalSource) -> Answer:
     """Ask one source that never waits; errors as `find`."""
-    request = request.for_one_source()
     findings = _findings(request, source)
     source.find(request, findings)
-    findings.cover(request.filter_coverage)
     if _asks_for_topics(request, [findings]):
         source.check_topics(request.topics, findings)
     _raise_unknown([findings])
@@ -84,7 +82,6 @@ async def find(
     :raises TopicNotFound: if the source has no topic of that name and found nothing.
     :raises RocketLensError: if the source cannot be searched.
     """
-    request = request.for_one_source()
     findings = _findings(request, source, on_read)
     try:
         await source.find(request, findings)
@@ -94,7 +91,6 @@ async def find(
         on_cancelled()
         findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
         return findings.answer(request.query)
-    findings.cover(request.filter_coverage)
     if _asks_for_topics(request, [findings]):
         await source.check_topics(request.topics, findings)
     _raise_unknown([findings])
@@ -148,11 +144,11 @@ async def find_in_all(
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
     results = [_findings_of(source, messages, watch) for source in sources]
 
-    async def find_in_time(source: Source, own: FindRequest, findings: Findings) -> None:
+    async def find_in_time(source: Source, findings: Findings) -> None:
         end = timeout(max_s)
         try:
             async with end:
-                await source.find(own, findings)
+                await source.find(request, findings)
         except TimeoutError:
             if not end.expired():
                 raise
@@ -160,11 +156,9 @@ async def find_in_all(
             findings.cover((_failure(source, error),))
 
     async def ask(source: Source, findings: Findings) -> Mapping[str, int]:
-        own = request.for_one_source()
-        work = find_in_time(source, own, findings)
+        work = find_in_time(source, findings)
         dating = _oldest_ms(source, is_alone=len(sources) == 1)
         _, dated = await gather(_ask(source, findings, work), dating)
-        findings.cover(own.filter_coverage)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
             error = "it did not show that anything was searched"
             findings.cover((_failure(source, error),))

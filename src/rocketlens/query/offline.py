@@ -39,6 +39,7 @@ from rocketlens.query.request import (
 )
 from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
+from rocketlens.query.tally import SearchTally
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Store:
             return message_of(record)
         check_key(msg_id)
         findings = self._findings(1, oldest=True)
-        unique_key = MessageFilter(topic=topic, unique_key=msg_id)
+        unique_key = MessageFilter(topic=topic, unique_key=msg_id, tally=findings.tally)
         find_by_key(reader, unique_key, findings)
         return one_message(findings.answer(msg_id), "this store")
 
@@ -183,15 +184,16 @@ class Store:
         reader = self._reader
         reader.refresh()
         low, high = time_range(begin, end)
+        findings = self._findings(check_max_num(max_num))
         key_filter = MessageFilter(
             topic=None if topic is None else check_text(topic, "topic"),
             key=check_text(key, "key"),
             unique_key=key,
             begin=low,
             end=high,
+            tally=findings.tally,
         )
         check_key(key)
-        findings = self._findings(check_max_num(max_num))
         find_by_key(reader, key_filter, findings)
         answer = findings.answer(key)
         if topic is None or answer.messages:
@@ -214,7 +216,7 @@ class Store:
         position = QueuePosition(topic, queue_id, queue_offset)
         check_queue_position(position)
         findings = self._findings(None)
-        find_by_queue_offset(reader, position, MessageFilter(), findings)
+        find_by_queue_offset(reader, position, MessageFilter(tally=findings.tally), findings)
         return one_message(findings.answer(str(position)), "this store")
 
     @takes(ContentOptions, FindRequest.parse)
@@ -265,7 +267,7 @@ class Store:
             unknown |= reader.topics.check_listed(request.topics)
         for error in unknown.values():
             raise error
-        message_filter = request.for_one_source().filter_of(topics)
+        message_filter = request.filter_of(SearchTally(), topics)
         scan = _scan(reader, message_filter, exhaustive=request.exhaustive)
         if reader.tiered.is_needed(message_filter.begin):
             logs, scan.lost = reader.tiered.logs(
@@ -292,14 +294,10 @@ class Store:
         :raises TopicNotFound: if the store has no such topic.
         """
         conditions = tail_filter(check_text(topic, "topic"), **options)
-        findings = self._findings(check_max_num(newest))
+        findings = self._findings(check_max_num(newest), tally=conditions.tally)
         reader = self._reader
         reader.refresh()
         find_newest(reader, conditions, findings, exhaustive=False)
-        if conditions.content is not None:
-            findings.cover(conditions.content.tally.coverage())
-        if conditions.batches is not None:
-            findings.cover(conditions.batches.coverage())
         if not findings.messages and findings.is_complete:
             unknown, coverage = reader.topics.check_known((topic,))
             for error in unknown.values():
@@ -394,9 +392,12 @@ class Store:
         source = ThreadedSource(self.source, in_thread=False)
         return find_story_here(request, StoreStorySource(source))
 
-    def _findings(self, max_num: int | None, *, oldest: bool = False) -> Findings:
+    def _findings(
+        self, max_num: int | None, *, oldest: bool = False, tally: SearchTally | None = None
+    ) -> Findings:
         in_log_order = self.source.is_one_log
-        return Findings(AnswerMessages(max_num, oldest=oldest, in_log_order=in_log_order))
+        messages = AnswerMessages(max_num, oldest=oldest, in_log_order=in_log_order)
+        return Findings(messages, tally=tally)
 
     def _by_offset_id(self, topic: str | None, msg_id: str) -> Record | None:
         """Return the record with this offset message id, if it is one and there is a record."""

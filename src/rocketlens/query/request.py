@@ -17,7 +17,7 @@ kind                what the text is
 import re
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens import limits
@@ -27,9 +27,9 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.text.time_words import parse_time
-from rocketlens.query.left_out import LeftOutMessages, UnreadBatches, names_topics
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.options import KINDS, ContentOptions, Kind, takes
+from rocketlens.query.tally import SearchTally, names_topics
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rocketlens.decode.rules import BodyRules
-    from rocketlens.model.answer import Coverage
     from rocketlens.query.filters.content_filter import ContentFilter
     from rocketlens.query.options import ScanOptions
 
@@ -73,7 +72,7 @@ class FindRequest:
     milliseconds, both ends included. The newest ``max_num`` messages are returned, or with
     ``oldest`` the oldest; None for all. ``exhaustive`` asks sources that would rely on the order of
     store times to read whole queues instead. Without ``all_topics`` messages of RocketMQ's own
-    topics are left out, and counted in ``left_out``: see `rocketlens.query.left_out`.
+    topics are left out, and counted: see `rocketlens.query.tally`.
     """
 
     text: str | None = None
@@ -87,8 +86,6 @@ class FindRequest:
     exhaustive: bool = False
     content: "ContentFilter | None" = None
     all_topics: bool = False
-    left_out: LeftOutMessages = field(default_factory=LeftOutMessages, compare=False)
-    batches: UnreadBatches = field(default_factory=UnreadBatches, compare=False)
 
     @classmethod
     def parse(
@@ -181,21 +178,10 @@ class FindRequest:
                     return replace(narrowed, text=text, kind=kind)
         return narrowed
 
-    def for_one_source(self) -> Self:
-        """Return the request with a filter that counts for one source alone."""
-        content = None if self.content is None else self.content.with_new_tally()
-        return replace(self, content=content, left_out=LeftOutMessages(), batches=UnreadBatches())
-
     @property
     def leaves_out(self) -> bool:
         """Whether messages of RocketMQ's own topics are left out."""
         return not (self.all_topics or names_topics(self.topics))
-
-    @property
-    def filter_coverage(self) -> "tuple[Coverage, ...]":
-        """Messages that the filter left out or could not decide on, in all searches for this."""
-        undecided = () if self.content is None else self.content.tally.coverage()
-        return (*undecided, *self.left_out.coverage(), *self.batches.coverage())
 
     def _check_text(self) -> None:
         if self.text is None:
@@ -246,6 +232,7 @@ class FindRequest:
 
     def filter_of(
         self,
+        tally: SearchTally,
         topics: Collection[str] = (),
         *,
         with_key: bool = False,
@@ -253,6 +240,7 @@ class FindRequest:
     ) -> MessageFilter:
         """Return the filter for messages of some topics; no topics are every topic.
 
+        ``tally`` is that of the search (`Findings.tally`).
         ``is_identified``: it is for one message, found by its id or position, of whatever topic.
         """
         key = self.text if with_key and self.kind != "unique-key" else None
@@ -268,8 +256,8 @@ class FindRequest:
             self.tags,
             several,
             content=self.content,
-            left_out=self.left_out if self.leaves_out and not is_identified else None,
-            batches=self.batches,
+            leaves_out=self.leaves_out and not is_identified,
+            tally=tally,
         )
 
 
@@ -362,7 +350,7 @@ def tail_filter(
         unique_key=key,
         begin=time_range(begin, None)[0],
         content=content_filter(**content),
-        batches=UnreadBatches(),
+        tally=SearchTally(),
     )
 
 

@@ -63,7 +63,7 @@ class StoreSource:
             findings.cover((log, *reader.topics.coverage(is_found=False)))
             return
         if request.text is None:
-            message_filter = request.filter_of(topics)
+            message_filter = request.filter_of(findings.tally, topics)
             find_newest(reader, message_filter, findings, exhaustive=request.exhaustive)
         else:
             self._find_text(request, topics, findings)
@@ -74,7 +74,7 @@ class StoreSource:
         reader = self.reader
         offset_msg_id = request.offset_msg_id
         if offset_msg_id is not None:
-            message_filter = request.filter_of(topics, is_identified=True)
+            message_filter = request.filter_of(findings.tally, topics, is_identified=True)
             find_by_offset_id(reader, offset_msg_id, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
@@ -83,10 +83,10 @@ class StoreSource:
             or position.topic in reader.topics.known()
         )
         if position is not None and is_there:
-            message_filter = request.filter_of(is_identified=True)
+            message_filter = request.filter_of(findings.tally, is_identified=True)
             find_by_queue_offset(reader, position, message_filter, findings)
         if request.is_key and not findings.count:
-            key_filter = request.filter_of(topics, with_key=True)
+            key_filter = request.filter_of(findings.tally, topics, with_key=True)
             find_by_key(reader, key_filter, findings)
         if position is not None and not is_there and not findings.count:
             findings.cover((no_topic_of_position(position.topic, reader.topics.known()),))

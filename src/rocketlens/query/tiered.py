@@ -170,7 +170,9 @@ class FindingsOutsideLog(Findings):
 
     def __init__(self, findings: Findings) -> None:
         """Add to the messages of other findings."""
-        super().__init__(findings.messages, findings.on_added, findings.report_read)
+        super().__init__(
+            findings.messages, findings.on_added, findings.report_read, tally=findings.tally
+        )
 
     def take(self, record: Record) -> bool:
         """Add the message in a record; as `Findings.take`."""

@@ -13,11 +13,11 @@ from rocketlens.archive.tables import message_schema
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
-from rocketlens.query.filters.content_filter import GREP_IN, ContentFilter, FilterTally
+from rocketlens.query.filters.content_filter import GREP_IN, ContentFilter
 from rocketlens.query.filters.pattern import TextPattern
 from rocketlens.query.filters.where import parse_where
-from rocketlens.query.left_out import LeftOutMessages, UnreadBatches
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.query.tally import SearchTally
 from tests.support.effort import sized
 
 pa = pytest.importorskip("pyarrow")
@@ -177,18 +177,14 @@ def new_filter(text=None, pattern=None, grep_in=frozenset({"body"}), **others):
         parse_where(text) if text else None,
         TextPattern(pattern) if pattern else None,
         frozenset(grep_in),
-        tally=FilterTally(),
     )
-    return MessageFilter(
-        content=content, left_out=LeftOutMessages(), batches=UnreadBatches(), **others
-    )
+    return MessageFilter(content=content, leaves_out=True, tally=SearchTally(), **others)
 
 
 def outcome(message_filter, rows):
     """The numbers of the messages that match, and what is said of the others."""
     matches = [row["queue_offset"] for row in rows if message_filter.matches(record_of(row))]
-    counted = (message_filter.content.tally, message_filter.left_out, message_filter.batches)
-    return matches, *(each.coverage() for each in counted)
+    return matches, message_filter.tally.coverage()
 
 
 @settings(max_examples=sized(100, 2000))

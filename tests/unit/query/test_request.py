@@ -9,6 +9,7 @@ from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.sql.sql92 import parse_sql92
 from rocketlens.query.options import KINDS
 from rocketlens.query.request import FindRequest, QueuePosition, tail_filter
+from rocketlens.query.tally import SearchTally
 
 OFFSET_ID = "0A0000010000157C0000000000000007"
 
@@ -57,11 +58,11 @@ def test_a_filter_has_the_key_as_what_the_kind_says():
         "key": ("k", None),
         "unique-key": (None, "k"),
     }.items():
-        made = FindRequest.parse("k", kind=kind).filter_of(["T"], with_key=True)
+        made = FindRequest.parse("k", kind=kind).filter_of(SearchTally(), ["T"], with_key=True)
         assert (made.key, made.unique_key, made.topic, made.topics) == (*names, "T", None)
         assert made.index_key == "k"
-    assert FindRequest.parse("k").filter_of(["T", "U"]).topics == {"T", "U"}
-    assert FindRequest.parse("k").filter_of().index_key == ""
+    assert FindRequest.parse("k").filter_of(SearchTally(), ["T", "U"]).topics == {"T", "U"}
+    assert FindRequest.parse("k").filter_of(SearchTally()).index_key == ""
 
 
 def test_times_are_milliseconds_and_none_or_0_is_no_lower_bound():

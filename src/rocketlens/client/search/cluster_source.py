@@ -122,7 +122,7 @@ class ClusterSource:
             searched, left_out = await self._searched(request, topics, findings)
             for topic in searched:
                 await self._find_in_time(request, topic, findings)
-            await count_left_out(self, request, left_out)
+            await count_left_out(self, request, left_out, findings.tally)
         else:
             await self._find_text(request, topics, findings)
 
@@ -251,9 +251,8 @@ class ClusterSource:
             records, coverage = await records_of_id(self.cluster, self.topology, offset_id, topic)
         if not records:
             findings = Findings(AnswerMessages(1, oldest=True))
-            await self.find_by_key(
-                MessageFilter(topic=topic, unique_key=msg_id), findings, cluster_name
-            )
+            unique_key = MessageFilter(topic=topic, unique_key=msg_id, tally=findings.tally)
+            await self.find_by_key(unique_key, findings, cluster_name)
             for message in findings.messages.in_order():
                 return message
             coverage = (*coverage, *findings.coverage)
@@ -262,7 +261,7 @@ class ClusterSource:
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
         offset_id = request.offset_msg_id
         if offset_id is not None:
-            message_filter = request.filter_of(topics, is_identified=True)
+            message_filter = request.filter_of(findings.tally, topics, is_identified=True)
             await self._find_by_offset_id(offset_id, message_filter, findings)
         named = None if findings.count else request.queue_position
         is_there = False
@@ -270,7 +269,7 @@ class ClusterSource:
             position = named._replace(topic=self.full_topic(named.topic))
             is_there = request.kind == "queue-offset" or await self._has_topic(position.topic)
             if is_there:
-                message_filter = request.filter_of(is_identified=True)
+                message_filter = request.filter_of(findings.tally, is_identified=True)
                 await self._find_by_queue_offset(position, message_filter, findings)
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
@@ -356,7 +355,7 @@ class ClusterSource:
     async def _find_in_time(
         self, request: FindRequest, topic: str, findings: Findings, *, with_key: bool = False
     ) -> None:
-        message_filter = request.filter_of([topic], with_key=with_key)
+        message_filter = request.filter_of(findings.tally, [topic], with_key=with_key)
 
         async def ask(queues: Sequence[MessageQueue], search: _BrokerSearch) -> None:
             relies_on_order = await read_queues(
@@ -430,7 +429,7 @@ class ClusterSource:
                     # The index has its messages under their own topics.
                     await self._find_in_time(request, topic, findings, with_key=True)
                     return
-                key_filter = request.filter_of([topic], with_key=True)
+                key_filter = request.filter_of(findings.tally, [topic], with_key=True)
                 try:
                     await self.find_by_key(
                         key_filter,
@@ -443,7 +442,8 @@ class ClusterSource:
                     # Deleted since the name server listed it, or never there.
                     findings.cover(await self.coverage_without(error) if topics else ())
 
-        await asyncio.gather(*map(ask, searched), count_left_out(self, request, left_out))
+        counting = count_left_out(self, request, left_out, findings.tally)
+        await asyncio.gather(*map(ask, searched), counting)
 
     async def _searched(
         self, request: FindRequest, chosen: list[str], findings: Findings

@@ -15,6 +15,7 @@ from rocketlens.client.search.queue_offsets import offset_at_time
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
+from rocketlens.query.tally import SearchTally
 from rocketlens.wire.bodies.stats import TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
@@ -45,32 +46,35 @@ class KeySource(Protocol):
 
 
 async def count_left_out(
-    source: KeySource, request: FindRequest, topics: "Collection[str]"
+    source: KeySource, request: FindRequest, topics: "Collection[str]", tally: SearchTally
 ) -> None:
-    """Count the messages of some topics, whatever their content is, in ``request.left_out``."""
+    """Count in ``tally`` the messages of some topics, whatever their content is."""
 
     async def count(topic: str) -> None:
         try:
             if request.text is None:
-                request.left_out.put(topic, await _held(source, request, topic))
+                tally.put_internal(topic, await _held(source, request, topic))
             else:
-                await _count_with_key(source, request, topic)
+                await _count_with_key(source, request, topic, tally)
         except TopicNotFound:
             # Deleted since the name server listed it.
             return
         except RocketLensError:
-            request.left_out.put(topic, None)
+            tally.put_internal(topic, None)
 
     await asyncio.gather(*map(count, topics))
 
 
-async def _count_with_key(source: KeySource, request: FindRequest, topic: str) -> None:
-    key_filter = replace(request.filter_of([topic], with_key=True), content=None, left_out=None)
+async def _count_with_key(
+    source: KeySource, request: FindRequest, topic: str, tally: SearchTally
+) -> None:
     most = limits.MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
+    key_filter = request.filter_of(findings.tally, [topic], with_key=True)
+    key_filter = replace(key_filter, content=None, leaves_out=False)
     await source.find_by_key(key_filter, findings, tries_index=False)
     is_least = findings.messages.truncated or not findings.is_complete
-    request.left_out.put(topic, min(findings.count, most), is_least=is_least)
+    tally.put_internal(topic, min(findings.count, most), is_least=is_least)
 
 
 async def _held(source: KeySource, request: FindRequest, topic: str) -> int | None:

@@ -73,7 +73,7 @@ class ClusterMessages:
 
     def __init__(self, source: "ClusterSource", request: FindRequest) -> None:
         self._source: Final = source
-        self._request: Final = request.for_one_source()
+        self._request: Final = request
         self._findings: Final = Findings(AnswerMessages(0))
         self.on_read: Callable[[int, int | None, int], bool] | None = None
         """Is called with the bytes and messages that were read, several times a second; once it
@@ -83,7 +83,7 @@ class ClusterMessages:
     @property
     def coverage(self) -> tuple[Coverage, ...]:
         """What was read, and left out."""
-        return (*self._findings.coverage, *self._request.filter_coverage)
+        return self._findings.coverage
 
     @property
     def complete(self) -> bool:
@@ -112,7 +112,7 @@ class ClusterMessages:
             failed = SourceState.FAILED
             findings.cover((Coverage(source.name, source.kind, failed, None, "interrupted"),))
             return
-        await count_left_out(source, request, left_out)
+        await count_left_out(source, request, left_out, findings.tally)
         findings.cover(await source.topology.gone_since())
 
     async def record_batches(self) -> AsyncIterator["pa.RecordBatch"]:
@@ -369,7 +369,7 @@ class TimeOrder:
 
     def _add_lanes(self, routes: Iterable[Route]) -> None:
         for route in routes:
-            message_filter = self._request.filter_of([route.topic])
+            message_filter = self._request.filter_of(self._findings.tally, [route.topic])
             lanes = [
                 _Lane(route.brokers[queue.broker_name], queue, message_filter)
                 for queue in route.read_queues

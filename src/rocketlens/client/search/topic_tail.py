@@ -119,7 +119,8 @@ class TopicTail:
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
         self._failing: Final[dict[str, set[int]]] = {}
         """The queues that could not be read when they were last tried, by broker."""
-        self._findings: Final = Findings(AnswerMessages(request.newest))
+        tally = request.message_filter.tally
+        self._findings: Final = Findings(AnswerMessages(request.newest), tally=tally)
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
         self._pages: Final[asyncio.Queue[list[MessageExt] | None]] = asyncio.Queue(
             limits.MAX_MESSAGE_ANSWERS
@@ -135,13 +136,7 @@ class TopicTail:
             Coverage(topic, SourceKind.BROKER, SourceState.FAILED, None, each)
             for each in self._damage
         )
-        content, batches = (
-            self._request.message_filter.content,
-            self._request.message_filter.batches,
-        )
-        undecided = () if content is None else content.tally.coverage()
-        unread = () if batches is None else batches.coverage()
-        return (*self._findings.coverage, *damaged, *undecided, *unread)
+        return (*self._findings.coverage, *damaged)
 
     @property
     def complete(self) -> bool:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from rocketlens.query.request import FindRequest
     from rocketlens.query.source import Source
     from rocketlens.query.story.story import Story
+    from rocketlens.query.tally import SearchTally
 
 _HIDDEN_ERROR: Final = Sentence("not_shown")
 _RELIES_ON: Final = Sentence("in_part_only")
@@ -141,28 +142,26 @@ class _VisibleContent(ContentFilter):
 
     @classmethod
     def of(cls, content: ContentFilter | None, rights: _Rights) -> "_VisibleContent | None":
-        """Return a filter, for what may be seen; it counts where the other one does."""
+        """Return a filter for what may be seen."""
         if content is None:
             return None
-        return cls(
-            content.where, content.grep, content.grep_in, content.rules, content.tally, rights
-        )
+        return cls(content.where, content.grep, content.grep_in, content.rules, rights)
 
-    def passes(self, record: "Record | RecordView") -> bool:
+    def passes(self, record: "Record | RecordView", tally: "SearchTally") -> bool:
         """Return whether a record may be seen and passes."""
         assert self.rights is not None  # noqa: S101 - only made with one
         if TopicKind.of(record.topic) is TopicKind.NORMAL:
             is_visible = self.rights.may_see(record.topic)
         else:
             is_visible = self.rights.may_see_message(RecordSubject(record))
-        return is_visible and ContentFilter.passes(self, record)
+        return is_visible and ContentFilter.passes(self, record, tally)
 
 
 class _VisibleFindings(Findings):
     """Findings that leave out what may not be seen, and add the rest to others."""
 
     def __init__(self, outer: Findings, rights: _Rights) -> None:
-        super().__init__(outer.messages, outer.on_added)
+        super().__init__(outer.messages, outer.on_added, tally=outer.tally)
         self._rights: Final = rights
 
     def take(self, record: Record) -> bool:
@@ -221,7 +220,7 @@ class _VisibleMessages:
         for name, parts in narrowed.items():
             if parts and all(each in own.unknown for each in parts):
                 findings.unknown[name] = no_topic(name)
-        findings.cover(without_names(own.coverage))
+        findings.cover(without_names(own.searched))
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the source does not have, or that are hidden."""

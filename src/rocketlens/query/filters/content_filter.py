@@ -18,13 +18,11 @@ and bodies have a field of that name
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from rocketlens import limits
 from rocketlens.decode.bodies import BINARY, DecodedBody, text_of_body
 from rocketlens.decode.rules import BodyRules
 from rocketlens.decode.tree import Tree, json_ready
@@ -32,13 +30,12 @@ from rocketlens.errors import BadInput, BodyError
 from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
-from rocketlens.query.filters.where import Where, body_path
+from rocketlens.query.filters.where import Where
+from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -46,87 +43,6 @@ if TYPE_CHECKING:
 GrepIn = Literal["body", "keys", "properties"]
 GREP_IN: Final[tuple[GrepIn, ...]] = get_args(GrepIn)
 _NO_RULES: Final = BodyRules()
-
-
-class FilterTally:
-    """Counts the messages that a filter could not decide on. Several threads may add to it."""
-
-    def __init__(self) -> None:
-        """Count nothing yet."""
-        self._unread: Final = _Counted()
-        self._not_comparable: Final = _Counted()
-        self.properties: Final[set[str]] = set()
-        """Names of properties that a filter asked for, and some message has."""
-        self.body_fields: Final[set[str]] = set()
-        """Names of properties that some message lacks, and its body has as a field."""
-        self._bodies_left: int = limits.MAX_HINTED_BODIES
-        self._lock: Final = Lock()
-
-    def add_unread(self, record: Record | RecordView, reason: str) -> None:
-        """Count a message whose body could not be looked at."""
-        with self._lock:
-            self._unread.add(record, reason)
-
-    def add_not_comparable(self, record: Record | RecordView, reason: str) -> None:
-        """Count a message with values that cannot be compared."""
-        with self._lock:
-            self._not_comparable.add(record, reason)
-
-    def takes_body(self, name: str) -> bool:
-        """Return whether the body of a message that lacks a property is to be looked at for it."""
-        if not self.may_take_body(name):
-            return False
-        self._bodies_left -= 1
-        return True
-
-    def may_take_body(self, name: str) -> bool:
-        """Return what `takes_body` would."""
-        is_known = name in self.properties or name in self.body_fields
-        return self._bodies_left > 0 and not is_known
-
-    def coverage(self) -> tuple[Coverage, ...]:
-        """Return what the filter could not decide on, and properties that were probably meant to
-        be fields of bodies; nothing if it decided on all.
-        """
-        parts: list[Coverage] = []
-        kind = SourceKind.FILTER
-        if self._unread.count:
-            sentence = self._unread.described("filter_unread")
-            parts.append(Coverage("filter", kind, SourceState.FAILED, None, sentence))
-        if self._not_comparable.count:
-            sentence = self._not_comparable.described("filter_not_comparable")
-            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, sentence))
-        for name in sorted(self.body_fields - self.properties):
-            sentence = Sentence("no_such_property", name=name, path=body_path(name))
-            parts.append(Coverage("filter", kind, SourceState.SEARCHED, None, sentence))
-        return tuple(parts)
-
-
-class _Counted:
-    """A count of messages, each once however often it is read, and the first of them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first = self._why = ""
-        self._seen: set[tuple[str, int, int, int]] = set()
-
-    def add(self, record: Record | RecordView, reason: str) -> None:
-        queue_id, queue_offset = _number(record, "queue_id"), _number(record, "queue_offset")
-        identity = (record.topic, queue_id, queue_offset, record.physical_offset)
-        if identity in self._seen:
-            return
-        if len(self._seen) < limits.MAX_FILTER_FAILURES:
-            self._seen.add(identity)
-        if not self.count:
-            self._first = f"{record.topic}/{queue_id}/{queue_offset}"
-            self._why = reason
-        self.count += 1
-
-    def described(self, name: str) -> Sentence:
-        """Return a sentence of how many there are, with the first of them."""
-        is_one = self.count == 1
-        messages = Sentence("one_message") if is_one else Sentence("messages", count=self.count)
-        return Sentence(name, messages=messages, position=self._first, why=self._why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +54,6 @@ class ContentFilter:
     grep_in: frozenset[str] = frozenset({"body"})
     """Where the pattern may be: in the text of the body, in a key, in the value of a property."""
     rules: BodyRules = _NO_RULES
-    tally: FilterTally = field(default_factory=FilterTally, compare=False)
 
     @property
     def text(self) -> str:
@@ -152,21 +67,17 @@ class ContentFilter:
         is_searched = self.grep is not None and "body" in self.grep_in
         return is_searched or (self.where is not None and self.where.reads_body)
 
-    def with_new_tally(self) -> Self:
-        """Return the same filter for another search, which counts for itself."""
-        return replace(self, tally=FilterTally())
-
-    def passes(self, record: Record | RecordView) -> bool:
+    def passes(self, record: Record | RecordView, tally: SearchTally) -> bool:
         """Return whether a record passes; count it if that cannot be known."""
-        subject = RecordSubject(record, self.rules, self.tally)
+        subject = RecordSubject(record, self.rules, tally)
         try:
             return (self.where is None or self.where.passes(subject)) and (
                 self.grep is None or self._has_pattern(subject, self.grep)
             )
         except BodyUnread as error:
-            self.tally.add_unread(record, str(error))
+            tally.add_unread(record, str(error))
         except EvaluationFailed as error:
-            self.tally.add_not_comparable(record, str(error))
+            tally.add_not_comparable(record, str(error))
         return False
 
     def _has_pattern(self, subject: "RecordSubject", pattern: TextPattern) -> bool:
@@ -210,7 +121,7 @@ class RecordSubject:
         self,
         record: Record | RecordView,
         rules: BodyRules = _NO_RULES,
-        tally: FilterTally | None = None,
+        tally: SearchTally | None = None,
     ) -> None:
         """Decode nothing yet; `tally` counts the names of properties."""
         self._record: Final = record
@@ -238,7 +149,7 @@ class RecordSubject:
         if tally is not None:
             if value is not None:
                 tally.properties.add(name)
-            elif tally.takes_body(name) and self._has_body_field(name):
+            elif tally.use_hint_budget(name) and self._has_body_field(name):
                 tally.body_fields.add(name)
         return value
 

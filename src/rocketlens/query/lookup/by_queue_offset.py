@@ -13,11 +13,11 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.query.answer_builder import Findings
-from rocketlens.query.left_out import UnreadBatches
 from rocketlens.query.lookup.by_time import Scan
 from rocketlens.query.lookup.message_filter import MessageFilter, is_dispatched_to, light_queues
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
+from rocketlens.query.tally import SearchTally
 from rocketlens.query.tiered import FindingsOutsideLog, place_of
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
@@ -98,7 +98,7 @@ class _Search:
         queue = self._queue_coverage(state, error or self._missing())
         claims = self._claims_position()
         if claims is not None:
-            of_topic = MessageFilter(topic=position.topic, batches=UnreadBatches())
+            of_topic = MessageFilter(topic=position.topic, tally=SearchTally())
             scan = Scan(reader, of_topic, start=start, stop=stop)
             self._scanned(queue, scan, list(filter(claims, scan.records()))[:1])
             return

@@ -117,14 +117,8 @@ class Scan(ArrowMessages):
         """What was read so far, what of it could not be, and what a filter left out or could not
         look at.
         """
-        content, left_out = self._message_filter.content, self._message_filter.left_out
-        batches = self._message_filter.batches
-        return (
-            *self.log_coverage,
-            *(content.tally.coverage() if content else ()),
-            *(left_out.coverage() if left_out else ()),
-            *(batches.coverage() if batches else ()),
-        )
+        tally = self._message_filter.tally
+        return (*self.log_coverage, *(tally.coverage() if tally else ()))
 
     @property
     def log_coverage(self) -> tuple[Coverage, ...]:
@@ -395,18 +389,18 @@ class Scan(ArrowMessages):
         chosen = rows if mask.all() else rows.compress(mask)
         if self._message_filter.reads_records:
             return chosen.compress(np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen)))
-        if self._message_filter.left_out is not None and len(chosen):
+        if self._message_filter.leaves_out and len(chosen):
             return self._without_internal(Chunk(chunk.content, chunk.base_offset, chosen))
         return chosen
 
     def _without_internal(self, chunk: Chunk) -> "npt.NDArray[np.void]":
         """Return the rows of a chunk without those of RocketMQ's own topics, which are counted."""
-        topics, left_out = chunk.topics(), self._message_filter.left_out
-        if left_out is None or not any(map(is_internal_topic, topics.names)):
+        topics, tally = chunk.topics(), self._message_filter.tally
+        if not any(map(is_internal_topic, topics.names)):
             return chunk.rows
         for number, name in enumerate(topics.names):
-            if is_internal_topic(name):
-                left_out.add(name, int((topics.number_of_row == number).sum()))
+            if tally is not None and is_internal_topic(name):
+                tally.add_internal(name, int((topics.number_of_row == number).sum()))
         return chunk.rows.compress(~topics.are(is_internal_topic))
 
     def _matches(self, chunk: Chunk, rows: "npt.NDArray[np.void]") -> Iterator[bool]:

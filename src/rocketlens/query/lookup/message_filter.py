@@ -28,15 +28,15 @@ from rocketlens.formats.commitlog_record import (
     decode,
 )
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH
+from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH, is_internal_topic
 from rocketlens.model.text.java import decode_utf8
+from rocketlens.query.tally import SearchTally
 from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
     from rocketlens.model.sql.sql92 import Sql92
     from rocketlens.query.filters.content_filter import ContentFilter
-    from rocketlens.query.left_out import LeftOutMessages, UnreadBatches
 
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
@@ -53,8 +53,8 @@ class MessageFilter:
 
     A message must have the ``topic``, and one of the ``topics``. ``light`` are the light topics
     (``%LMQ%...``) among these, which have messages of other topics that were dispatched to them.
-    ``expression`` must be true of its properties, and ``content`` must accept it. A message that
-    ``left_out`` counts does not match. ``batches`` counts the batches that cannot be read.
+    ``expression`` must be true of its properties, and ``content`` must accept it. With
+    ``leaves_out`` messages of RocketMQ's own topics do not match. ``tally`` is that of the search.
     ``key`` must be one of its keys, ``unique_key`` its unique key; with both given one of the two
     is enough. Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
@@ -69,8 +69,8 @@ class MessageFilter:
     topics: frozenset[str] | None = None
     expression: "Sql92 | None" = None
     content: "ContentFilter | None" = None
-    left_out: "LeftOutMessages | None" = field(default=None, compare=False)
-    batches: "UnreadBatches | None" = field(default=None, compare=False)
+    leaves_out: bool = False
+    tally: SearchTally | None = field(default=None, compare=False)
     light: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class MessageFilter:
     @property
     def counts_nothing(self) -> bool:
         """Whether a message that an answer does not keep need not be looked at."""
-        return self.content is None and self.left_out is None
+        return self.content is None and not self.leaves_out
 
     @property
     def record_topics(self) -> frozenset[str] | None:
@@ -137,7 +137,9 @@ class MessageFilter:
         return self._matches_itself(record)
 
     def _matches_itself(self, record: Record | RecordView) -> bool:
-        return self.may_match(record) and (self.content is None or self.content.passes(record))
+        if not self.may_match(record):
+            return False
+        return self.content is None or self.content.passes(record, self.tally or SearchTally())
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a batch that match; of any other record that matches, itself."""
@@ -147,10 +149,10 @@ class MessageFilter:
     def _members(self, record: Record) -> tuple[Record, ...]:
         """Return the messages of a batch; none of one that cannot be taken apart: it is counted."""
         members = records_in(record)
-        if members or self.batches is None or not record.sys_flag & SYS_FLAG_INNER_BATCH:
+        if members or self.tally is None or not record.sys_flag & SYS_FLAG_INNER_BATCH:
             return members
         if self.takes_topic(record.topic) and self.is_in_time(record.store_timestamp_ms):
-            self.batches.add(record)
+            self.tally.add_batch(record)
         return ()
 
     def may_match(self, record: Record | RecordView) -> bool:
@@ -160,7 +162,11 @@ class MessageFilter:
             return False
         if not self._has_properties(record):
             return False
-        return self.left_out is None or not self.left_out.leaves_out(record)
+        if not self.leaves_out:
+            return True
+        if self.tally is None:
+            return not is_internal_topic(record.topic)
+        return not self.tally.is_internal(record)
 
     def _has_properties(self, record: Record | RecordView) -> bool:
         """Return whether the properties of a record match."""
@@ -223,8 +229,9 @@ class FastPathMatcher:
     @classmethod
     def of(cls, wanted: MessageFilter) -> "FastPathMatcher":
         """Return one for a filter; with conditions beside the keys it recognizes nothing."""
-        others = (wanted.tags, wanted.expression, wanted.content, wanted.left_out)
-        topic = "" if any(each is not None for each in others) else wanted.topic or ""
+        others = (wanted.tags, wanted.expression, wanted.content)
+        is_plain = not wanted.leaves_out and all(each is None for each in others)
+        topic = (wanted.topic or "") if is_plain else ""
         return cls(topic, wanted.key, wanted.unique_key, wanted.begin, wanted.end)
 
     def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:

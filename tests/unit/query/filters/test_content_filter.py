@@ -18,6 +18,7 @@ from rocketlens.query.filters import content_filter
 from rocketlens.query.lookup import by_time
 from rocketlens.query.request import FindRequest
 from rocketlens.query.request import content_filter as filter_of
+from rocketlens.query.tally import SearchTally
 from rocketlens.store.read.log import scan as log_scan
 from tests.support.made_stores import Sent, flip, make_store, record_of
 from tests.support.written_bodies import body as written
@@ -242,7 +243,6 @@ def test_what_is_not_well_formed_is_refused_before_anything_is_read(options):
 
 def test_without_a_filter_there_is_none():
     assert filter_of(None, None) is None
-    assert FindRequest.parse("K").filter_coverage == ()
 
 
 def test_a_scan_that_is_stopped_says_how_far_it_came(orders, monkeypatch):
@@ -280,21 +280,21 @@ FILTERS = [
 )
 def test_whatever_a_body_is_a_filter_decides_or_counts_it(content, body, sys_flag):
     record, _ = record_of(sent("any", body, 0, sys_flag), 0, 0)
-    own = content.with_new_tally()
-    first = own.passes(record)
-    assert own.passes(record) is first
-    told = own.tally.coverage()
+    tally = SearchTally()
+    first = content.passes(record, tally)
+    assert content.passes(record, tally) is first
+    told = tally.coverage()
     assert not (first and told)
     assert all("1 message, the first Orders/0/0: " in each.error for each in told)
 
 
 def test_no_more_messages_are_told_apart_than_the_bound(monkeypatch):
     monkeypatch.setattr(limits, "MAX_FILTER_FAILURES", 1)
-    own = filter_of(None, "x").with_new_tally()
+    content, tally = filter_of(None, "x"), SearchTally()
     for number in range(3):
         record, _ = record_of(sent("binary", UNREAD["binary"], number), number, number)
-        own.passes(record)
-    (told,) = own.tally.coverage()
+        content.passes(record, tally)
+    (told,) = tally.coverage()
     assert told.error.startswith("3 messages, the first Orders/0/0: ")
 
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 import rocketlens
+from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP, is_internal_topic
-from rocketlens.query.left_out import LeftOutMessages, UnreadBatches, names_topics
+from rocketlens.query.tally import SearchTally, names_topics
 from rocketlens.store.read.log import scan
+from tests.support.archives import archive_store
 from tests.support.fake_cluster import ask
 from tests.support.made_stores import NOW_MS, Sent, make_store
 from tests.support.synthetic import record, write_log
@@ -186,11 +188,11 @@ def test_a_star_names_no_topic():
 
 
 def test_what_cannot_be_counted_is_a_least_number():
-    left_out = LeftOutMessages()
-    assert left_out.coverage() == ()
-    left_out.put(TRACE, 3)
-    left_out.put("TBW102", None)
-    (told,) = left_out.coverage()
+    tally = SearchTally()
+    assert tally.coverage() == ()
+    tally.put_internal(TRACE, 3)
+    tally.put_internal("TBW102", None)
+    (told,) = tally.coverage()
     assert told.error.startswith(
         f"3 messages or more of RocketMQ's own topics, in {TRACE}, TBW102, left out"
     )
@@ -256,6 +258,7 @@ def test_each_answer_that_could_have_a_message_of_it_is_incomplete_and_names_it(
             opened.find(topic="B"),
             opened.find(topic="B", where="body.$.n > 1"),
             opened.tail("B"),
+            opened.query_message("B", "key-1"),
         ):
             assert not answer.complete
             assert "B/0/1" in " ".join(each.error for each in answer.failures)
@@ -266,6 +269,20 @@ def test_each_answer_that_could_have_a_message_of_it_is_incomplete_and_names_it(
         assert len(list(read)) == 3
         assert not read.complete
         assert "B/0/1" in " ".join(each.error or "" for each in read.coverage)
+
+
+def test_an_archive_that_has_it_gives_no_complete_answer(tmp_path):
+    flags = FLAGS | COMPRESSED
+    batch = replace(record(1, topic="B", body=b"none", INNER_NUM="3"), sys_flag=flags)
+    write_log(tmp_path / "store", [record(0, topic="B"), batch, record(0, topic="Other")], 1 << 14)
+    archive_store(tmp_path / "lake", tmp_path / "store")
+    with rocketlens.open_archive(str(tmp_path / "lake")) as archive:
+        read = archive.scan("B", where="KEYS = 'key-0'")
+        assert len(list(read)) == 1
+        for answer in (archive.find("key-1", "B"), archive.tail("B", key="key-0"), read):
+            assert not answer.complete
+            assert "B/0/1" in " ".join(each.error or "" for each in answer.coverage)
+        assert archive.tail("Other", key="key-0").complete
 
 
 def test_a_bulk_read_has_it_in_the_table_of_damage(store):
@@ -300,11 +317,10 @@ def test_a_cluster_that_has_it_gives_no_complete_answer():
 
 
 def test_the_first_of_many_are_named_and_each_is_counted_once():
-    batches = UnreadBatches()
-    assert batches.coverage() == ()
+    tally = SearchTally()
     for number in (*range(5), *range(5)):
-        batches.add(replace(record(number, topic="B"), physical_offset=number))
-    (coverage,) = batches.coverage()
+        tally.add_batch(replace(record(number, topic="B"), physical_offset=number))
+    (coverage,) = tally.coverage()
     assert coverage.is_failure
     assert coverage.error.startswith("5 records cannot be taken apart")
     assert coverage.error.endswith("B/0/0, B/0/1, B/0/2, ...")

@@ -1,0 +1,192 @@
+"""Counts the messages that a search of one source left out, or could not decide on.
+
+=====================================  =========================================================
+case                                   the answer
+=====================================  =========================================================
+a message of RocketMQ's own topics     leaves it out, and says how many there are, if the search
+                                       names no topic: see `names_topics`
+a batch that cannot be taken apart     has the record as it is, and is incomplete: other messages
+                                       than it may match
+a body that a filter cannot read       leaves it out, and is incomplete
+values that cannot be compared         leaves it out, and says so
+a property that no message has, and    says that a field of the body was probably meant
+bodies have a field of that name
+=====================================  =========================================================
+
+Traces have the keys and ids of the messages that they are about, and bodies that hold them, so they
+would be among the answers to nearly every question. Copies that brokers keep of users' messages,
+for delays, timers and transactions, are in answers as other messages are.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import RecordView
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.model.text.counted import counted
+from rocketlens.model.text.sentences import Sentence
+
+if TYPE_CHECKING:
+    from rocketlens.formats.commitlog_record import Record
+
+_EVERY_NAME: Final = "*?"
+_SHOWN: Final = 3
+
+
+def names_topics(topics: Iterable[str]) -> bool:
+    """Return whether any of some names and patterns says which topics: ``*`` does not."""
+    return any(each.strip(_EVERY_NAME) for each in topics)
+
+
+class SearchTally:
+    """Counts for one search of one source. Several threads may add to it.
+
+    A message is counted once, however often it is read, as far as
+    `rocketlens.limits.MAX_FILTER_FAILURES` of each case are remembered.
+    """
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._internal: Final[Counter[str]] = Counter()
+        self._seen: Final[set[int]] = set()
+        self._uncounted: Final[set[str]] = set()
+        self._batches: Final[dict[tuple[object, int], str]] = {}
+        self._unread: Final = _Counted()
+        self._not_comparable: Final = _Counted()
+        self.properties: Final[set[str]] = set()
+        """Names of properties that a filter asked for, and some message has."""
+        self.body_fields: Final[set[str]] = set()
+        """Names of properties that some message lacks, and its body has as a field."""
+        self._bodies_left: int = limits.MAX_HINTED_BODIES
+        self._lock: Final = Lock()
+
+    def is_internal(self, record: "Record | RecordView") -> bool:
+        """Return whether a record is of one of RocketMQ's own topics, and count it if so."""
+        topic = record.topic
+        if not is_internal_topic(topic):
+            return False
+        with self._lock:
+            if record.physical_offset not in self._seen:
+                if len(self._seen) < limits.MAX_FILTER_FAILURES:
+                    self._seen.add(record.physical_offset)
+                self._internal[topic] += 1
+        return True
+
+    def add_internal(self, topic: str, count: int) -> None:
+        """Count messages of one of RocketMQ's own topics that were read once."""
+        with self._lock:
+            self._internal[topic] += count
+
+    def put_internal(self, topic: str, count: int | None, *, is_least: bool = False) -> None:
+        """Set how many messages of such a topic there are: None if that is not known."""
+        with self._lock:
+            self._internal[topic] = max(self._internal[topic], count or 0)
+            if is_least or count is None:
+                self._uncounted.add(topic)
+
+    def add_batch(self, record: "Record") -> None:
+        """Count a batch that cannot be taken apart."""
+        with self._lock:
+            if len(self._batches) < limits.MAX_FILTER_FAILURES:
+                where = record.store_host, record.physical_offset
+                position = f"{record.topic}/{record.queue_id}/{record.queue_offset}"
+                self._batches[where] = position
+
+    def add_unread(self, record: "Record | RecordView", reason: str) -> None:
+        """Count a message whose body could not be looked at."""
+        with self._lock:
+            self._unread.add(record, reason)
+
+    def add_not_comparable(self, record: "Record | RecordView", reason: str) -> None:
+        """Count a message with values that cannot be compared."""
+        with self._lock:
+            self._not_comparable.add(record, reason)
+
+    def use_hint_budget(self, name: str) -> bool:
+        """Return whether to look at the body of a message that lacks a property for it."""
+        if not self.has_hint_budget(name):
+            return False
+        self._bodies_left -= 1
+        return True
+
+    def has_hint_budget(self, name: str) -> bool:
+        """Return whether bodies are still looked at for a property."""
+        is_known = name in self.properties or name in self.body_fields
+        return self._bodies_left > 0 and not is_known
+
+    def coverage(self) -> tuple[Coverage, ...]:
+        """Return what was counted; nothing if all was searched and decided on."""
+        kind, searched, failed = SourceKind.FILTER, SourceState.SEARCHED, SourceState.FAILED
+        parts: list[Coverage] = []
+        if self._unread.count:
+            sentence: str = self._unread.described("filter_unread")
+            parts.append(Coverage("filter", kind, failed, None, sentence))
+        if self._not_comparable.count:
+            sentence = self._not_comparable.described("filter_not_comparable")
+            parts.append(Coverage("filter", kind, searched, None, sentence))
+        for name in sorted(self.body_fields - self.properties):
+            # Late: where it is needed, it is loaded.
+            from rocketlens.query.filters.where import body_path
+
+            sentence = Sentence("no_such_property", name=name, path=body_path(name))
+            parts.append(Coverage("filter", kind, searched, None, sentence))
+        parts += self._internal_coverage()
+        if self._batches:
+            error = (
+                f"{counted(len(self._batches), 'record')} cannot be taken apart into the messages "
+                f"of a batch, which were not searched: {_shown([*self._batches.values()])}"
+            )
+            parts.append(Coverage("batches", kind, failed, None, error))
+        return tuple(parts)
+
+    def _internal_coverage(self) -> list[Coverage]:
+        counts = self._internal.most_common()
+        topics = [name for name, number in counts if number or name in self._uncounted]
+        if not topics:
+            return []
+        messages = _messages(self._internal.total())
+        if self._uncounted:
+            messages = Sentence("or_more", messages=messages)
+        sentence = Sentence("left_out", messages=messages, topics=_shown(topics))
+        return [Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)]
+
+
+class _Counted:
+    """A count of messages, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first = self._why = ""
+        self._seen: set[tuple[str, int, int, int]] = set()
+
+    def add(self, record: "Record | RecordView", reason: str) -> None:
+        queue_id, queue_offset = _number(record, "queue_id"), _number(record, "queue_offset")
+        identity = (record.topic, queue_id, queue_offset, record.physical_offset)
+        if identity in self._seen:
+            return
+        if len(self._seen) < limits.MAX_FILTER_FAILURES:
+            self._seen.add(identity)
+        if not self.count:
+            self._first = f"{record.topic}/{queue_id}/{queue_offset}"
+            self._why = reason
+        self.count += 1
+
+    def described(self, name: str) -> Sentence:
+        """Return a sentence of how many there are, with the first of them."""
+        return Sentence(name, messages=_messages(self.count), position=self._first, why=self._why)
+
+
+def _messages(count: int) -> Sentence:
+    return Sentence("one_message") if count == 1 else Sentence("messages", count=count)
+
+
+def _shown(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if names[_SHOWN:] else "")
+
+
+def _number(record: "Record | RecordView", name: str) -> int:
+    return record.number(name) if isinstance(record, RecordView) else int(getattr(record, name))
