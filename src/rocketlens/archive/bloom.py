@@ -75,12 +75,12 @@ def checksums(values: "npt.NDArray[np.int64]") -> dict[str, int]:
     """Return the checksum of the filter that a row group of sorted values gets, by its size."""
     import numpy as np
 
-    from rocketlens.formats.compiled import kernels_archive
+    from rocketlens.formats.compiled import archive
 
     primes = np.array((_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4), np.uint64)
     bits = np.zeros((_MAX_FILTER_BYTES // BLOCK_BYTES, len(_SALTS)), np.uint32)
     salts = np.array(_SALTS, np.uint32)
-    kernels_archive.set_filter_bits(values, primes, np.uint64(_START), salts, bits.reshape(-1))
+    archive.set_filter_bits(values, primes, np.uint64(_START), salts, bits.reshape(-1))
     expected = 2 * (1 + int(np.count_nonzero(np.diff(values))))
     of_sizes = {}
     while len(bits):

@@ -34,7 +34,6 @@ from rocketlens.archive.tables import (
     MESSAGES,
     columns_of,
     day_number,
-    sort_order,
     widened,
 )
 from rocketlens.errors import ArchiveError
@@ -354,4 +353,4 @@ def _in_order(tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
     some = [each for each in tables if each.num_rows]
     if some:
         rows = pa.concat_tables(some).combine_chunks()
-        yield rows.take(pa.array(sort_order(rows.column("key_hash").to_numpy())))
+        yield rows.take(pa.array(rows.column("key_hash").to_numpy().argsort(kind="stable")))

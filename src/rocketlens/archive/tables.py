@@ -177,14 +177,14 @@ def sorted_by_hash(rows: "pa.Table") -> "pa.Table":
     whole = rows.unify_dictionaries().combine_chunks()
     hashes = key_hashes(whole.column("key").combine_chunks())
     named = whole.append_column("key_hash", pa.array(hashes))
-    return named.select(key_schema().names).take(pa.array(sort_order(hashes)))
+    return named.select(key_schema().names).take(pa.array(hashes.argsort(kind="stable")))
 
 
 def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
     """Return the hash of each text of a string array without nulls."""
     import numpy as np
 
-    from rocketlens.formats.compiled import kernels_archive
+    from rocketlens.formats.compiled import archive
 
     count = len(keys)
     hashes = np.empty(count, np.int64)
@@ -193,19 +193,8 @@ def key_hashes(keys: "pa.Array") -> "npt.NDArray[np.int64]":
         offsets = np.frombuffer(raw_offsets, np.int32)[keys.offset : keys.offset + count + 1]
         content = np.frombuffer(raw_bytes or b"", np.uint8)
         basis, prime = np.uint64(_FNV_BASIS), np.uint64(_FNV_PRIME)
-        kernels_archive.hash_texts(content, offsets, basis, prime, hashes)
+        archive.hash_texts(content, offsets, basis, prime, hashes)
     return hashes
-
-
-def sort_order(hashes: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int32]":
-    """Return the indexes that sort hashes; equal ones keep their order."""
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels_archive
-
-    order = np.empty(len(hashes), np.int32)
-    kernels_archive.sort_order(hashes, order)
-    return order
 
 
 def key_hash(key: str) -> int:

@@ -22,7 +22,6 @@ from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.batchqueue_entry import BatchEntry
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.compiled import kernels_index, kernels_scan
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.dledger import EntryHeader
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
@@ -189,57 +188,6 @@ def test_the_fixed_fields_of_a_record_are_the_table_s_for_hosts_of_both_kinds(nu
     assert head.size == offset
     names = {name.replace("port", "host").replace("body_length", "body") for name in head.offsets}
     assert names == {row["field"] for row in fixed}
-
-
-@pytest.mark.parametrize(
-    ("module", "layout", "offsets"),
-    [
-        (
-            kernels_scan,
-            records.HEADS[0],
-            {
-                "_MAGIC": "magic",
-                "_BODY_CRC": "body_crc",
-                "_QUEUE_ID": "queue_id",
-                "_FLAG": "flag",
-                "_QUEUE_OFFSET": "queue_offset",
-                "_PHYSICAL_OFFSET": "physical_offset",
-                "_SYS_FLAG": "sys_flag",
-                "_BORN_TIMESTAMP": "born_timestamp_ms",
-                "_BORN_PORT": "born_port",
-                "_STORE_TIMESTAMP": "store_timestamp_ms",
-                "_STORE_HOST": "store_host",
-                "_STORE_PORT": "store_port",
-                "_RECONSUME_TIMES": "reconsume_times",
-                "_PREPARED_OFFSET": "prepared_transaction_offset",
-                "_BODY_LENGTH": "body_length",
-            },
-        ),
-        (
-            kernels_index,
-            index_file.ENTRY_LAYOUT,
-            {
-                "_KEY_HASH": "key_hash",
-                "_INDEX_OFFSET": "physical_offset",
-                "_SECONDS": "seconds",
-                "_PREVIOUS_ENTRY": "previous_entry",
-            },
-        ),
-        (
-            kernels_index,
-            consumequeue_entry.ENTRY_LAYOUT,
-            {
-                "_QUEUE_OFFSET": "physical_offset",
-                "_STORE_SIZE": "store_size",
-                "_TAGS_CODE": "tags_code",
-            },
-        ),
-    ],
-)
-def test_kernels_read_and_write_fields_where_the_layout_has_them(module, layout, offsets):
-    assert {name: getattr(module, name) for name in offsets} == {
-        name: layout.offsets[field] for name, field in offsets.items()
-    }
 
 
 @pytest.mark.parametrize("name", sorted({**LAYOUTS, **DECLARED}))

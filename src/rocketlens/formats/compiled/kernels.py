@@ -33,14 +33,16 @@ from numpy.typing import NDArray
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.formats.compiled import kernels_index, kernels_pull, kernels_scan, kernels_text
+from rocketlens.formats.compiled import index as kernels_index
+from rocketlens.formats.compiled import kernels_pull, record_constants
+from rocketlens.formats.compiled import scan as kernels_scan
+from rocketlens.formats.compiled import text as kernels_text
 from rocketlens.formats.compiled.kernels_device import (
-    ByteArray,
     CompiledKernels,
     compile_kernels,
     count_compiled,
 )
-from rocketlens.formats.compiled.kernels_scan import RECORD_DTYPE, RowArray
+from rocketlens.formats.compiled.rows import RECORD_DTYPE, ByteArray, RowArray
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
 from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES, ChainCheck
 
@@ -85,41 +87,39 @@ Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
 def compile_all() -> CompiledKernels:
     """Compile every kernel that is not compiled yet: half a minute, if none is."""
     from rocketlens.formats.compiled import (
-        kernels_archive,
         kernels_json,
         kernels_send,
         kernels_values,
     )
 
-    del kernels_archive, kernels_json, kernels_send, kernels_values
+    del kernels_json, kernels_send, kernels_values
     return compile_kernels()
 
 
 def compiled_count() -> tuple[int, int]:
     """Return how many kernels are compiled, and how many there are; compiles none."""
     from rocketlens.formats.compiled import (
-        kernels_archive,
         kernels_json,
         kernels_send,
         kernels_values,
     )
 
-    del kernels_archive, kernels_json, kernels_send, kernels_values
+    del kernels_json, kernels_send, kernels_values
     return count_compiled()
 
 
 class ScanReason(IntEnum):
     """Why a walk over records ended where it did."""
 
-    STOP = kernels_scan.STOP
+    STOP = record_constants.STOP
     """The next record begins at or after the position asked for."""
-    FULL = kernels_scan.FULL
+    FULL = record_constants.FULL
     """The next record had no room in the output arrays."""
-    BLANK = kernels_scan.BLANK
+    BLANK = record_constants.BLANK
     """Filler: go on with the next segment. Its size word is not looked at, as in RocketMQ."""
-    END = kernels_scan.END
+    END = record_constants.END
     """Size and magic are zero, or fewer than 8 bytes are left."""
-    BAD = kernels_scan.BAD
+    BAD = record_constants.BAD
     """Anything else: no consistent record with its own physical offset starts there."""
 
 
@@ -493,8 +493,7 @@ def gather(
         message = f"{total} bytes are more than one Arrow array holds: gather fewer rows"
         raise BadInput(message)
     values = np.empty(total, np.uint8)
-    copy = kernels_text.copy_texts if as_text else kernels_text.copy_slices
-    copy(buffer, starts, lengths, offsets, values)
+    kernels_text.copy_slices(buffer, starts, lengths, offsets, as_text, values)
     return Gathered(offsets.astype(np.int32), values)
 
 

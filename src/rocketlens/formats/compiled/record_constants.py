@@ -27,7 +27,7 @@ from rocketlens.formats.dledger import (
 )
 from rocketlens.formats.index_file import ENTRY_LAYOUT as _INDEX_ENTRY
 from rocketlens.formats.index_file import SLOT_BYTES
-from rocketlens.limits import MAX_RECORD_BYTES
+from rocketlens.limits import MAX_INT, MAX_RECORD_BYTES
 from rocketlens.model.rocketmq import (
     CRC_MASK,
     SYS_FLAG_BORN_HOST_V6,
@@ -48,6 +48,7 @@ __all__ = [
     "MAGIC_BLANK",
     "MAGIC_V1",
     "MAGIC_V2",
+    "MAX_INT",
     "MAX_RECORD_BYTES",
     "MIN_RECORD_BYTES",
     "NOT_AN_INTEGER",
@@ -160,3 +161,7 @@ def _crc_tables() -> tuple[int, ...]:
 
 CRC_TABLES: Final = _crc_tables()
 POWERS_OF_31: Final = tuple(31**power for power in range(9))
+
+NAME_SLOTS: Final = 32768
+"""Size of the table of names of one record: properties have at most 32767 bytes, a property at
+least 4 with its separators, so it is never more than a quarter full."""

@@ -1,11 +1,11 @@
-"""Hashes, order and filters of keys: the compiled ones are those of plain Python."""
+"""Hashes and filters of keys: the compiled ones are those of plain Python."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.archive import bloom
-from rocketlens.formats.compiled import kernels_archive
+from rocketlens.formats.compiled import archive
 
 INT64S = st.integers(-(2**63), 2**63 - 1)
 FNV_1A = (0xCBF29CE484222325, 0x100000001B3)
@@ -14,15 +14,8 @@ FNV_1A = (0xCBF29CE484222325, 0x100000001B3)
 def hashes_of(content, offsets):
     hashes = np.empty(len(offsets) - 1, np.int64)
     texts = np.frombuffer(content, np.uint8)
-    kernels_archive.hash_texts(texts, np.array(offsets, np.int32), *FNV_1A, hashes)
+    archive.hash_texts(texts, np.array(offsets, np.int32), *FNV_1A, hashes)
     return hashes.tolist()
-
-
-@given(st.lists(st.one_of(INT64S, st.integers(-2, 2)), max_size=300))
-def test_numbers_are_sorted_and_equal_ones_keep_their_order(numbers):
-    order = np.empty(len(numbers), np.int32)
-    kernels_archive.sort_order(np.array(numbers, np.int64), order)
-    assert order.tolist() == sorted(range(len(numbers)), key=lambda index: numbers[index])
 
 
 def test_no_byte_outside_of_the_texts_is_read():
@@ -35,7 +28,7 @@ def test_no_byte_outside_of_the_texts_is_read():
 def test_a_filter_has_the_bits_of_its_numbers_and_no_others(numbers, power):
     salts, words = np.array(bloom._SALTS, np.uint32), np.zeros(8 << power, np.uint32)
     primes = np.array([bloom._PRIME_1, bloom._PRIME_2, bloom._PRIME_3, bloom._PRIME_4], np.uint64)
-    kernels_archive.set_filter_bits(np.array(numbers, np.int64), primes, bloom._START, salts, words)
+    archive.set_filter_bits(np.array(numbers, np.int64), primes, bloom._START, salts, words)
     expected = bytearray(words.nbytes)
     for number in numbers:
         hashed = bloom.xxh64(number)

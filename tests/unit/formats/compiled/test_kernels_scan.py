@@ -6,9 +6,8 @@ import numpy as np
 
 from rocketlens import limits
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.compiled import kernels, kernels_scan
+from rocketlens.formats.compiled import device_check, kernels
 from rocketlens.formats.compiled.kernels import ScanReason
-from rocketlens.formats.compiled.kernels_device import device
 from rocketlens.model.text import java
 from tests.unit.formats import kernel_logs as logs
 from tests.unit.formats.kernel_logs import BOTH_VERSIONS
@@ -128,11 +127,6 @@ def test_records_are_found_at_every_alignment_and_up_to_the_last_byte():
         assert kernels.find_record(buffer[:-1], 0, 0, len(buffer)) == -1
 
 
-@device
-def compiled_rules(sys_flag):
-    return kernels_scan.is_indexed(sys_flag), kernels_scan.has_queue_entry(sys_flag)
-
-
 def test_compiled_code_decides_as_the_format_which_records_are_indexed_and_queued():
     sys_flags = np.array([*range(0x800), -1, -(2**31)], np.int32)
     for sys_flag, indexed, queued in zip(
@@ -144,4 +138,4 @@ def test_compiled_code_decides_as_the_format_which_records_are_indexed_and_queue
         transaction = sys_flag & 0xC
         assert commitlog_record.is_indexed(sys_flag) is indexed is (transaction != 0xC)
         assert commitlog_record.has_queue_entry(sys_flag) is queued is (transaction in {0, 8})
-        assert compiled_rules(sys_flag) == (indexed, queued)
+        assert device_check.rules(sys_flag) == (indexed, queued)

@@ -1,0 +1,296 @@
+"""Compiled writers and a checker of index files and consume queues.
+
+Called through :mod:`rocketlens.formats.compiled.kernels`. The layouts are in
+:mod:`rocketlens.formats.index_file` and ``consumequeue_entry``.
+"""
+
+import cython
+from cython.cimports.rocketlens.formats.compiled.device import (
+    Bytes,
+    Held,
+    load_i32,
+    prefetch,
+    read_bytes,
+    read_int32s,
+    read_int64s,
+    read_rows,
+    release,
+    store_i32,
+    store_i64,
+    write_bytes,
+    write_int32s,
+)
+from cython.cimports.rocketlens.formats.compiled.record_constants import (
+    INDEX_ENTRY_BYTES,
+    INDEX_KEY_HASH,
+    INDEX_OFFSET,
+    INDEX_PREVIOUS,
+    INDEX_SECONDS,
+    MAX_INT,
+    QUEUE_ENTRY_BYTES,
+    QUEUE_ENTRY_OFFSET,
+    QUEUE_ENTRY_SIZE,
+    QUEUE_ENTRY_TAGS,
+    SLOT_BYTES,
+    Row,
+)
+from cython.cimports.rocketlens.formats.compiled.records import has_queue_entry
+
+NewEntries = cython.struct(
+    hashes=cython.pointer(cython.const[cython.int]),
+    offsets=cython.pointer(cython.const[cython.longlong]),
+    timestamps=cython.pointer(cython.const[cython.longlong]),
+    count=cython.longlong,
+    first=cython.longlong,
+    begin_timestamp_ms=cython.longlong,
+)
+
+
+@cython.cfunc
+@cython.nogil
+def seconds_since(
+    begin_timestamp_ms: cython.longlong, timestamp_ms: cython.longlong
+) -> cython.longlong:
+    """Return an entry's ``seconds`` as ``IndexFile.putKey`` computes it: 0 .. 2**31 - 1."""
+    if begin_timestamp_ms <= 0:
+        return 0
+    # Wraps like Java's long; truncation and flooring differ only below zero.
+    milliseconds: cython.longlong = timestamp_ms - begin_timestamp_ms
+    if milliseconds < 0:
+        return 0
+    return min(milliseconds // 1000, MAX_INT)
+
+
+def build(
+    hashes: object,
+    offsets: object,
+    timestamps: object,
+    first_entry: cython.longlong,
+    begin_timestamp_ms: cython.longlong,
+    slot_count: cython.longlong,
+    slot_low: cython.longlong,
+    slot_high: cython.longlong,
+    slots: object,
+    entries: object,
+) -> int:
+    """Write entries ``first_entry ..`` of slots ``slot_low .. slot_high - 1``.
+
+    Returns how many slots were empty before.
+    """
+    held: Held
+    new: NewEntries
+    counts: cython.longlong[2]
+    slot_room: cython.longlong = 0
+    entry_room: cython.longlong = 0
+    filled: cython.longlong
+    held.count = 0
+    try:
+        new.hashes = read_int32s(cython.address(held), hashes, cython.address(new.count))
+        new.offsets = read_int64s(cython.address(held), offsets, cython.address(counts[0]))
+        new.timestamps = read_int64s(cython.address(held), timestamps, cython.address(counts[1]))
+        new.first = first_entry
+        new.begin_timestamp_ms = begin_timestamp_ms
+        if new.count != counts[0] or new.count != counts[1]:
+            raise ValueError("the three arrays of index entries differ in length")
+        slot_bytes: cython.p_uchar = write_bytes(
+            cython.address(held), slots, cython.address(slot_room)
+        )
+        entry_bytes: cython.p_uchar = write_bytes(
+            cython.address(held), entries, cython.address(entry_room)
+        )
+        check_room(slot_room, entry_room, slot_count, first_entry + new.count - 1)
+        if first_entry < 1 or not 0 <= slot_low <= slot_high <= slot_count:
+            raise ValueError("the entries or slots are out of range")
+        with cython.nogil:
+            filled = _build(
+                cython.address(new), slot_count, slot_low, slot_high, slot_bytes, entry_bytes
+            )
+    finally:
+        release(cython.address(held))
+    return filled
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def check_room(
+    slot_room: cython.longlong,
+    entry_room: cython.longlong,
+    slot_count: cython.longlong,
+    last_entry: cython.longlong,
+) -> cython.int:
+    """Refuse counts that the bytes of slots and entries do not hold."""
+    if not 0 < slot_count <= slot_room // SLOT_BYTES or slot_count > MAX_INT:
+        raise ValueError(f"{slot_room} bytes hold no {slot_count} slots")
+    if not 0 <= last_entry <= MAX_INT or (last_entry + 1) * INDEX_ENTRY_BYTES > entry_room:
+        raise ValueError(f"{entry_room} bytes hold no entries 0 .. {last_entry}")
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+def _build(
+    new: cython.pointer(cython.const[NewEntries]),
+    slot_count: cython.longlong,
+    slot_low: cython.longlong,
+    slot_high: cython.longlong,
+    slots: cython.p_uchar,
+    entries: cython.p_uchar,
+) -> cython.longlong:
+    # Slots of a batch are prefetched before the first of them is used. A slot table of 20 MB does
+    # not fit the caches near the core; without prefetching each entry waits for its slot.
+    numbers: cython.longlong[256]
+    slot_positions: cython.longlong[256]
+    divisor: cython.uint = cython.cast(cython.uint, slot_count)
+    begin: cython.longlong = new.begin_timestamp_ms
+    filled: cython.longlong = 0
+    batch: cython.longlong = 0
+    picked: cython.longlong
+    pick: cython.longlong
+    index: cython.longlong
+    slot: cython.longlong
+    entry: cython.longlong
+    previous: cython.longlong
+    position: cython.longlong
+    since: cython.longlong
+    if new.first == 1 and new.count > 0:
+        begin = new.timestamps[0]
+    while batch < new.count:
+        picked = 0
+        for index in range(batch, min(batch + 256, new.count)):
+            slot = cython.cast(cython.uint, new.hashes[index]) % divisor
+            if slot_low <= slot and slot < slot_high:
+                numbers[picked] = index
+                slot_positions[picked] = slot * SLOT_BYTES
+                picked += 1
+                prefetch(slots, slot * SLOT_BYTES)
+        for pick in range(picked):
+            index = numbers[pick]
+            entry = new.first + index
+            previous = load_i32(slots, slot_positions[pick])
+            if previous <= 0 or previous >= entry:
+                previous = 0
+                filled += 1
+            # The first entry of a file counts from the end time of the file before.
+            since = new.begin_timestamp_ms if entry == 1 else begin
+            position = entry * INDEX_ENTRY_BYTES
+            store_i32(entries, position + INDEX_KEY_HASH, new.hashes[index])
+            store_i64(entries, position + INDEX_OFFSET, new.offsets[index])
+            store_i32(
+                entries, position + INDEX_SECONDS, seconds_since(since, new.timestamps[index])
+            )
+            store_i32(entries, position + INDEX_PREVIOUS, previous)
+            store_i32(slots, slot_positions[pick], entry)
+        batch += 256
+    return filled
+
+
+def check(
+    slots: object,
+    entries: object,
+    slot_count: cython.longlong,
+    last_entry: cython.longlong,
+    newest: object,
+) -> tuple[int, int, int, int, int]:
+    """Replay entries 1 .. ``last_entry``; ``newest`` is zeroed work space, one per slot.
+
+    Returns the number of bad entries, the first of them (0: none), the number of bad slots, the
+    first of them (-1: none), and the slots used.
+    """
+    held: Held
+    slot_room: cython.longlong = 0
+    entry_room: cython.longlong = 0
+    room: cython.longlong = 0
+    bad_entries: cython.longlong = 0
+    first_bad_entry: cython.longlong = 0
+    bad_slots: cython.longlong = 0
+    first_bad_slot: cython.longlong = -1
+    used: cython.longlong = 0
+    divisor: cython.uint
+    entry: cython.longlong
+    slot: cython.longlong
+    key_hash: cython.longlong
+    head: cython.longlong
+    held.count = 0
+    try:
+        slot_bytes: Bytes = read_bytes(cython.address(held), slots, cython.address(slot_room))
+        entry_bytes: Bytes = read_bytes(cython.address(held), entries, cython.address(entry_room))
+        last: cython.p_int = write_int32s(cython.address(held), newest, cython.address(room))
+        check_room(slot_room, entry_room, slot_count, last_entry)
+        if room < slot_count:
+            raise ValueError(f"{room} numbers are too few for {slot_count} slots")
+        with cython.nogil:
+            divisor = cython.cast(cython.uint, slot_count)
+            for entry in range(1, last_entry + 1):
+                key_hash = load_i32(entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_KEY_HASH)
+                slot = cython.cast(cython.uint, key_hash) % divisor
+                if key_hash < 0 or last[slot] != load_i32(
+                    entry_bytes, entry * INDEX_ENTRY_BYTES + INDEX_PREVIOUS
+                ):
+                    bad_entries += 1
+                    if first_bad_entry == 0:
+                        first_bad_entry = entry
+                last[slot] = cython.cast(cython.int, entry)
+            for slot in range(slot_count):
+                head = load_i32(slot_bytes, slot * SLOT_BYTES)
+                used += head != 0
+                if head != last[slot]:
+                    bad_slots += 1
+                    if first_bad_slot < 0:
+                        first_bad_slot = slot
+    finally:
+        release(cython.address(held))
+    return bad_entries, first_bad_entry, bad_slots, first_bad_slot, used
+
+
+def queue_entries(
+    rows: object,
+    chosen: object,
+    first_queue_offset: cython.longlong,
+    delays_ms: object,
+    out: object,
+) -> int:
+    """Write the entries of the chosen rows at their queue offsets; return how many were written."""
+    held: Held
+    row_count: cython.longlong = 0
+    count: cython.longlong = 0
+    delay_count: cython.longlong = 0
+    room: cython.longlong = 0
+    written: cython.longlong = 0
+    index: cython.longlong
+    entry_number: cython.longlong
+    tags_code: cython.longlong
+    position: cython.longlong
+    row: cython.pointer(cython.const[Row])
+    held.count = 0
+    try:
+        items = cython.cast(
+            cython.pointer(cython.const[Row]),
+            read_rows(cython.address(held), rows, cython.sizeof(Row), cython.address(row_count)),
+        )
+        numbers = read_int64s(cython.address(held), chosen, cython.address(count))
+        delays = read_int64s(cython.address(held), delays_ms, cython.address(delay_count))
+        target: cython.p_uchar = write_bytes(cython.address(held), out, cython.address(room))
+        with cython.nogil:
+            room = room // QUEUE_ENTRY_BYTES
+            for index in range(count):
+                if numbers[index] < 0 or numbers[index] >= row_count:
+                    continue
+                row = cython.address(items[numbers[index]])
+                if not has_queue_entry(row.sys_flag):
+                    continue
+                entry_number = row.queue_offset - first_queue_offset
+                if entry_number < 0 or entry_number >= room:
+                    continue
+                tags_code = row.tags_hash
+                if delay_count > 1 and row.delay_level > 0:
+                    tags_code = (
+                        row.store_timestamp_ms + delays[min(row.delay_level, delay_count - 1)]
+                    )
+                position = entry_number * QUEUE_ENTRY_BYTES
+                store_i64(target, position + QUEUE_ENTRY_OFFSET, row.physical_offset)
+                store_i32(target, position + QUEUE_ENTRY_SIZE, row.store_size)
+                store_i64(target, position + QUEUE_ENTRY_TAGS, tags_code)
+                written += 1
+    finally:
+        release(cython.address(held))
+    return written

@@ -1,0 +1,182 @@
+"""What the kernels are made of, and the arrays that they take."""
+
+import importlib
+import mmap
+import sys
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlens.formats import compiled
+from rocketlens.formats.compiled import device_check as device
+from rocketlens.formats.compiled import scan
+from rocketlens.formats.compiled.rows import RECORD_DTYPE
+from rocketlens.model.text import java
+
+
+@given(st.binary(min_size=8, max_size=8), st.integers(0, 7))
+def test_words_are_read_at_any_alignment(content, shift):
+    buffer = np.frombuffer(bytearray(b"x" * shift + content), np.uint8)
+    *signed, word = device.loads(buffer, shift)
+    assert signed == [int.from_bytes(content[:n], "big", signed=True) for n in (1, 2, 4, 8)]
+    assert word == int.from_bytes(content, "little")
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 7))
+def test_words_are_written_at_any_alignment(value, shift):
+    out = np.zeros(32, np.uint8)
+    device.stores(out, shift, value)
+    whole = value.to_bytes(8, "big", signed=True)
+    written = whole[6:] + whole[4:] + whole + whole[::-1]
+    assert out.tobytes() == b"\0" * shift + written + b"\0" * (10 - shift)
+
+
+@given(st.binary(min_size=64, max_size=64), st.integers(0, 255), st.integers(0, 5))
+def test_a_mask_has_the_bits_of_the_bytes_that_are_wanted(content, wanted, shift):
+    buffer = np.frombuffer(bytearray(b"x" * shift + content), np.uint8)
+    mask, lowest = device.mask(buffer, shift, wanted)
+    equal = [at for at, byte in enumerate(content) if byte == wanted]
+    assert [at for at in range(64) if mask >> at & 1] == equal
+    assert lowest == (equal or [-1])[0]
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=50),
+        st.text(max_size=50).map(str.encode),
+        st.from_regex(r"[+-]?[0-9٣]{1,11}", fullmatch=True).map(str.encode),
+    ),
+    st.integers(0, 2**32 - 1),
+)
+def test_texts_are_hashed_and_read_as_java_does(content, seed):
+    buffer = np.frombuffer(b"x" * 8 + content, np.uint8)
+    assert device.text(buffer, 8, seed) == (
+        java.utf8_string_hash(content, 0, len(content), seed),
+        java.utf8_parse_int(content, 0, len(content)),
+        zlib.crc32(content),
+    )
+
+
+@pytest.mark.parametrize("state", [0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
+def test_the_stored_hash_is_the_absolute_value_and_zero_for_the_smallest_int(state):
+    signed = state - 2**32 if state >= 2**31 else state
+    assert device.index_hash(state) == (0 if signed == -(2**31) else abs(signed))
+
+
+def scan_of(buffer=b"x" * 100, rows=None, hashes=None, start=0, base_offset=0):
+    rows = np.zeros(1, RECORD_DTYPE) if rows is None else rows
+    hashes = np.zeros(0, np.int32) if hashes is None else hashes
+    numbers = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    without = False, False
+    return scan.scan(buffer, base_offset, start, 10**6, rows, *without, hashes, *numbers)
+
+
+def test_bytes_come_from_whatever_holds_bytes():
+    with mmap.mmap(-1, 100) as mapped:
+        for buffer in (
+            bytes(100),
+            bytearray(100),
+            memoryview(bytes(100)),
+            mapped,
+            np.zeros(100, np.uint8),
+        ):
+            assert scan_of(buffer) == (0, 0, 0, 3)
+    assert scan_of(b"") == (0, 0, 0, 3)
+
+
+def closed_map():
+    mapped = mmap.mmap(-1, 100)
+    mapped.close()
+    return mapped
+
+
+def released_view():
+    view = memoryview(bytes(100))
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        np.zeros(100, np.int8),
+        np.zeros(100, np.int64),
+        np.zeros(100, bool),
+        np.zeros((10, 10), np.uint8),
+        np.zeros(200, np.uint8)[::2],
+        np.zeros(100, np.uint8)[::-1],
+        [1, 2, 3],
+        "text",
+        None,
+        5,
+        memoryview(bytes(800)).cast("q"),
+        closed_map(),
+        released_view(),
+    ],
+    ids=lambda buffer: f"{type(buffer).__name__} {getattr(buffer, 'dtype', '')}",
+)
+def test_bytes_of_another_type_or_order_or_closed_are_refused(buffer):
+    with pytest.raises((TypeError, ValueError)):
+        scan_of(buffer)
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "hashes",
+    [
+        np.zeros(0, np.uint32),
+        np.zeros(0, np.int64),
+        np.zeros(0, np.float32),
+        np.zeros(0, ">i4"),
+        np.zeros(1, np.int32),
+        read_only(np.zeros(0, np.int32)),
+        b"",
+    ],
+    ids=str,
+)
+def test_outputs_of_another_type_order_or_length_are_refused(hashes):
+    with pytest.raises((TypeError, ValueError)):
+        scan_of(hashes=hashes)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [np.zeros(1, np.int64), np.zeros((1, 1), RECORD_DTYPE), read_only(np.zeros(1, RECORD_DTYPE))],
+)
+def test_rows_of_another_size_or_that_are_read_only_are_refused(rows):
+    with pytest.raises((TypeError, ValueError)):
+        scan_of(rows=rows)
+
+
+@pytest.mark.parametrize(("start", "base_offset"), [(-1, 0), (101, 0), (0, -1), (0, 2**63 - 1)])
+def test_positions_outside_are_refused(start, base_offset):
+    with pytest.raises(ValueError, match="position"):
+        scan_of(start=start, base_offset=base_offset)
+
+
+def test_a_number_that_is_no_64_bit_integer_is_refused():
+    for start in (2**63, -(2**63) - 1, "x", None):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            scan_of(start=start)
+
+
+def test_a_buffer_is_let_go_after_a_call_and_after_a_refusal():
+    buffer = bytearray(100)
+    scan_of(buffer)
+    with pytest.raises((TypeError, ValueError)):
+        scan_of(buffer, hashes=np.zeros(1, np.int32))
+    buffer.append(1)
+
+
+def test_a_missing_or_foreign_extension_is_an_error_with_the_remedy(monkeypatch):
+    monkeypatch.delattr(compiled, "scan")
+    monkeypatch.setitem(sys.modules, f"{compiled.__name__}.scan", None)
+    with pytest.raises(ImportError, match=r"install it again .*rocketlens; in a checkout: python"):
+        importlib.reload(compiled)
