@@ -5,7 +5,8 @@ import pytest
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.errors import BadInput
-from rocketlens.pipeline.archive import ArchivedCluster, ArchivedStore, archive_next
+from rocketlens.pipeline.archive import ArchivedStore, archive_next
+from rocketlens.pipeline.archive_cluster import ArchivedCluster
 from rocketlens.testing import cluster
 from tests.support.archives import run_here
 

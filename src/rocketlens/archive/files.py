@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rocketlens.archive.bloom import CHECKSUMS, FILTER_OPTIONS, checksums
+from rocketlens.archive.copied import LastRecord, QueueRange, joined
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.seal import SEALED, SealingSink
 from rocketlens.archive.tables import (
@@ -29,7 +30,7 @@ from rocketlens.archive.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -55,6 +56,16 @@ _FILTERED: Final = "key_hash"
 _COUNTERS: Final = ["queue_id", "store_size", "store_timestamp_ms", "born_timestamp_ms"]
 _SCATTERED: Final = frozenset({"key_hash", "queue_offset", "physical_offset"})
 """Columns of keys that nothing makes smaller once they are sorted by hash, but their own range."""
+
+_RANGE: Final = (
+    ("queue_offset", "count"),
+    ("queue_offset", "min"),
+    ("queue_offset", "max"),
+    ("store_timestamp_ms", "min"),
+    ("store_timestamp_ms", "max"),
+)
+_OF_QUEUE: Final = (*_RANGE, *((name, "last") for name in LastRecord._fields))
+"""What is counted of a queue for its `QueueRange`."""
 
 
 class NewFile(NamedTuple):
@@ -108,7 +119,7 @@ class ShareFiles:
         self._body_rules: Final = body_rules
         self._named: Final = {"cluster": cluster, "broker": broker}
         self._days: Final[dict[int, _DayFiles]] = {}
-        self.topics: Final[set[str]] = set()
+        self._ranges: Final[list[QueueRange]] = []
 
     def add(self, batches: "Iterable[pa.RecordBatch]") -> None:
         """Write messages; the columns are those of `rocketlens.formats.columns`."""
@@ -130,7 +141,7 @@ class ShareFiles:
                 made[each.name] if each.name in made else batch[each.name] for each in columns
             ]
             table = pa.Table.from_arrays(arrays, schema=columns)
-            self.topics.update(batch["topic"].unique().to_pylist())
+            self._ranges.extend(_ranges(table, self._named["broker"]))
             days = days_of(batch["store_timestamp_ms"].to_numpy())
             for day in np.unique(days).tolist():
                 of_day = days == day
@@ -141,6 +152,11 @@ class ShareFiles:
                     )
                 self._days[day].add(part)
 
+    @property
+    def ranges(self) -> list[QueueRange]:
+        """What was written of each queue."""
+        return joined(self._ranges)
+
     def close(self) -> list[NewFile]:
         """Finish, sync and return the files."""
         return [file for day in sorted(self._days) for file in self._days[day].close()]
@@ -149,6 +165,18 @@ class ShareFiles:
         """Remove what was written."""
         for each in self._days.values():
             each.abort()
+
+
+def _ranges(messages: "pa.Table", broker: str) -> "Iterator[QueueRange]":
+    """Yield what messages, in the order of the log, are of each queue."""
+    grouped = messages.group_by(["topic", "queue_id"], use_threads=False).aggregate([*_OF_QUEUE])
+    for row in grouped.to_pylist():
+        rows, first, end, first_ms, last_ms = (
+            row[f"{name}_{function}"] for name, function in _RANGE
+        )
+        last = LastRecord(*(row[f"{name}_last"] for name in LastRecord._fields))
+        queue = broker, row["topic"], row["queue_id"]
+        yield QueueRange(*queue, 0, first, end + 1, rows, first_ms, last_ms, last)
 
 
 def _decoded(batch: "pa.RecordBatch", rules: "BodyRules") -> "dict[str, pa.Array]":

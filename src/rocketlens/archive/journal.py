@@ -28,6 +28,14 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 from zlib import crc32
 
+from rocketlens.archive.copied import (
+    Copied,
+    Missing,
+    QueueRange,
+    contradiction,
+    ranges_from_json,
+    ranges_to_json,
+)
 from rocketlens.archive.files import NewFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
@@ -59,6 +67,8 @@ _COLUMNS: Final = {
     KEYS: ("key_hash", "key", "topic", "physical_offset"),
 }
 """Columns by which a table of an archive of any version is told from others."""
+_SINCE_0_2: Final = ("asked_ms", "queues", "lost", "behind")
+"""Columns that rows of earlier versions do not have."""
 _BY_SOURCE: Final = attrgetter("source", "number")
 _COMPACTED_FILES: Final = 64
 """Files of the journal that are made one: each batch adds one with one row."""
@@ -72,7 +82,9 @@ class ArchivedBatch:
     on what lies between them and could not be read. ``chosen`` are the topics and patterns that
     were asked for, none for all. Times are store times in epoch milliseconds, 0 without messages.
     ``files`` are those of `NewFile`, as JSON. ``checksum`` is that of all the others, 0 in rows of
-    earlier versions.
+    earlier versions, which have none of what follows it: ``asked_ms`` is when the source was asked
+    what it has, ``queues`` are the ranges that were copied, ``lost`` is what cannot be read of
+    them, and ``behind`` what the source is known to have besides (`rocketlens.archive.copied`).
     """
 
     source: str
@@ -90,12 +102,33 @@ class ArchivedBatch:
     archived_ms: int
     chosen: tuple[str, ...] = ()
     checksum: int = 0
+    asked_ms: int = 0
+    queues: str = ""
+    lost: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
 
     @property
     def expected_checksum(self) -> int:
         """The CRC-32 of the others, as JSON."""
         values = {**asdict(self), "checksum": 0}
+        if not self.asked_ms:
+            values = {name: value for name, value in values.items() if name not in _SINCE_0_2}
         return crc32(json.dumps(values, sort_keys=True, separators=(",", ":")).encode())
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether its source is a cluster, and not the store of one broker."""
+        return "/" not in self.source
+
+    @property
+    def end_offsets(self) -> Any:
+        """The source's offsets after it."""
+        return json.loads(self.end)
+
+    @property
+    def ranges(self) -> list[QueueRange]:
+        """What was copied of each queue."""
+        return ranges_from_json(self.queues)
 
     def new_files(self, table: str) -> list[NewFile]:
         """Return the files that it adds to a table."""
@@ -131,6 +164,7 @@ class ArchiveTables:
             name: self.location.path(name, "_delta_log") for name in (JOURNAL, MESSAGES, KEYS)
         }
         self._read: Final[dict[str, list[ArchivedBatch]]] = {}
+        self._copied: Final[dict[str, Copied]] = {}
         self._checked: Final[set[tuple[str, int]]] = set()
         self.added_rows: Final[dict[str, Counter[str]]] = {MESSAGES: Counter(), KEYS: Counter()}
         """How many rows of each day batches have added that `check_files` has seen."""
@@ -288,13 +322,19 @@ class ArchiveTables:
                         f"size or bounds of {file.path} than the journal"
                     )
 
+    def batches_of(self, source: str) -> list[ArchivedBatch]:
+        """Return the batches of a source, the last one whole or not."""
+        return [each for each in self._rows() if each.source == source]
+
+    def copied(self, source: str) -> Copied:
+        """Return what the batches of a source copied of each queue."""
+        copied = self._copied.setdefault(source, Copied())
+        copied.add(self.batches_of(source))
+        return copied
+
     def last_batch(self, source: str) -> ArchivedBatch | None:
         """Return the newest batch of a source, whole or not."""
-        return max(
-            (each for each in self._rows() if each.source == source),
-            key=lambda each: each.number,
-            default=None,
-        )
+        return next(reversed(self.batches_of(source)), None)
 
     def missing_keys(self, batches: Collection[ArchivedBatch]) -> list[NewFile]:
         """Return files of keys of some batches whose messages are there that are not committed."""
@@ -539,6 +579,12 @@ def _batch_of(row: dict[str, Any]) -> ArchivedBatch:
         raise ValueError("a row of it is not whole") from error
     if batch.checksum and batch.checksum != batch.expected_checksum:
         raise ValueError("a row of it is damaged")
+    wrong = contradiction(batch, batch.ranges) if batch.asked_ms else None
+    if wrong is not None:
+        raise ValueError(
+            f"batch {batch.number} of {printable(batch.source)[:200]} contradicts its files: "
+            f"{printable(wrong)[:200]}"
+        )
     return batch
 
 
@@ -550,11 +596,15 @@ def next_batch(
     *,
     topics: Iterable[str],
     brokers: Iterable[str],
-    gaps: Iterable[str],
+    lost: Iterable[Missing],
     run: str,
     chosen: Iterable[str],
+    asked_ms: int,
+    queues: Iterable[QueueRange],
+    behind: Iterable[Missing],
 ) -> ArchivedBatch:
     """Return the batch of a source after ``last``, between two offsets of it."""
+    missing = list(dict.fromkeys(lost))
     written = list(files)
     of_messages = [each for each in written if each.table == MESSAGES]
     times = [each.bounds["store_timestamp_ms"] for each in of_messages]
@@ -569,11 +619,15 @@ def next_batch(
         last_ms=max((high for _, high in times), default=0),
         topics=tuple(sorted(topics)),
         brokers=tuple(sorted(brokers)),
-        gaps=tuple(dict.fromkeys(gaps)),
+        gaps=tuple(dict.fromkeys(each.what for each in missing)),
         files=tuple(each.to_json() for each in written),
         run=run,
         archived_ms=time.time_ns() // 1_000_000,
         chosen=tuple(sorted(chosen)),
+        asked_ms=asked_ms,
+        queues=ranges_to_json(queues),
+        lost=tuple(each.to_json() for each in missing),
+        behind=tuple(each.to_json() for each in behind),
     )
     return replace(batch, checksum=batch.expected_checksum)
 

@@ -70,6 +70,14 @@ class Listing(NamedTuple):
         """The topics of the messages."""
         return {topic for batch in self.batches for topic in batch.topics}
 
+    @property
+    def sources(self) -> list[tuple[str, list[ArchivedBatch]]]:
+        """The batches of each source, by its name."""
+        of_source: dict[str, list[ArchivedBatch]] = {}
+        for batch in self.batches:
+            of_source.setdefault(batch.source, []).append(batch)
+        return sorted(of_source.items())
+
 
 class _Lists(NamedTuple):
     """What an archive had at versions of its tables."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens import limits
 from rocketlens.archive.column_filter import ColumnFilter
+from rocketlens.archive.copied import behind_of, known_missing, lost_of, not_copied
 from rocketlens.archive.lists import ArchiveLists, Listing
 from rocketlens.archive.reader import ArchiveReader, ArchiveRows
 from rocketlens.archive.rows import message_of_row, record_of
@@ -66,8 +67,12 @@ class ArchiveSource:
 
     @property
     def topics(self) -> set[str]:
-        """The topics of the messages that were archived."""
-        return self.reader.listing.topics
+        """The topics of the messages that were archived, or that sources are known to have."""
+        listed = self.reader.listing
+        behind = (
+            each.topic for _, of_source in listed.sources for each in behind_of(of_source[-1])
+        )
+        return listed.topics.union(filter(None, behind))
 
     def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match: see `rocketlens.query.source.LocalSource`."""
@@ -102,7 +107,7 @@ class ArchiveSource:
         if position is not None and not findings.count:
             if position.topic not in self.topics:
                 findings.cover((no_topic_of_position(position.topic, self.topics),))
-            for source, batches in self._of_sources():
+            for source, batches in self.reader.listing.sources:
                 findings.cover(tuple(_not_archived(source, batches[-1].chosen, [position.topic])))
 
     def look_up(self, key_filter: MessageFilter, findings: Findings) -> None:
@@ -192,15 +197,15 @@ class ArchiveSource:
         errors: Iterable[str],
         listing: Listing | None = None,
     ) -> tuple[Coverage, ...]:
-        """Return what was searched of each source, with the gaps that a time range touches, and
-        with those of the topics that are not archived of it.
+        """Return what was searched of each source, with what is missing of it in a time range and
+        of topics, and with those of the topics that are not archived of it.
 
         ``listing``: what was searched (None: what there is now).
         """
         covered: list[Coverage] = []
-        for source, batches in self._of_sources(listing):
+        for source, batches in (listing or self.reader.listing).sources:
             covered.extend(
-                _coverage_of(source, batches, times.begin, times.end, self.reader.first_ms)
+                coverage_of(batches, times, frozenset(topics or ()), self.reader.first_ms)
             )
             covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
@@ -217,20 +222,14 @@ class ArchiveSource:
         everything = MessageFilter()
         return ArchiveStatus(
             self.name,
-            tuple(_source_status(*each, self.reader.first_ms) for each in self._of_sources()),
+            tuple(
+                _source_status(*each, self.reader.first_ms) for each in self.reader.listing.sources
+            ),
             len(self.topics),
             len(files),
             sum(each.size for each in files),
             self.coverage(everything, None, ()),
         )
-
-    def _of_sources(
-        self, listing: Listing | None = None
-    ) -> "list[tuple[str, list[ArchivedBatch]]]":
-        of_source: dict[str, list[ArchivedBatch]] = {}
-        for batch in (listing or self.reader.listing).batches:
-            of_source.setdefault(batch.source, []).append(batch)
-        return sorted(of_source.items())
 
 
 def matching(rows: "pa.Table", message_filter: MessageFilter) -> Iterator[MessageExt]:
@@ -264,25 +263,38 @@ def bounds_of(message_filter: MessageFilter) -> "dict[str, tuple[Any, Any]]":
     return {**_time_bounds(message_filter), **of_topics}
 
 
-def _coverage_of(
-    source: str, batches: "Sequence[ArchivedBatch]", begin: int | None, end: int, kept_ms: int
+def coverage_of(
+    batches: "Sequence[ArchivedBatch]",
+    times: "FindRequest | MessageFilter",
+    topics: Collection[str],
+    kept_ms: int,
 ) -> Iterator[Coverage]:
     """Yield what is there of a source; ``kept_ms`` is when messages begin that are kept."""
-    begin = kept_ms if begin is None else max(begin, kept_ms)
+    begin = kept_ms if times.begin is None else max(times.begin, kept_ms)
+    last, source = batches[-1], batches[-1].source
     first_ms, last_ms = _held(batches, kept_ms)
-    chosen = batches[-1].chosen
-    topics = f" ({', '.join(chosen)})" if chosen else ""
-    held = f"{source}{topics}, {_time_text(first_ms)} to {_time_text(last_ms)}"
-    state = SourceState.SEARCHED
-    yield Coverage(held, SourceKind.ARCHIVE, state, last_ms or None, held_from_ms=first_ms or None)
-    before_ms = _MIN_MS
-    for batch in batches:
-        # Of a gap only what was archived around it says when its messages were stored.
-        after_ms = batch.last_ms if batch.messages else limits.MAX_TIMESTAMP_MS
-        if begin <= after_ms and before_ms <= end:
-            for gap in batch.gaps:
-                yield _failed(source, gap)
-        before_ms = max(before_ms, batch.last_ms if batch.messages else _MIN_MS)
+    # A message can have a time in the future: nobody knows what was stored until then.
+    last_ms = min(last_ms, last.asked_ms or last_ms)
+    named = f" ({', '.join(last.chosen)})" if last.chosen else ""
+    held = f"{source}{named}, {_time_text(first_ms)} to {_time_text(last_ms)}"
+    missing = list(dict.fromkeys(each for each in known_missing(batches) if each.is_of(topics)))
+    within = [each for each in missing if each.is_within(begin, times.end)]
+    relies_on = None
+    if len(within) < len(missing):
+        other = next(each for each in missing if each not in within)
+        relies_on = (
+            f"clocks that were not set back around what {source} lacks at other times: {other.what}"
+        )
+    yield Coverage(
+        held,
+        SourceKind.ARCHIVE,
+        SourceState.SEARCHED,
+        last_ms or None,
+        relies_on=relies_on,
+        held_from_ms=first_ms or None,
+    )
+    for each in within:
+        yield _failed(source, each.what)
 
 
 def _held(batches: "Sequence[ArchivedBatch]", kept_ms: int) -> tuple[int, int]:
@@ -304,7 +316,8 @@ def _source_status(
         oldest_ms or None,
         newest_ms or None,
         batches[-1].archived_ms,
-        tuple(dict.fromkeys(gap for each in batches for gap in each.gaps)),
+        tuple(dict.fromkeys(each.what for batch in batches for each in lost_of(batch))),
+        tuple(dict.fromkeys(each.what for each in not_copied(batches))),
     )
 
 

@@ -128,6 +128,8 @@ class ArchivedSourceStatus:
     """When the last batch was added."""
     gaps: tuple[str, ...]
     """Lines on what could not be archived."""
+    behind: tuple[str, ...]
+    """Lines on what the source was known to have, and was not archived yet."""
 
 
 @dataclass(frozen=True, slots=True)

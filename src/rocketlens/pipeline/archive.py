@@ -1,8 +1,9 @@
 """The archive job: copies messages of stores or a cluster into an archive, each exactly once.
 
-What is next to archive of a source is where its last batch in the journal ended; there is no other
-checkpoint. A batch is planned as a micro-batch of the stream of that source, its shares are written
-by Spark's tasks (`write_share`), and the driver commits it (`rocketlens.archive.journal`).
+A source continues where its last journal row ends; there is no other checkpoint. A batch is planned
+by its source, its shares are written by Spark's tasks (`write_share`), and the driver commits it
+(`rocketlens.archive.journal`) with what was copied of each queue, and with what the source is known
+to have besides: a row without messages says so, if nothing else is new.
 
 ======================================  ============================================================
 what happens                            then
@@ -13,20 +14,24 @@ two jobs archive one source             one adds the batch, the other ends with 
 messages expired before they were read  the batch has a line on that, which coverage then shows
 a record is damaged                     likewise; the others are archived
 one broker is read in two ways          refused: its messages would be there twice
+a log, or a queue, is another one       it is archived from its beginning; what was lost has a line
 ======================================  ============================================================
 """
 
-import json
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pyspark.sql.streaming.datasource import ReadMaxBytes
+
 from rocketlens import limits
+from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, joined, lost_between
 from rocketlens.archive.files import NewFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
-from rocketlens.pipeline.cluster_stream import ClusterStreamReader
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from rocketlens.query.topic_choice import asked_topics
 
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 _SHARE_BYTES: Final = 64 << 20
+_LOG: Final = "log"
 
 
 class SharesScan(Protocol):
@@ -61,10 +67,10 @@ class ShareTask:
 
 @dataclass(frozen=True, slots=True)
 class WrittenShare:
-    """The files that a task has written, and lines on what it could not read."""
+    """The files that a task has written, what they have, and lines on what it could not read."""
 
     files: list[NewFile]
-    topics: set[str]
+    ranges: list[QueueRange]
     losses: list[str]
 
 
@@ -77,10 +83,61 @@ def write_share(task: ShareTask) -> WrittenShare:
     task.scan.losses = []
     try:
         files.add(task.scan.read(task.share))
-        return WrittenShare(files.close(), files.topics, task.scan.losses)
+        return WrittenShare(files.close(), files.ranges, task.scan.losses)
     except BaseException:
         files.abort()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is next to archive of a source.
+
+    ``shares`` are pairs of a broker and what one task reads. ``ranges`` are the queues that they
+    are of, in a cluster. ``asked_ms`` is when the source was asked what it has.
+    """
+
+    begin: Any
+    end: Any
+    asked_ms: int
+    shares: Sequence[tuple[str, Any]]
+    ranges: Sequence[QueueRange] = ()
+    lost: Sequence[Missing] = ()
+    behind: Sequence[Missing] = ()
+
+
+class ArchivedSource(Protocol):
+    """A source of an archive."""
+
+    name: str
+    cluster: str
+    chosen: frozenset[str]
+
+    @property
+    def scan(self) -> SharesScan:
+        """What reads its shares."""
+        ...
+
+    def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
+        """Ask the source what it has, and return what is next after the batches so far."""
+        ...
+
+    def check_same(self) -> None:
+        """Check, after all of a plan was read, that it is still what was asked.
+
+        :raises StoreError: if not: what was read may be of two logs.
+        """
+        ...
+
+    def lost(
+        self, plan: Plan, copied: Copied, ranges: Sequence[QueueRange], share: Any, what: str
+    ) -> Missing:
+        """Return what a share lacks that was written with ``ranges``."""
+        ...
+
+    def behind(self, plan: Plan, ranges: Sequence[QueueRange]) -> Sequence[Missing]:
+        """Return what the source has besides, once ``ranges`` were written."""
+        ...
 
 
 class ArchivedStore(RocketMQStreamReader):
@@ -101,54 +158,78 @@ class ArchivedStore(RocketMQStreamReader):
         }
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))
         self._messages.with_derived = False
-        self.cluster: Final = cluster
+        self.cluster = cluster
         self.broker: Final = broker
-        self.chosen: Final = frozenset(asked_topics(",".join(topics)) if topics else ())
-        self.name: Final = f"{cluster}/{broker}"
-        self.gaps: Final[list[str]] = []
+        self.chosen = frozenset(asked_topics(",".join(topics)) if topics else ())
+        self.name = f"{cluster}/{broker}"
+        self._losses: Final[list[str]] = []
 
     @property
     def scan(self) -> SharesScan:
         """What reads its shares."""
         return self._messages
 
-    def broker_of(self, _share: Any) -> str:
-        """Return the broker of a share."""
-        return self.broker
+    def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
+        """Return the next part of the log; errors as `latestOffset`."""
+        asked_ms = now_ms()
+        begin = self.initialOffset() if last is None else last.end_offsets
+        self._losses.clear()
+        end = self.latestOffset(begin, self.getDefaultReadLimit())
+        shares = [] if end == begin else self.partitions(begin, end)
+        lines = list(self._losses)
+        plan = Plan(begin, end, asked_ms, [(self.broker, each.value) for each in shares])
+        if self.latestOffset(end, ReadMaxBytes(1)) == end:
+            behind = []
+        else:
+            newest_ms = _last_of(end)[1]
+            low_ms = None if newest_ms is None else min(newest_ms, asked_ms)
+            what = "its log goes on behind what was archived: run `rocketlens archive run` again"
+            behind = [Missing(what, self.broker, part=_LOG, low_ms=low_ms)]
+        return Plan(
+            begin,
+            end,
+            asked_ms,
+            plan.shares,
+            lost=[self.lost(plan, copied, (), None, each) for each in lines],
+            behind=behind,
+        )
+
+    def check_same(self) -> None:
+        """Do nothing: a log that is replaced has other files."""
+
+    def lost(
+        self,
+        plan: Plan,
+        _copied: Copied,
+        ranges: Sequence[QueueRange],
+        _share: Any,
+        what: str,
+    ) -> Missing:
+        """Return what is lost of a part of the log."""
+        end_offset, _ = _last_of(plan.end)
+        newest = [each.last.physical_offset for each in ranges if each.last is not None]
+        is_end_copied = end_offset is not None and max(newest, default=-1) == end_offset
+        return lost_between(
+            what, _last_of(plan.begin)[1], ranges, plan.asked_ms, is_end_copied=is_end_copied
+        )
+
+    def behind(self, plan: Plan, _ranges: Sequence[QueueRange]) -> Sequence[Missing]:
+        """Return whether the log goes on."""
+        return plan.behind
 
     def _lost(self, what: str, *, always: bool = False) -> None:  # noqa: ARG002 - it is noted always
-        self.gaps.append(what)
+        self._losses.append(what)
 
 
-class ArchivedCluster(ClusterStreamReader):
-    """Topics of a running cluster as a source of an archive: queue by queue, by pull."""
-
-    def __init__(self, options: dict[str, str], *, cluster: str = DEFAULT_CLUSTER) -> None:
-        """Check the options, which are those of the source ``rocketmq`` for streams of clusters.
-
-        :raises BadInput: naming the option that is not valid.
-        """
-        super().__init__({**options, "failOnDataLoss": "false"})
-        self.cluster: Final = cluster
-        self.chosen: Final = self._scan.topics.names.union(self._scan.topics.patterns)
-        self.name: Final = cluster
-        self.gaps: Final[list[str]] = []
-
-    @property
-    def scan(self) -> SharesScan:
-        """What reads its shares."""
-        return self._scan
-
-    def broker_of(self, share: Any) -> str:
-        """Return the broker of a share."""
-        name: str = share.queue.broker_name
-        return name
-
-    def _lost(self, what: str) -> None:
-        self.gaps.append(f"{what}: messages were lost")
+def now_ms() -> int:
+    """Return the time of this machine."""
+    return time.time_ns() // 1_000_000
 
 
-ArchivedSource = ArchivedStore | ArchivedCluster
+def _last_of(offset: Any) -> tuple[int | None, int | None]:
+    """Return the physical offset and the store time of the last record before an offset."""
+    anchors = StreamOffset.from_json(offset).anchors
+    return (anchors[0].last_offset, anchors[0].last_timestamp_ms) if anchors else (None, None)
 
 
 def archive_next(
@@ -169,47 +250,70 @@ def archive_next(
     """
     tables.refresh()
     tables.repair(source.name)
+    copied = tables.copied(source.name)
     last = tables.last_batch(source.name)
     if last is not None and source.chosen != frozenset(last.chosen):
         raise BadInput(
             f"{tables.root} has {source.name} with {_topics_text(last.chosen)}, and not with "
             f"{_topics_text(source.chosen)}: archive the same, or to another archive"
         )
-    begin = source.initialOffset() if last is None else json.loads(last.end)
-    source.gaps.clear()
-    end = source.latestOffset(begin, source.getDefaultReadLimit())
-    if end == begin:
-        return None
-    shares = [partition.value for partition in source.partitions(begin, end)]
+    plan = source.plan(copied, last)
     tasks = [
-        ShareTask(
-            source.scan,
-            share,
-            tables.location,
-            source.cluster,
-            source.broker_of(share),
-            body_rules,
-        )
-        for share in shares
+        ShareTask(source.scan, share, tables.location, source.cluster, broker, body_rules)
+        for broker, share in plan.shares
     ]
     brokers = {f"{task.cluster}/{task.broker}" for task in tasks}
     _check_not_mixed(tables, source.name, brokers)
-    if body_rules is not None:
+    if body_rules is not None and tasks:
         tables.add_decoded()
-    written = run_tasks(tasks)
+    written = run_tasks(tasks) if tasks else []
+    source.check_same()
+    ranges = _written_ranges(plan, written)
+    behind = source.behind(plan, ranges)
+    if not tasks and not plan.ranges and not _is_news(behind, last):
+        return None
+    lost = list(plan.lost)
+    for task, each in zip(tasks, written, strict=True):
+        lost += (source.lost(plan, copied, ranges, task.share, what) for what in each.losses)
     batch = next_batch(
         source.name,
         last,
-        (begin, end),
+        (plan.begin, plan.end),
         (file for each in written for file in each.files),
-        topics={topic for each in written for topic in each.topics},
+        topics={each.topic for each in ranges if each.rows},
         brokers=brokers,
-        gaps=[*source.gaps, *(loss for each in written for loss in each.losses)],
+        lost=lost,
         run=tables.run,
         chosen=source.chosen,
+        asked_ms=plan.asked_ms,
+        queues=ranges,
+        behind=behind,
     )
     tables.commit(batch)
     return batch
+
+
+def _written_ranges(plan: Plan, written: Sequence[WrittenShare]) -> list[QueueRange]:
+    """Return what was planned of each queue, with what was written of it."""
+    generations = {each.key: each.generation for each in plan.ranges}
+    return joined(
+        [
+            *plan.ranges,
+            *(
+                each._replace(generation=generations.get(each.key, 0))
+                for share in written
+                for each in share.ranges
+            ),
+        ]
+    )
+
+
+def _is_news(behind: Sequence[Missing], last: ArchivedBatch | None) -> bool:
+    """Return whether the last batch does not say that of its source."""
+    if last is None:
+        return bool(behind)
+    known = {(each.key, each.high_ms) for each in behind_of(last)}
+    return not last.asked_ms or known != {(each.key, each.high_ms) for each in behind}
 
 
 def _topics_text(chosen: Collection[str]) -> str:

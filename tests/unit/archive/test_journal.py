@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketlens
+from rocketlens import limits
 from rocketlens.archive import files, journal, tables
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
@@ -19,7 +20,7 @@ from rocketlens.bulk import ranges
 from rocketlens.errors import ArchiveError, ArchiveTaken, BadInput, PackageMissing
 from rocketlens.pipeline.archive import ArchivedStore, archive_next
 from tests.support.archives import archive_store, run_here
-from tests.support.synthetic import record, write_log
+from tests.support.synthetic import START_MS, record, write_log
 
 SEGMENT_BYTES = 1 << 14
 
@@ -181,6 +182,72 @@ def test_what_expired_before_it_was_archived_is_a_gap_of_its_time(tmp_path):
         before = archive.find("key-1", end=archive.find("key-1").messages[0].store_timestamp_ms)
         assert before.complete
         assert len(archive.find(topic="Topic").messages) == len(first_part) + batch.messages
+
+
+def test_a_gap_is_named_though_a_clock_was_set_back_before_it(tmp_path, monkeypatch):
+    hour = 3_600_000
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_BATCH_BYTES", 2_000)
+    records = [
+        record(n, store_timestamp_ms=START_MS + n + (hour if n < 20 else 0)) for n in range(100)
+    ]
+    write_log(tmp_path / "store", records, SEGMENT_BYTES)
+    segments = sorted((tmp_path / "store/commitlog").iterdir())
+    content = b"".join(each.read_bytes() for each in segments)
+    at = content.index(b"body", content.index(b"key-59"))
+    segment = segments[at // SEGMENT_BYTES]
+    whole = bytearray(segment.read_bytes())
+    whole[at % SEGMENT_BYTES] ^= 1
+    segment.write_bytes(whole)
+    batches = archive_store(tmp_path / "lake", tmp_path / "store")
+    assert [each.number for each in batches if each.gaps] != []
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        for text, topic in ((None, "Topic"), ("key-60", None)):
+            answer = archive.find(text, topic, begin=START_MS + 60, end=START_MS + 60)
+            assert (len(answer), answer.complete) == (0, False)
+        early = archive.find(topic="Topic", begin=START_MS + 20, end=START_MS + 25)
+        assert (len(early), early.complete) == (6, True)
+        assert "clocks that were not set back" in early.relies_on[0]
+
+
+def test_a_log_that_goes_on_behind_the_last_batch_is_not_complete(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_ARCHIVE_BATCH_BYTES", 1_000)
+    root = tmp_path / "lake"
+    batch = archive_next(
+        ArchiveTables(str(root), create=True), ArchivedStore(str(store), "broker-a"), run_here
+    )
+    assert batch.messages < 30
+    with rocketlens.open_archive(root) as archive:
+        for answer in (archive.find("key-29"), archive.find(topic="Topic")):
+            assert "goes on behind what was archived" in str(answer.failures[0].error)
+        assert archive.status().sources[0].behind
+    archive_store(root, store)
+    with rocketlens.open_archive(root) as archive:
+        assert archive.find("no such key").complete
+        assert not archive.status().sources[0].behind
+
+
+def test_an_earlier_version_did_not_say_whether_the_log_went_on(tmp_path, store, monkeypatch):
+    make, root = journal.next_batch, tmp_path / "lake"
+
+    def earlier(*arguments, **named):
+        batch = make(*arguments, **named)
+        batch = journal.replace(batch, asked_ms=0, queues="", lost=(), behind=())
+        return journal.replace(batch, checksum=batch.expected_checksum)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rocketlens.pipeline.archive.next_batch", earlier)
+        source = ArchivedStore(str(store), "broker-a")
+        archive_next(ArchiveTables(str(root), create=True), source, run_here)
+    with rocketlens.open_archive(root) as archive:
+        answer = archive.find("key-3")
+        assert (len(answer), answer.complete) == (1, False)
+        assert "run `rocketlens archive run` with this archive again" in str(
+            answer.failures[0].error
+        )
+    assert [each.messages for each in archive_store(root, store)] == [0]
+    assert archive_store(root, store) == []
+    with rocketlens.open_archive(root) as archive:
+        assert archive.find("key-3").complete
 
 
 def test_a_damaged_record_is_named_and_the_others_are_archived(tmp_path, store):

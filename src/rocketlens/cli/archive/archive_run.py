@@ -18,6 +18,7 @@ from rocketlens.cli.options import (
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import seen_brokers_path
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say
 
@@ -68,6 +69,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "for several)",
     )
     add_cluster(parser, "none; it is read by pull, and needs --topic")
+    parser.add_argument(
+        "--forget-broker",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a broker of the cluster that is gone for good: what it had last is named as lost, "
+        "and it is not waited for any more (repeat it for several)",
+    )
     add_topics(parser, "archive only these topics", default="all of a store")
     parser.add_argument(
         "--cluster",
@@ -128,7 +137,8 @@ def run(arguments: Namespace) -> ExitCode:
             signal.signal(number, lambda *_: stop.set())
     with session(arguments.master) as spark:
         progress = ProgressLine()
-        has_gaps, due = False, 0.0
+        due = 0.0
+        noted: set[str] = set()
 
         def write(tasks: "Sequence[ShareTask]") -> "list[WrittenShare]":
             return jobs.run(spark, "archive", tasks, write_share, progress)
@@ -137,14 +147,16 @@ def run(arguments: Namespace) -> ExitCode:
             return jobs.run(spark, "compact", tasks, write_merged, progress)
 
         while True:
-            for source in sources:
-                has_gaps |= _archive_all(tables, source, write, stop, body_rules)
+            is_behind = [
+                _archive_all(tables, source, write, stop, body_rules=body_rules, noted=noted)
+                for source in sources
+            ]
             if time.monotonic() >= due and not stop.is_set():
                 due = time.monotonic() + _MAINTENANCE_S
                 keep_fit(tables, merge, arguments.keep_days)
             if arguments.once or stop.wait(arguments.interval):
                 break
-    return ExitCode.INCOMPLETE if has_gaps else ExitCode.OK
+    return ExitCode.INCOMPLETE if any(is_behind) else ExitCode.OK
 
 
 def _archive_all(
@@ -152,12 +164,15 @@ def _archive_all(
     source: "ArchivedSource",
     run_tasks: "RunTasks",
     stop: threading.Event,
+    *,
     body_rules: "BodyRules | None",
+    noted: set[str],
 ) -> bool:
-    """Archive what a source has now; return whether something of it could not be read."""
+    """Archive what a source has now; return whether something of it is missing."""
+    from rocketlens.archive.copied import behind_of
     from rocketlens.pipeline.archive import archive_next
 
-    has_gaps = False
+    has_gaps, before = False, behind_of(tables.last_batch(source.name))
     while not stop.is_set():
         batch = archive_next(tables, source, run_tasks, body_rules)
         if batch is None:
@@ -166,7 +181,14 @@ def _archive_all(
         say(f"{source.name}: batch {batch.number}, {counted(batch.messages, 'message')}")
         for gap in batch.gaps:
             note(f"{source.name}: {gap}")
-    return has_gaps
+    # What was lost is said once, and what can still come as often as it is waited for.
+    known = {each.key for each in before if each.high_ms is not None}
+    behind = [each for each in behind_of(tables.last_batch(source.name)) if each.key not in known]
+    for each in behind:
+        if each.what not in noted:
+            noted.add(each.what)
+            note(f"{source.name}: {each.what}")
+    return has_gaps or bool(behind)
 
 
 def _body_rules(arguments: Namespace) -> "BodyRules | None":
@@ -179,7 +201,8 @@ def _body_rules(arguments: Namespace) -> "BodyRules | None":
 
 
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":
-    from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedCluster, ArchivedStore
+    from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedStore
+    from rocketlens.pipeline.archive_cluster import ArchivedCluster
 
     given: str | None = arguments.cluster
     cluster = DEFAULT_CLUSTER if given is None else given
@@ -191,7 +214,14 @@ def _sources(arguments: Namespace) -> "list[ArchivedSource]":
         if not topics:
             raise BadInput("which topics? Give --topic, or --topic '*' for all of the cluster")
         named = {"namesrv": arguments.namesrv, "subscribe": ",".join(topics)}
-        return [ArchivedCluster(named | reader_options(arguments), cluster=cluster)]
+        return [
+            ArchivedCluster(
+                named | reader_options(arguments),
+                cluster=cluster,
+                seen_brokers=seen_brokers_path(),
+                forgotten=arguments.forget_broker,
+            )
+        ]
     if not arguments.store:
         raise BadInput("what to archive? Give --store DIR, or --namesrv ADDR with --topic")
     named_stores = [_named_store(text, given) for text in arguments.store]

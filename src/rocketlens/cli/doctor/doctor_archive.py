@@ -36,6 +36,7 @@ def archive_checks(root: str) -> Iterator[Check]:
         if not status.sources:
             yield warn("source", "nothing was archived yet", "rocketlens archive run")
         yield from listed(map(_source, status.sources))
+        yield from listed(_behind(status.sources))
         yield from listed(_gaps(status.sources))
         yield from listed(_tables(source))
         yield from _unfinished(source)
@@ -58,6 +59,16 @@ def _source(source: "ArchivedSourceStatus") -> Check:
         f"{source.name}{topics}: {held}; the last batch was added {time_text(source.archived_ms)}"
     )
     return about("source", text)
+
+
+def _behind(sources: "tuple[ArchivedSourceStatus, ...]") -> Iterator[Check]:
+    mend = "run `rocketlens archive run` again, and see that all brokers are registered"
+    found = [
+        warn("behind", f"{each.name}: {what}", mend) for each in sources for what in each.behind
+    ]
+    yield from found or [
+        ok("behind", "all was archived that sources had when they were asked last")
+    ]
 
 
 def _gaps(sources: "tuple[ArchivedSourceStatus, ...]") -> Iterator[Check]:

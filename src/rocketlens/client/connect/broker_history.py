@@ -125,6 +125,11 @@ class SeenBrokers:
             and broker.seen_ms >= oldest_ms
         ]
 
+    def forgotten(self) -> frozenset[str]:
+        """Return the brokers that the user said are gone for good."""
+        history = self._history()
+        return frozenset(name for name, broker in history.items() if broker.is_forgotten)
+
     def forget(self, name: str) -> bool:
         """Forget a broker until it is seen again; return False if it is not remembered."""
         broker = self._history().get(name)

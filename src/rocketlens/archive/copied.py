@@ -1,0 +1,263 @@
+"""What batches copied of each queue of a source, and which messages they are known to lack.
+
+An answer of an archive is complete only if nothing that is missing can be part of it. What can be
+missing is known from offsets: the range of each queue that was copied, and the end that the queue
+had when it was asked for. Times only narrow that: a `Missing` has the store times that messages
+there have if the clock of their broker was not set back while they were stored.
+
+A queue that was created again (its topic, or its broker) is another *generation*: at the offset of
+the last copied record it has another one. The messages of earlier generations stay in the archive.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from rocketlens.archive.journal import ArchivedBatch
+
+_EARLIER: Final = (
+    "an earlier version archived it without the offsets of its queues, so messages can be missing: "
+)
+_AGAIN: Final = "run `rocketlens archive run` with this archive again"
+_ANEW: Final = "archive it anew with `rocketlens archive run --table` and another directory"
+
+
+class LastRecord(NamedTuple):
+    """The last record that was copied of a queue: by it the queue is known again."""
+
+    queue_offset: int
+    store_timestamp_ms: int
+    physical_offset: int
+    store_host: str
+
+
+class QueueRange(NamedTuple):
+    """Offsets ``start`` to ``stop - 1`` of a queue that were copied, and what was there.
+
+    ``rows`` messages with store times from ``first_ms`` to ``last_ms``; both are 0 without any.
+    """
+
+    broker: str
+    topic: str
+    queue_id: int
+    generation: int
+    start: int
+    stop: int
+    rows: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    last: LastRecord | None = None
+
+    @property
+    def key(self) -> "Queue":
+        """The queue that it is of."""
+        return self.topic, self.broker, self.queue_id
+
+    def joined(self, other: Self) -> Self:
+        """Return the range from the first to the last offset of both, which are of one queue."""
+        times = [(each.first_ms, each.last_ms) for each in (self, other) if each.rows]
+        lasts = [each.last for each in (self, other) if each.last is not None]
+        return self._replace(
+            start=min(self.start, other.start),
+            stop=max(self.stop, other.stop),
+            rows=self.rows + other.rows,
+            first_ms=min((first for first, _ in times), default=0),
+            last_ms=max((last for _, last in times), default=0),
+            last=max(lasts, default=None),
+        )
+
+
+Queue = tuple[str, str, int]
+"""Topic, broker and queue id."""
+
+
+class Missing(NamedTuple):
+    """Messages that a source has, or had, and the archive does not.
+
+    ``what`` says it in a line. An empty ``broker`` or ``topic`` is any. ``part`` names a queue and
+    its generation where the others can go on. ``low_ms`` and ``high_ms`` are the store times that
+    they have if the clock was not set back; None is unbounded.
+    """
+
+    what: str
+    broker: str = ""
+    topic: str = ""
+    part: str = ""
+    low_ms: int | None = None
+    high_ms: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from others of the same source."""
+        return self.broker, self.topic, self.part
+
+    def is_of(self, topics: Collection[str]) -> bool:
+        """Return whether a message of one of these topics can be there; no topics are any."""
+        return not self.topic or not topics or self.topic in topics
+
+    def is_within(self, begin: int, end: int) -> bool:
+        """Return whether a message stored from ``begin`` to ``end`` is expected there."""
+        return (self.high_ms is None or begin <= self.high_ms) and (
+            self.low_ms is None or self.low_ms <= end
+        )
+
+    def to_json(self) -> str:
+        """Return it as the journal has it."""
+        return json.dumps(self, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what the journal has."""
+        return cls(*json.loads(text))
+
+
+def joined(ranges: Iterable[QueueRange]) -> list[QueueRange]:
+    """Return one range for each generation of a queue."""
+    found: dict[tuple[Any, ...], QueueRange] = {}
+    for each in ranges:
+        key = (*each.key, each.generation)
+        found[key] = found[key].joined(each) if key in found else each
+    return [found[key] for key in sorted(found)]
+
+
+def ranges_to_json(ranges: Iterable[QueueRange]) -> str:
+    """Return ranges as the journal has them."""
+    return json.dumps(list(ranges), separators=(",", ":"))
+
+
+def ranges_from_json(text: str) -> list[QueueRange]:
+    """Return what the journal has.
+
+    :raises ValueError: if it is no list of ranges.
+    """
+    try:
+        return [
+            QueueRange._make((*values, None if last is None else LastRecord(*last)))
+            for *values, last in json.loads(text or "[]")
+        ]
+    except TypeError as error:
+        raise ValueError("it has no ranges of queues") from error
+
+
+def contradiction(batch: "ArchivedBatch", ranges: Iterable[QueueRange]) -> str | None:
+    """Return how the ranges of a batch contradict its files; None if they do not."""
+    rows = 0
+    files = batch.new_files("messages")
+    for each in ranges:
+        rows += each.rows
+        where = f"queue {each.queue_id} of topic {each.topic} on {each.broker}"
+        if each.start > each.stop or each.rows < 0 or bool(each.rows) != bool(each.last):
+            return f"{where} has no range"
+        if each.last is None:
+            continue
+        exact = {
+            "broker": each.broker,
+            "topic": each.topic,
+            "queue_id": each.queue_id,
+            "queue_offset": each.last.queue_offset,
+            "physical_offset": each.last.physical_offset,
+            "store_timestamp_ms": each.last.store_timestamp_ms,
+        }
+        is_there = any(
+            all(low <= exact[name] <= high for name, (low, high) in file.bounds.items())
+            for file in files
+        )
+        if not is_there or not each.start <= each.last.queue_offset < each.stop:
+            return f"no file has the last record of {where}"
+    return None if rows == batch.messages else f"its queues have {rows} messages"
+
+
+class Copied:
+    """What the batches of one source copied of each queue, and which generation it had last."""
+
+    def __init__(self) -> None:
+        """Start without batches."""
+        self.number = 0
+        self.queues: Final[dict[Queue, dict[int, QueueRange]]] = {}
+        self.current: Final[dict[Queue, int]] = {}
+
+    def add(self, batches: "Iterable[ArchivedBatch]") -> None:
+        """Add batches in their order; those that were added are passed over."""
+        for batch in batches:
+            if batch.number <= self.number:
+                continue
+            self.number = batch.number
+            for each in batch.ranges or _old_ranges(batch):
+                generations = self.queues.setdefault(each.key, {})
+                known = generations.get(each.generation)
+                generations[each.generation] = each if known is None else known.joined(each)
+                self.current[each.key] = each.generation
+
+    def newest_ms(self, broker: str) -> int | None:
+        """Return the store time of a broker's last copied record, by its log; None without one."""
+        records = [
+            (known.last.physical_offset, known.last.store_timestamp_ms)
+            for key, number in self.current.items()
+            if key[1] == broker and (known := self.queues[key][number]).last is not None
+        ]
+        return max(records)[1] if records else None
+
+
+def _old_ranges(batch: "ArchivedBatch") -> list[QueueRange]:
+    """Return what a batch of an earlier version says of queues: where each was read up to."""
+    end: Mapping[str, Any] = {} if batch.asked_ms or not batch.is_of_cluster else batch.end_offsets
+    return [
+        QueueRange(broker, topic, int(queue_id), 0, 0, stop)
+        for topic, of_topic in end.items()
+        for broker, of_broker in of_topic.items()
+        for queue_id, stop in of_broker.items()
+    ]
+
+
+def lost_between(
+    what: str,
+    before_ms: int | None,
+    ranges: Sequence[QueueRange],
+    asked_ms: int,
+    *,
+    is_end_copied: bool,
+) -> Missing:
+    """Return what is lost between the records of ``ranges``, and one stored at ``before_ms``.
+
+    ``is_end_copied``: the last record there is was copied, so nothing is lost behind it.
+    """
+    first = [each.first_ms for each in ranges if each.rows]
+    newest_ms = max((each.last_ms for each in ranges if each.rows), default=asked_ms)
+    low_ms = None if before_ms is None else min([before_ms, *first])
+    high_ms = newest_ms if is_end_copied else max(newest_ms, asked_ms)
+    return Missing(what, low_ms=low_ms, high_ms=high_ms)
+
+
+def lost_of(batch: "ArchivedBatch") -> list[Missing]:
+    """Return what could not be read between the offsets of a batch."""
+    if batch.asked_ms:
+        return list(map(Missing.from_json, batch.lost))
+    if not batch.gaps:
+        return []
+    # The offset in a log has its last record: "physical_offset:last_offset:crc:timestamp".
+    begin = json.loads(batch.begin)
+    anchors = str(begin.get("anchors", "") if isinstance(begin, dict) else "").split()
+    before = [int(each.rpartition(":")[2]) for each in anchors[:1]]
+    first = [batch.first_ms] if batch.messages else []
+    low_ms = min(before + first) if before else None
+    high_ms = batch.last_ms if batch.messages else None
+    return [Missing(each, low_ms=low_ms, high_ms=high_ms) for each in batch.gaps]
+
+
+def behind_of(batch: "ArchivedBatch | None") -> list[Missing]:
+    """Return what the source was known to have when it was asked, and no batch had."""
+    return [] if batch is None else list(map(Missing.from_json, batch.behind))
+
+
+def not_copied(batches: "Sequence[ArchivedBatch]") -> list[Missing]:
+    """Return what the source of some batches had, or may have had, when it was asked last."""
+    last = batches[-1]
+    if last.is_of_cluster and not all(each.asked_ms for each in batches):
+        return [Missing(f"{_EARLIER}{_ANEW}"), *behind_of(last)]
+    return behind_of(last) if last.asked_ms else [Missing(f"{_EARLIER}{_AGAIN}")]
+
+
+def known_missing(batches: "Sequence[ArchivedBatch]") -> list[Missing]:
+    """Return what the archive lacks of the source of some batches, by what these say."""
+    return [*(each for batch in batches for each in lost_of(batch)), *not_copied(batches)]
