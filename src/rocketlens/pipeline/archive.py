@@ -183,7 +183,7 @@ class ArchivedStore(RocketMQStreamReader):
         else:
             newest_ms = _last_of(end)[1]
             low_ms = None if newest_ms is None else min(newest_ms, asked_ms)
-            what = "its log goes on behind what was archived: run `rocketlens archive run` again"
+            what = "its log continues behind what was archived: run `rocketlens archive run` again"
             behind = [Missing(what, self.broker, part=_LOG, low_ms=low_ms)]
         return Plan(
             begin,

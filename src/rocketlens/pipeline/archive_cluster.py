@@ -393,7 +393,7 @@ class ClusterPlanner:
         for (broker, topic), counts in left.items():
             count = counted(sum(number for number, _ in counts), "message")
             lows = [low_ms for _, low_ms in counts if low_ms is not None]
-            what = f"{count} of topic {topic} on {broker} are not archived yet: archive run goes on"
+            what = f"{count} of topic {topic} on {broker} are not archived yet: run the job again"
             low_ms = min(lows) if len(lows) == len(counts) else None
             self._behind[broker, topic, ""] = Missing(what, broker, topic, low_ms=low_ms)
         return [self._behind[key] for key in sorted(self._behind)]
