@@ -10,289 +10,125 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import errors
 
 if TYPE_CHECKING:
-    from rocketlens.archive.archive import Archive, open_archive
-    from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.bulk.messages import read_batches
-    from rocketlens.client.admin.consume_directly import ConsumedDirectly
-    from rocketlens.client.admin.track import MessageTrack, TrackType
-    from rocketlens.client.all_sources import find, find_async, story, story_async
-    from rocketlens.client.blocking.sync_admin import SyncMQAdmin
-    from rocketlens.client.blocking.sync_consumer import SyncLitePullConsumer, SyncPushConsumer
-    from rocketlens.client.blocking.sync_producer import SyncProducer, SyncTransactionProducer
-    from rocketlens.client.connect.route import MessageQueue
+    from rocketlens.archive.archive import Archive as Archive
+    from rocketlens.archive.archive import open_archive as open_archive
+    from rocketlens.archive.scan import ArchiveScan as ArchiveScan
+    from rocketlens.bulk.messages import read_batches as read_batches
+    from rocketlens.client.admin.consume_directly import ConsumedDirectly as ConsumedDirectly
+    from rocketlens.client.admin.track import MessageTrack as MessageTrack
+    from rocketlens.client.admin.track import TrackType as TrackType
+    from rocketlens.client.all_sources import find as find
+    from rocketlens.client.all_sources import find_async as find_async
+    from rocketlens.client.all_sources import story as story
+    from rocketlens.client.all_sources import story_async as story_async
+    from rocketlens.client.blocking.sync_admin import SyncMQAdmin as SyncMQAdmin
+    from rocketlens.client.blocking.sync_consumer import (
+        SyncLitePullConsumer as SyncLitePullConsumer,
+    )
+    from rocketlens.client.blocking.sync_consumer import SyncPushConsumer as SyncPushConsumer
+    from rocketlens.client.blocking.sync_producer import SyncProducer as SyncProducer
+    from rocketlens.client.blocking.sync_producer import (
+        SyncTransactionProducer as SyncTransactionProducer,
+    )
+    from rocketlens.client.connect.route import MessageQueue as MessageQueue
     from rocketlens.client.consume.listener import (
-        ConsumeConcurrentlyStatus,
-        ConsumeContext,
-        ConsumeOrderlyStatus,
+        ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus,
     )
-    from rocketlens.client.consume.lite_pull import LitePullConsumer
-    from rocketlens.client.consume.push import PushConsumer
-    from rocketlens.client.consume.subscription import MessageSelector
-    from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.client.send.message import Message
-    from rocketlens.client.send.producer import Producer
-    from rocketlens.client.send.request_reply import ReplyMessage, reply_to
-    from rocketlens.client.send.send_result import SendResult, SendStatus
+    from rocketlens.client.consume.listener import ConsumeContext as ConsumeContext
+    from rocketlens.client.consume.listener import ConsumeOrderlyStatus as ConsumeOrderlyStatus
+    from rocketlens.client.consume.lite_pull import LitePullConsumer as LitePullConsumer
+    from rocketlens.client.consume.push import PushConsumer as PushConsumer
+    from rocketlens.client.consume.subscription import MessageSelector as MessageSelector
+    from rocketlens.client.mq_admin import MQAdmin as MQAdmin
+    from rocketlens.client.send.message import Message as Message
+    from rocketlens.client.send.producer import Producer as Producer
+    from rocketlens.client.send.request_reply import ReplyMessage as ReplyMessage
+    from rocketlens.client.send.request_reply import reply_to as reply_to
+    from rocketlens.client.send.send_result import SendResult as SendResult
+    from rocketlens.client.send.send_result import SendStatus as SendStatus
     from rocketlens.client.send.transaction_producer import (
-        LocalTransactionState,
-        TransactionProducer,
-        TransactionSendResult,
+        LocalTransactionState as LocalTransactionState,
     )
-    from rocketlens.errors import (
-        AddressNotAllowed,
-        AnswerIncomplete,
-        ArchiveError,
-        ArchiveTaken,
-        BadAnswer,
-        BadInput,
-        BodyError,
-        BodyTooLarge,
-        BrokerError,
-        CallTimeout,
-        CheckpointError,
-        CommandBodyError,
-        ConfigError,
-        ConnectFailed,
-        ConnectionLost,
-        CopyFailed,
-        FieldError,
-        FormatError,
-        FrameError,
-        HeaderError,
-        IndexFileError,
-        MessageIllegal,
-        MessageNotFound,
-        NotAStore,
-        PackageMissing,
-        ProtocolError,
-        RecordError,
-        RemotingError,
-        ReplyTimeout,
-        RocketLensError,
-        SendFailed,
-        SparkUnavailable,
-        StoreBusy,
-        StoreChanged,
-        StoreError,
-        StoreFailed,
-        StoreFull,
-        StoreLocked,
-        TopicNotFound,
-        WrongType,
-        WrongUse,
+    from rocketlens.client.send.transaction_producer import (
+        TransactionProducer as TransactionProducer,
     )
-    from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-    from rocketlens.model.message import Host, MessageExt
-    from rocketlens.pipeline.session import spark
-    from rocketlens.query.facts.group_state import GroupState
-    from rocketlens.query.lookup.by_time import Scan
-    from rocketlens.query.offline import Store, open_store
-    from rocketlens.query.story.story import GroupStory, Story, Unlearnt
-    from rocketlens.query.story.story_events import StoryEvent
+    from rocketlens.client.send.transaction_producer import (
+        TransactionSendResult as TransactionSendResult,
+    )
+    from rocketlens.errors import *  # noqa: F403
+    from rocketlens.model.answer import Answer as Answer
+    from rocketlens.model.answer import Coverage as Coverage
+    from rocketlens.model.answer import SourceKind as SourceKind
+    from rocketlens.model.answer import SourceState as SourceState
+    from rocketlens.model.message import Host as Host
+    from rocketlens.model.message import MessageExt as MessageExt
+    from rocketlens.pipeline.session import spark as spark
+    from rocketlens.query.facts.group_state import GroupState as GroupState
+    from rocketlens.query.lookup.by_time import Scan as Scan
+    from rocketlens.query.offline import Store as Store
+    from rocketlens.query.offline import open_store as open_store
+    from rocketlens.query.story.story import GroupStory as GroupStory
+    from rocketlens.query.story.story import Story as Story
+    from rocketlens.query.story.story import Unlearnt as Unlearnt
+    from rocketlens.query.story.story_events import StoryEvent as StoryEvent
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AddressNotAllowed",
-    "Answer",
-    "AnswerIncomplete",
-    "Archive",
-    "ArchiveError",
-    "ArchiveScan",
-    "ArchiveTaken",
-    "BadAnswer",
-    "BadInput",
-    "BodyError",
-    "BodyTooLarge",
-    "BrokerError",
-    "CallTimeout",
-    "CheckpointError",
-    "CommandBodyError",
-    "ConfigError",
-    "ConnectFailed",
-    "ConnectionLost",
-    "ConsumeConcurrentlyStatus",
-    "ConsumeContext",
-    "ConsumeOrderlyStatus",
-    "ConsumedDirectly",
-    "CopyFailed",
-    "Coverage",
-    "FieldError",
-    "FormatError",
-    "FrameError",
-    "GroupState",
-    "GroupStory",
-    "HeaderError",
-    "Host",
-    "IndexFileError",
-    "LitePullConsumer",
-    "LocalTransactionState",
-    "MQAdmin",
-    "Message",
-    "MessageExt",
-    "MessageIllegal",
-    "MessageNotFound",
-    "MessageQueue",
-    "MessageSelector",
-    "MessageTrack",
-    "NotAStore",
-    "PackageMissing",
-    "Producer",
-    "ProtocolError",
-    "PushConsumer",
-    "RecordError",
-    "RemotingError",
-    "ReplyMessage",
-    "ReplyTimeout",
-    "RocketLensError",
-    "Scan",
-    "SendFailed",
-    "SendResult",
-    "SendStatus",
-    "SourceKind",
-    "SourceState",
-    "SparkUnavailable",
-    "Store",
-    "StoreBusy",
-    "StoreChanged",
-    "StoreError",
-    "StoreFailed",
-    "StoreFull",
-    "StoreLocked",
-    "Story",
-    "StoryEvent",
-    "SyncLitePullConsumer",
-    "SyncMQAdmin",
-    "SyncProducer",
-    "SyncPushConsumer",
-    "SyncTransactionProducer",
-    "TopicNotFound",
-    "TrackType",
-    "TransactionProducer",
-    "TransactionSendResult",
-    "Unlearnt",
-    "WrongType",
-    "WrongUse",
-    "find",
-    "find_async",
-    "open_archive",
-    "open_store",
-    "read_batches",
-    "reply_to",
-    "spark",
-    "story",
-    "story_async",
-]
-
 # Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
 # package for other parts of it.
-_HOMES = {
-    "Archive": "rocketlens.archive.archive",
-    "ArchiveScan": "rocketlens.archive.scan",
-    "open_archive": "rocketlens.archive.archive",
-    "ArchiveError": "rocketlens.errors",
-    "ArchiveTaken": "rocketlens.errors",
-    "read_batches": "rocketlens.bulk.messages",
-    "MQAdmin": "rocketlens.client.mq_admin",
-    "ConsumeConcurrentlyStatus": "rocketlens.client.consume.listener",
-    "ConsumeContext": "rocketlens.client.consume.listener",
-    "ConsumeOrderlyStatus": "rocketlens.client.consume.listener",
-    "LitePullConsumer": "rocketlens.client.consume.lite_pull",
-    "MessageSelector": "rocketlens.client.consume.subscription",
-    "PushConsumer": "rocketlens.client.consume.push",
-    "SyncLitePullConsumer": "rocketlens.client.blocking.sync_consumer",
-    "SyncPushConsumer": "rocketlens.client.blocking.sync_consumer",
-    "ConsumedDirectly": "rocketlens.client.admin.consume_directly",
-    "MessageTrack": "rocketlens.client.admin.track",
-    "TrackType": "rocketlens.client.admin.track",
-    "find": "rocketlens.client.all_sources",
-    "find_async": "rocketlens.client.all_sources",
-    "Message": "rocketlens.client.send.message",
-    "MessageQueue": "rocketlens.client.connect.route",
-    "Producer": "rocketlens.client.send.producer",
-    "ReplyMessage": "rocketlens.client.send.request_reply",
-    "reply_to": "rocketlens.client.send.request_reply",
-    "SendResult": "rocketlens.client.send.send_result",
-    "SendStatus": "rocketlens.client.send.send_result",
-    "SyncMQAdmin": "rocketlens.client.blocking.sync_admin",
-    "SyncProducer": "rocketlens.client.blocking.sync_producer",
-    "SyncTransactionProducer": "rocketlens.client.blocking.sync_producer",
-    "LocalTransactionState": "rocketlens.client.send.transaction_producer",
-    "TransactionProducer": "rocketlens.client.send.transaction_producer",
-    "TransactionSendResult": "rocketlens.client.send.transaction_producer",
-    "AddressNotAllowed": "rocketlens.errors",
-    "AnswerIncomplete": "rocketlens.errors",
-    "BadAnswer": "rocketlens.errors",
-    "BadInput": "rocketlens.errors",
-    "BodyError": "rocketlens.errors",
-    "BodyTooLarge": "rocketlens.errors",
-    "BrokerError": "rocketlens.errors",
-    "CallTimeout": "rocketlens.errors",
-    "CheckpointError": "rocketlens.errors",
-    "CommandBodyError": "rocketlens.errors",
-    "ConfigError": "rocketlens.errors",
-    "CopyFailed": "rocketlens.errors",
-    "ConnectFailed": "rocketlens.errors",
-    "ConnectionLost": "rocketlens.errors",
-    "FieldError": "rocketlens.errors",
-    "FormatError": "rocketlens.errors",
-    "FrameError": "rocketlens.errors",
-    "HeaderError": "rocketlens.errors",
-    "IndexFileError": "rocketlens.errors",
-    "MessageIllegal": "rocketlens.errors",
-    "MessageNotFound": "rocketlens.errors",
-    "NotAStore": "rocketlens.errors",
-    "PackageMissing": "rocketlens.errors",
-    "ProtocolError": "rocketlens.errors",
-    "RecordError": "rocketlens.errors",
-    "RemotingError": "rocketlens.errors",
-    "ReplyTimeout": "rocketlens.errors",
-    "RocketLensError": "rocketlens.errors",
-    "SendFailed": "rocketlens.errors",
-    "SparkUnavailable": "rocketlens.errors",
-    "StoreBusy": "rocketlens.errors",
-    "StoreChanged": "rocketlens.errors",
-    "StoreError": "rocketlens.errors",
-    "StoreFailed": "rocketlens.errors",
-    "StoreFull": "rocketlens.errors",
-    "StoreLocked": "rocketlens.errors",
-    "TopicNotFound": "rocketlens.errors",
-    "WrongType": "rocketlens.errors",
-    "WrongUse": "rocketlens.errors",
-    "Answer": "rocketlens.model.answer",
-    "Coverage": "rocketlens.model.answer",
-    "SourceKind": "rocketlens.model.answer",
-    "SourceState": "rocketlens.model.answer",
-    "Host": "rocketlens.model.message",
-    "MessageExt": "rocketlens.model.message",
-    "spark": "rocketlens.pipeline.session",
-    "Scan": "rocketlens.query.lookup.by_time",
-    "GroupState": "rocketlens.query.facts.group_state",
-    "GroupStory": "rocketlens.query.story.story",
-    "Story": "rocketlens.query.story.story",
-    "StoryEvent": "rocketlens.query.story.story_events",
-    "Unlearnt": "rocketlens.query.story.story",
-    "story": "rocketlens.client.all_sources",
-    "story_async": "rocketlens.client.all_sources",
-    "Store": "rocketlens.query.offline",
-    "open_store": "rocketlens.query.offline",
+_NAMES: Final = {
+    "archive.archive": "Archive open_archive",
+    "archive.scan": "ArchiveScan",
+    "bulk.messages": "read_batches",
+    "client.admin.consume_directly": "ConsumedDirectly",
+    "client.admin.track": "MessageTrack TrackType",
+    "client.all_sources": "find find_async story story_async",
+    "client.blocking.sync_admin": "SyncMQAdmin",
+    "client.blocking.sync_consumer": "SyncLitePullConsumer SyncPushConsumer",
+    "client.blocking.sync_producer": "SyncProducer SyncTransactionProducer",
+    "client.connect.route": "MessageQueue",
+    "client.consume.listener": "ConsumeConcurrentlyStatus ConsumeContext ConsumeOrderlyStatus",
+    "client.consume.lite_pull": "LitePullConsumer",
+    "client.consume.push": "PushConsumer",
+    "client.consume.subscription": "MessageSelector",
+    "client.mq_admin": "MQAdmin",
+    "client.send.message": "Message",
+    "client.send.producer": "Producer",
+    "client.send.request_reply": "ReplyMessage reply_to",
+    "client.send.send_result": "SendResult SendStatus",
+    "client.send.transaction_producer": (
+        "LocalTransactionState TransactionProducer TransactionSendResult"
+    ),
+    "model.answer": "Answer Coverage SourceKind SourceState",
+    "model.message": "Host MessageExt",
+    "pipeline.session": "spark",
+    "query.facts.group_state": "GroupState",
+    "query.lookup.by_time": "Scan",
+    "query.offline": "Store open_store",
+    "query.story.story": "GroupStory Story Unlearnt",
+    "query.story.story_events": "StoryEvent",
+    "errors": " ".join(name for name, each in vars(errors).items() if isinstance(each, type)),
 }
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
+if not TYPE_CHECKING:  # type checkers take the imports above, and miss other names
+    __all__ = sorted(_MODULES)  # noqa: PLE0605
 
     def __getattr__(name: str) -> object:
         """Import a public name from where it lives.
 
         :raises AttributeError: when there is none of that name.
         """
-        home = _HOMES.get(name)
-        if home is None:
+        module = _MODULES.get(name)
+        if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module(home), name)
+        value: object = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = value
         return value
 
