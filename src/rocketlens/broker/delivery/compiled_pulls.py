@@ -144,7 +144,7 @@ class CompiledPulls:
             pull_filter = reader.filter_of(request)
         except PullRefused:
             return None
-        if reader.has_resets:
+        if reader.is_reset(request):
             return None
         result = self._all_of(request) if pull_filter.is_all else None
         if result is None:

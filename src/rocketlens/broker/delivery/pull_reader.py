@@ -82,10 +82,10 @@ class PullReader:
         """The physical offset from which on the log is assumed to be in memory."""
         return self._store.end_offset - self._memory_bytes
 
-    @property
-    def has_resets(self) -> bool:
-        """Whether an offset was reset that its group does not know yet."""
-        return bool(self._offsets.resets)
+    def is_reset(self, request: PullFields) -> bool:
+        """Return whether the offset of a pull was reset, and its group does not know it yet."""
+        queue = request.consumer_group, request.topic, request.queue_id
+        return queue in self._offsets.resets
 
     def moved(self, request: PullFields) -> PullResult | None:
         """Return the offset that a group was reset to; None without a reset, or if it is there."""

@@ -7,11 +7,12 @@ written. Source: ``AdminBrokerProcessor``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Pending, not_saved, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
@@ -25,8 +26,6 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as commands
 from rocketlens.wire.declare import write_body
-
-Pending = Response | Awaitable[Response | None]
 
 _BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
 """Members of the table that have a member for each group."""
@@ -82,7 +81,7 @@ class GroupProcessor:
         saved = groups.put(checked) if checked else None
         for group in checked:
             self.core.held_pulls.group_changed(group)
-        return _when_saved(saved)
+        return when_saved(saved, f"group {', '.join(checked)}")
 
     async def all_groups(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return all groups that may be seen, and the version of the table."""
@@ -110,18 +109,20 @@ class GroupProcessor:
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
         return Response(body=json_dialect.dumps(group).encode())
 
-    def delete(self, command: RemotingCommand, _: Channel) -> Pending:
+    async def delete(self, command: RemotingCommand, _: Channel) -> Response:
         """Delete a group, and its offsets if that is requested."""
         request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
         problem = _system_problem(request.group_name, "it cannot be deleted")
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
         old_name = command.ext_fields.get("removeOffset", "")
+        saves = [self.core.groups.remove(request.group_name)]
         if request.clean_offset or old_name.lower() == "true":
             self.core.offsets.remove(request.group_name)
-        saved = self.core.groups.remove(request.group_name)
+            saves.append(self.core.saver.save(self.core.offsets))
         self.core.held_pulls.group_changed(request.group_name)
-        return _when_saved(saved)
+        saved = [await asyncio.shield(each) for each in saves if each is not None]
+        return Response() if all(saved) else not_saved(f"group {request.group_name}")
 
     def topics(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the topics in which a group has offsets."""
@@ -196,12 +197,3 @@ def _checked(config: dict[str, Any]) -> dict[str, Any]:
             raise CommandBodyError(f"{key} {value}: give {minimum} to {_MAXIMA[key]}")
         members[key] = value
     return members
-
-
-def _when_saved(saved: "asyncio.Future[Any] | None") -> Pending:
-    return Response() if saved is None else _after(saved)
-
-
-async def _after(saved: asyncio.Future[Any]) -> Response | None:
-    await asyncio.shield(saved)
-    return Response()

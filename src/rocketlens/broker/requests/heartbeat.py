@@ -235,7 +235,7 @@ class ClientProcessor:
         topics: list[StoredTopic] = []
         for name in names:
             config = self.core.topics.get(name)
-            if config is None or (online and name not in online.subscriptions):
+            if config is None or (online and not online.may_follow(name)):
                 continue
             topics.append(config)
             estimate.add(self._row_bytes(name), config.read_queue_count)
@@ -279,7 +279,7 @@ class ClientProcessor:
             if (
                 config is not None
                 and (config.order or not is_order)
-                and not (online and online.subscriptions and name not in online.subscriptions)
+                and not (online and not online.may_follow(name))
             ):
                 topics.append(config)
         return topics

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import not_saved
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.net.channel import Channel, Handler, Response
@@ -140,6 +141,8 @@ class OffsetProcessor:
         for queue_id, queue_offset in offsets.items():
             core.offsets.reset(group, topic, queue_id, queue_offset)
         core.held_pulls.group_changed(group)
+        if not await core.saver.save(core.offsets):
+            return not_saved(f"the offsets of group {group} in topic {topic}")
         broker_name = core.config.brokerName
         table = {
             MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
@@ -171,12 +174,12 @@ class OffsetProcessor:
         online = core.clients.consumers.get(source)
         pace = Pace()
         for topic in [request.topic] if request.topic else core.offsets.topics_of(source):
-            is_followed = (
-                online is None or not online.subscriptions or topic in online.subscriptions
-            )
+            is_followed = online is None or online.may_follow(topic)
             if core.topics.get(topic) is not None and (request.offline or is_followed):
                 core.offsets.clone(source, topic, request.target_group)
             await pace.turn()
+        if not await core.saver.save(core.offsets):
+            return not_saved(f"the offsets of group {request.target_group}")
         return Response()
 
 

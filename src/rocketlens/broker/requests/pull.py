@@ -47,10 +47,9 @@ class PullProcessor:
         if self.core.access is not None:
             reader = self.core.access.reader_of(command, channel, request.topic)
             pull_filter = pull_filter if reader is None else pull_filter._replace(reader=reader)
-        if self._reader.has_resets:
-            moved = self._reader.moved(request)
-            if moved is not None:
-                return self._reader.response(request, moved)
+        moved = self._reader.moved(request)
+        if moved is not None:
+            return self._reader.response(request, moved)
         result = self._reader.get(request, pull_filter, request.queue_offset)
         self._reader.commit(request)
         if (

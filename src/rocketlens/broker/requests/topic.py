@@ -21,11 +21,12 @@ Sources: ``AdminBrokerProcessor``, ``AttributeParser``, ``AttributeUtil``, ``Top
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Pending, not_saved, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
 from rocketlens.errors import BadInput, FieldError
@@ -43,8 +44,6 @@ from rocketlens.wire.declare import read_i64, write_body
 
 _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
 """Deletes queue files; also for a connection that is closed, and only other deletions wait."""
-
-Pending = Response | Awaitable[Response | None]
 
 
 class TopicProcessor:
@@ -85,7 +84,7 @@ class TopicProcessor:
         )
         announced = self.core.topics.put(config)
         self.core.held_pulls.topic_changed(request.topic)
-        return _when_announced(announced)
+        return when_saved(announced, f"topic {request.topic}")
 
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
         """Delete a topic, its queues and the offsets of groups in it.
@@ -107,6 +106,8 @@ class TopicProcessor:
         if core.store.deleted.mark(topic) and not await core.saver.save(core.store.deleted):
             remark = f"topic[{topic}] is not deleted: the disk cannot be written"
             return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+        # Again, at one with the removal: what was sent while the disk was written is deleted, too.
+        core.store.deleted.mark(topic)
         announced = core.topics.remove(topic)
         core.held_pulls.topic_changed(topic)
         core.offsets.remove_topic(topic)
@@ -116,10 +117,9 @@ class TopicProcessor:
             remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
             return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
-        await core.saver.save(core.offsets)
-        if announced is not None:
-            await asyncio.shield(announced)
-        return Response()
+        saves = [core.saver.save(core.store.deleted), core.saver.save(core.offsets), announced]
+        saved = [await asyncio.shield(each) for each in saves if each is not None]
+        return Response() if all(saved) else not_saved(f"topic {topic}")
 
     async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return the offsets of all queues of a topic, and the time of each one's last message."""
@@ -184,18 +184,6 @@ def _problem(request: CreateTopicRequest) -> str | None:
     if request.topic_filter_type not in TopicFilterType.__members__:
         return f"topicFilterType {request.topic_filter_type[:60]!r}: SINGLE_TAG or MULTI_TAG"
     return None
-
-
-def _when_announced(announced: asyncio.Future[None] | None) -> Pending:
-    """Return the response once the name servers know a change."""
-    if announced is None:
-        return Response()
-    return _after(announced)
-
-
-async def _after(announced: asyncio.Future[None]) -> Response | None:
-    await asyncio.shield(announced)
-    return Response()
 
 
 class _Attribute(NamedTuple):

@@ -74,6 +74,10 @@ class ConsumerGroup:
     fingerprint: int = 0
     """Of the last heartbeat, as its client computed it; 0 if it did not."""
 
+    def may_follow(self, topic: str) -> bool:
+        """Return whether members may read a topic: those that assign queues subscribe to none."""
+        return not self.subscriptions or topic in self.subscriptions
+
 
 class ClientTable:
     """Connected producers and consumers, by group."""

@@ -80,7 +80,7 @@ class EntryTable(ABC, Generic[E]):
         self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
         self.is_changed = False
         self._sizes: Final[dict[str, int]] = {}
-        """Bytes of the entries that were put; unknown for those that were read."""
+        """Bytes of the entries that were put."""
         self._bytes = self._file.read_bytes
         self._unsaved: dict[str, None] = {}
         self._appended_ms = clock()
@@ -126,7 +126,7 @@ class EntryTable(ABC, Generic[E]):
                     f"{name[:_SHOWN]!r} in {self.FILE} has {size} bytes, "
                     f"{limits.MAX_CONFIG_ENTRY_BYTES} are allowed"
                 )
-            total += size + len(_BETWEEN) - self._sizes.get(name, 0)
+            total += size + len(_BETWEEN) - self._size_of(name)
         if total > limits.MAX_CONFIG_BYTES - FIXED_BYTES:
             raise BadInput(f"{self.FILE} is full: it has {self._bytes} bytes")
         self._bytes = total
@@ -134,10 +134,19 @@ class EntryTable(ABC, Generic[E]):
         self.entries.update(entries)
         self._changed(entries)
 
+    def _size_of(self, name: str) -> int:
+        """Return the bytes of an entry in the file; 0 if there is none."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return 0
+        size = self._sizes.get(name)
+        return len(self.entry_text(name, entry)) + len(_BETWEEN) if size is None else size
+
     def take_out(self, name: str) -> E | None:
         """Remove an entry; return it, or None if there is none."""
+        self._bytes -= self._size_of(name)
+        self._sizes.pop(name, None)
         removed = self.entries.pop(name, None)
-        self._bytes -= self._sizes.pop(name, 0)
         if removed is not None:
             self._changed({name: None})
         return removed

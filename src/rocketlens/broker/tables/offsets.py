@@ -167,6 +167,7 @@ class ConsumerOffsets:
             self.is_changed = True
         for key in [key for key in self.resets if key[1] == topic]:
             del self.resets[key]
+        self._count_bytes()
 
     def remove(self, group: str, topic: str | None = None) -> None:
         """Remove the offsets of a group, in one topic or in all."""

@@ -88,7 +88,9 @@ class Room:
 
 
 PersistFuture = asyncio.Future[Any] | None
-"""Ends when a change is written and announced; None if it is already."""
+"""Ends when a change is written and announced; None if it is already. Its result is False if the
+change could not be written.
+"""
 
 Save = Callable[[Table], PersistFuture]
 """Starts to write a table."""
@@ -204,15 +206,16 @@ class TopicRegistry:
         saved, announced = self._save(self.table), self._announce()
         if saved is None or announced is None:
             return saved or announced
-        return asyncio.ensure_future(_all([saved, announced]))
+        return asyncio.ensure_future(_saved_and_announced(saved, announced))
 
     def _on_announced(self, topic: str, done: asyncio.Future[Any]) -> None:
         if self.pending.get(topic) is done:
             del self.pending[topic]
 
 
-async def _all(futures: list[asyncio.Future[Any]]) -> None:
-    await asyncio.wait(futures)
+async def _saved_and_announced(saved: asyncio.Future[Any], announced: asyncio.Future[Any]) -> Any:
+    await asyncio.wait((saved, announced))
+    return saved.result()
 
 
 def _first_topics(config: BrokerConfig) -> list[StoredTopic]:

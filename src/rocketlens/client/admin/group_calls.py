@@ -202,17 +202,18 @@ async def consume_stats(
 
 
 async def groups_of_topic(cluster: ClusterCalls, topic: str) -> tuple[str, ...]:
-    """Return the consumer groups of a topic, as one of its brokers lists them.
+    """Return the consumer groups of a topic, in the order in which its brokers list them.
 
     :raises TopicNotFound: if no broker has the topic.
-    :raises RocketLensError: if that broker does not answer.
+    :raises RocketLensError: if one of them does not answer.
     """
-    broker, *_ = await _topic_brokers(cluster, topic)
     header = QueryTopicConsumeByWhoRequest(topic=topic)
-    read = await cluster.ask_for(
-        as_it_is, GroupList, broker.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header
-    )
-    return read.groups
+    calls = [
+        cluster.ask_for(as_it_is, GroupList, each.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header)
+        for each in await _topic_brokers(cluster, topic)
+    ]
+    lists = await asyncio.gather(*calls)
+    return tuple(dict.fromkeys(group for each in lists for group in each.groups))
 
 
 async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:

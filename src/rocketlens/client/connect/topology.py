@@ -38,6 +38,7 @@ from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
+from rocketlens.net.pace import in_thread
 from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.route import (
     BrokerData,
@@ -73,6 +74,9 @@ class TopologyResult(NamedTuple, Generic[T]):
     coverage: tuple[Coverage, ...]
 
 
+_Listed = tuple[float, TopologyResult[dict[str, Broker]]]
+"""All brokers, and since when that is so."""
+
 _INDEX_SETTINGS: Final = ("messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable")
 """A broker has no index files, or does not read them, if one of these is false.
 
@@ -91,7 +95,8 @@ class Topology:
         self._seen_brokers: Final = seen_brokers
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, TopologyResult[Route]]] = {}
-        self._brokers: tuple[float, TopologyResult[dict[str, Broker]]] | None = None
+        self._brokers: _Listed | None = None
+        self._listing: asyncio.Task[_Listed] | None = None
         self._listed_s = clock()
         """When a name server returned a route or the topics last."""
 
@@ -141,9 +146,23 @@ class Topology:
         """
         listed = self._brokers
         if listed is None or self._clock() - listed[0] >= limits.ROUTE_REFRESH_S:
-            listed = self._clock(), await self._fetch_brokers()
-            self._brokers = listed if listed[1].value else None
+            if self._listing is None:
+                self._listing = asyncio.create_task(self._list_brokers())
+                self._listing.add_done_callback(self._listed)
+            # Shielded: others may wait for the same answer when one is cancelled.
+            listed = await asyncio.shield(self._listing)
         return listed[1]
+
+    async def _list_brokers(self) -> _Listed:
+        listed = self._clock(), await self._fetch_brokers()
+        self._brokers = listed if listed[1].value else None
+        return listed
+
+    def _listed(self, task: "asyncio.Task[_Listed]") -> None:
+        self._listing = None
+        if not task.cancelled():
+            # Callers that wait get the error.
+            task.exception()
 
     async def gone_since(self) -> tuple[Coverage, ...]:
         """Return the brokers that are missing now, if routes or topics are newer than what is
@@ -155,6 +174,9 @@ class Topology:
         listed = self._brokers
         if self._seen_brokers is None or listed is None or listed[0] >= self._listed_s:
             return ()
+        if self._listing is not None:
+            # It may have begun before that.
+            await asyncio.wait([self._listing])
         self._brokers = None
         try:
             return (await self.brokers()).coverage
@@ -263,7 +285,8 @@ class Topology:
                 datas[each.broker_name] = _with_addresses(each, datas.get(each.broker_name))
         brokers = brokers_of(datas.values())
         self._cluster.allow(brokers)
-        coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
+        missing = await in_thread(lambda: self.missing(brokers))
+        coverage = [*failed, *map(missing_coverage, missing)]
         coverage += [_slaves_coverage(each) for each in brokers.values() if each.master is None]
         if not brokers:
             coverage.append(_NO_BROKER)

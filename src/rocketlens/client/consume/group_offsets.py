@@ -213,18 +213,24 @@ class LocalOffsetFile:
         :raises CommandBodyError: when neither the file nor the one before it can be read.
         :raises OSError: when that is the disk's fault.
         """
+        return (await self._read()).get(queue)
+
+    async def _read(self) -> dict[MessageQueue, int]:
         if self._stored is None:
             self._stored = await in_thread(self.load)
-        return self._stored.get(queue)
+        return self._stored
 
     async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
         """Write the file, with the queues that it had and those given."""
-        merged = {**(self._stored or {}), **dict(offsets)}
-        if merged == self._stored:
+        given = dict(offsets)
+        if not given:
             return
         try:
+            merged = {**await self._read(), **given}
+            if merged == self._stored:
+                return
             await in_thread(lambda: self.save(merged))
-        except OSError as error:
+        except (CommandBodyError, OSError) as error:
             logger.warning("%s: offsets are not stored yet: %s", self.path, error)
         else:
             self._stored = merged

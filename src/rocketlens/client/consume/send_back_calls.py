@@ -90,7 +90,8 @@ class SendBack:
         body, sys_flag = _body_of(message)
         try:
             route = await self._cluster.fresh_route(RETRY_PREFIX + self._group)
-            for queue in route.write_queues:
+            first_queues = {each.broker_name: each for each in reversed(route.write_queues)}
+            for queue in reversed(first_queues.values()):
                 address = route.brokers[queue.broker_name].master
                 if address is None:
                     continue

@@ -120,8 +120,7 @@ class ClusterSource:
             return
         if request.text is None:
             searched, left_out = await self._searched(request, topics, findings)
-            for topic in searched:
-                await self._find_in_time(request, topic, findings)
+            await _at_once(searched, lambda topic: self._find_in_time(request, topic, findings))
             await count_left_out(self, request, left_out, findings.tally)
         else:
             await self._find_text(request, topics, findings)
@@ -418,32 +417,30 @@ class ClusterSource:
     async def _find_by_key(
         self, request: FindRequest, topics: list[str], findings: Findings
     ) -> None:
-        turn = asyncio.Semaphore(TOPICS_AT_ONCE)
         dispatch = Dispatch(self.cluster)
         searched, left_out = await self._searched(request, topics, findings)
         tries_index = len(searched) <= limits.MAX_SAMPLED_TOPICS
 
         async def ask(topic: str) -> None:
-            async with turn:
-                if topic.startswith(LMQ_PREFIX):
-                    # The index has its messages under their own topics.
-                    await self._find_in_time(request, topic, findings, with_key=True)
-                    return
-                key_filter = request.filter_of(findings.tally, [topic], with_key=True)
-                try:
-                    await self.find_by_key(
-                        key_filter,
-                        findings,
-                        dispatch=dispatch,
-                        exhaustive=request.exhaustive,
-                        tries_index=tries_index,
-                    )
-                except TopicNotFound as error:
-                    # Deleted since the name server listed it, or never there.
-                    findings.cover(await self.coverage_without(error) if topics else ())
+            if topic.startswith(LMQ_PREFIX):
+                # The index has its messages under their own topics.
+                await self._find_in_time(request, topic, findings, with_key=True)
+                return
+            key_filter = request.filter_of(findings.tally, [topic], with_key=True)
+            try:
+                await self.find_by_key(
+                    key_filter,
+                    findings,
+                    dispatch=dispatch,
+                    exhaustive=request.exhaustive,
+                    tries_index=tries_index,
+                )
+            except TopicNotFound as error:
+                # Deleted since the name server listed it, or never there.
+                findings.cover(await self.coverage_without(error) if topics else ())
 
         counting = count_left_out(self, request, left_out, findings.tally)
-        await asyncio.gather(*map(ask, searched), counting)
+        await asyncio.gather(_at_once(searched, ask), counting)
 
     async def _searched(
         self, request: FindRequest, chosen: list[str], findings: Findings
@@ -485,6 +482,17 @@ class ClusterSource:
         if not brokers:
             return doubts
         return (_brokers_coverage(brokers, str(error)), *doubts)
+
+
+async def _at_once(topics: Iterable[str], ask: Callable[[str], Awaitable[None]]) -> None:
+    """Ask for several topics at a time."""
+    turn = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+    async def ask_in_turn(topic: str) -> None:
+        async with turn:
+            await ask(topic)
+
+    await asyncio.gather(*map(ask_in_turn, topics))
 
 
 def _is_listed(name: str) -> bool:

@@ -25,7 +25,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -47,7 +46,7 @@ from rocketlens.client.search.queue_offsets import (
     offset_at_time,
     unreadable_messages,
 )
-from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound
+from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
@@ -147,8 +146,10 @@ class TopicTail:
         """Stop reading. No effect if it has stopped."""
         if self._run_task is not None:
             self._run_task.cancel()
-            with suppress(asyncio.CancelledError, RocketLensError):
-                await self._run_task
+            await asyncio.wait([self._run_task])
+            if not self._run_task.cancelled():
+                # An error is that of the iteration, if there is one.
+                self._run_task.exception()
             while not self._pages.empty():
                 self._pages.get_nowait()
             self._pages.put_nowait(None)
@@ -404,18 +405,26 @@ class TopicTail:
 
     async def _follow(self, since_ms: int) -> None:
         """Read what arrives, and look for new queues; never returns."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._follow_all(group, since_ms)
+        except BaseExceptionGroup as error:
+            raise error.exceptions[0] from None
+
+    async def _follow_all(self, group: asyncio.TaskGroup, since_ms: int) -> None:
         followed: set[MessageQueue] = set()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                for queue, reading in self._queues.items():
-                    if queue not in followed:
-                        followed.add(queue)
-                        group.create_task(self._follow_queue(reading, since_ms))
-                await asyncio.sleep(limits.ROUTE_REFRESH_S)
-                try:
-                    self._add_queues((await self._topology.route(self._topic)).value)
-                except RocketLensError as error:
-                    logger.warning("the route of topic %s stays as it was: %s", self._topic, error)
+        while True:
+            for queue, reading in self._queues.items():
+                if queue not in followed:
+                    followed.add(queue)
+                    group.create_task(self._follow_queue(reading, since_ms))
+            await asyncio.sleep(limits.ROUTE_REFRESH_S)
+            try:
+                self._add_queues((await self._topology.route(self._topic)).value)
+            except WrongUse:
+                raise
+            except RocketLensError as error:
+                logger.warning("the route of topic %s stays as it was: %s", self._topic, error)
 
     async def _follow_queue(self, reading: _Queue, since_ms: int) -> None:
         pauses = Backoff()

@@ -82,7 +82,9 @@ DEFAULT_GROUP: Final = "rocketlens_producer"
 
 @dataclasses.dataclass(slots=True)
 class SendContext:
-    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set."""
+    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set, of
+    one that is one-way and succeeded neither.
+    """
 
     producer_group: str
     message: Message | Sequence[Message]
@@ -403,11 +405,11 @@ class Producer(ClusterClient):
             tried.append(target.broker_name)
             try:
                 result = await self._attempt(request, route, target, left_s)
-            except BrokerError as error:
-                if not error.retriable:
+            except RocketLensError as error:
+                if not (error.retriable or isinstance(error, RemotingError)):
+                    if unsafe is not None:
+                        return unsafe
                     raise
-                attempts.append((target.broker_name, error))
-            except RemotingError as error:
                 attempts.append((target.broker_name, error))
             else:
                 unsafe = result
@@ -454,6 +456,10 @@ class Producer(ClusterClient):
             yield
         except RocketLensError as error:
             context.error = error
+            raise
+        except asyncio.CancelledError:
+            problem = "the send was cancelled: the message may be stored"
+            context.error = RemotingError(context.broker_address, problem)
             raise
         finally:
             _tell([hook.after for hook in self.hooks], context)

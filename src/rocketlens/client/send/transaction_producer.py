@@ -253,6 +253,8 @@ class TransactionProducer(Producer):
             held = await self._held.get()
             try:
                 await self._answer_check(held)
+            except Exception:
+                logger.exception("a check of %s was not answered", held.address)
             finally:
                 self._waiting.discard((held.address, held.request.commit_log_offset))
 

@@ -179,3 +179,19 @@ def test_groups_that_cannot_be_listed_are_an_error(message):
     cluster.bodies[GroupList] = CallTimeout(ADDRESS, "no answer in 5 s")
     with pytest.raises(CallTimeout):
         asyncio.run(message_tracks(cluster, message))
+
+
+def test_groups_that_only_one_broker_of_the_topic_knows_have_tracks(message, monkeypatch):
+    monkeypatch.setitem(BROKERS, "broker-b", Broker("broker-b", {0: "10.0.0.9:10911"}))
+    cluster = FakeCluster(consumers())
+    lists = iter([GroupList(groups=("g",)), GroupList(groups=("h", "g"))])
+    ask_for = cluster.ask_for
+
+    async def asked(made_of, body, *given, **more):
+        if body is GroupList:
+            cluster.bodies[GroupList] = next(lists)
+        return await ask_for(made_of, body, *given, **more)
+
+    cluster.ask_for = asked
+    tracks = asyncio.run(message_tracks(cluster, message))
+    assert [each.consumer_group for each in tracks] == ["g", "h"]

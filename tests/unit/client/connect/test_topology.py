@@ -1,10 +1,14 @@
 """All name servers are asked, and what is in doubt is in the coverage."""
 
+import asyncio
+import threading
+
 import pytest
 
 from rocketlens import limits
+from rocketlens.client.connect.broker_history import SeenBrokers
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
-from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.fake_cluster import FAILURES, ask, ask_with_memory, bodies, fail, unregister
 from tests.support.patience import PATIENCE_S
 
@@ -261,5 +265,30 @@ def test_a_broker_that_registers_after_none_was_there_is_asked_at_once(path):
             assert (await asking.brokers()).failures[0].error == "no broker is registered"
             server.brokers, server.topics = brokers, topics
             assert (await asking.brokers()).complete
+
+    ask_with_memory(scenario, path)
+
+
+def test_questions_at_once_ask_for_the_brokers_once_and_read_the_history_in_a_thread(
+    path, monkeypatch
+):
+    threads = set()
+    missing = SeenBrokers.missing
+
+    def noted(*given):
+        threads.add(threading.current_thread())
+        return missing(*given)
+
+    monkeypatch.setattr(SeenBrokers, "missing", noted)
+
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        server.topics = {f"T{number}": ["broker-a"] for number in range(16)}
+        async with admin() as asking:
+            assert (await asking.find("k")).complete
+            asking.source.topology._brokers = None
+            await asyncio.gather(*(asking.source.topology.brokers() for _ in range(5)))
+        assert server.codes().count(RequestCode.GET_BROKER_CLUSTER_INFO) == 3
+        assert threading.main_thread() not in threads
 
     ask_with_memory(scenario, path)

@@ -63,7 +63,7 @@ class ConsumerBroker(FakeBroker):
             ),
         }
 
-    def _failing(self, code, answer):
+    def _failing(self, code, answer=None):
         if code != RequestCode.HEART_BEAT:
             return super()._failing(code, answer)
 

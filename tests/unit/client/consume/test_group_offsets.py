@@ -171,3 +171,20 @@ def test_what_is_stored_counts_whatever_is_asked_for(where, topic):
 def test_a_new_group_begins_where_java_does(where, of_topic, of_retry):
     assert begin(None, where) == of_topic
     assert begin(None, where, RETRY) == of_retry
+
+
+@pytest.mark.parametrize("offsets", [[], [(OTHER, 7)]])
+def test_a_commit_before_anything_was_read_loses_no_offset_of_the_file(offsets, file):
+    file.save({QUEUE: 5})
+    again = LocalOffsetFile("10.0.0.1@DEFAULT", "g", file.path.parents[2])
+    asyncio.run(again.write(offsets))
+    assert file.load() == {QUEUE: 5, **dict(offsets)}
+
+
+def test_a_file_that_is_to_be_mended_is_not_overwritten(file, caplog):
+    file.save({QUEUE: 5})
+    file.path.write_bytes(b"{")
+    again = LocalOffsetFile("10.0.0.1@DEFAULT", "g", file.path.parents[2])
+    asyncio.run(again.write([(QUEUE, 9)]))
+    assert file.path.read_bytes() == b"{"
+    assert "mend or delete it" in caplog.text

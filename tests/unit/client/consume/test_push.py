@@ -185,6 +185,19 @@ def test_where_giving_back_fails_a_copy_is_sent_to_the_retry_topic():
     run(scenario)
 
 
+def test_a_broker_is_asked_once_to_take_a_message_that_is_given_back():
+    async def scenario(name_server, broker):
+        broker.refuses_send_back = True
+        broker.send_codes = [ResponseCode.SYSTEM_ERROR]
+        broker.store("T", b"1")
+        listener = Collecting(fails=1, result=ValueError("no"))
+        async with consumer_of(name_server, listener):
+            await until(lambda: broker.headers(RequestCode.SEND_MESSAGE_V2))
+        assert len(broker.headers(RequestCode.SEND_MESSAGE_V2)) == 1
+
+    run(scenario)
+
+
 def test_what_can_not_be_given_back_at_all_is_consumed_again_here(monkeypatch):
     monkeypatch.setattr(timing, "LOCAL_RETRY_S", 0.01)
 
@@ -496,6 +509,25 @@ def test_broadcasting_keeps_its_offsets_in_rocketmqs_file(tmp_path):
 
     run(scenario)
     assert sorted(path.parent.name for path in tmp_path.rglob("offsets.json")) == ["g", "g"]
+
+
+def test_broadcasting_goes_on_behind_what_it_passed_over(tmp_path):
+    options = {"broadcasting": True, "offsets_directory": tmp_path, "begin": "last"}
+
+    async def scenario(name_server, broker):
+        for number in range(3):
+            broker.store("T", b"%d" % number, more={"TAGS": "Other"})
+        async with consumer_of(name_server, Collecting(), expression="Tag", **options) as consumer:
+            await until(lambda: len(consumer.assignment) == 4)
+            broker.store("T", b"of another tag", more={"TAGS": "Other"})
+            await until(lambda: 4 in consumer.offsets_of("T").values())
+        broker.store("T", b"sent while it was down", more={"TAGS": "Tag"})
+        listener = Collecting()
+        async with consumer_of(name_server, listener, expression="Tag", **options):
+            await until(lambda: listener.messages)
+        assert [each.body for each in listener.messages] == [b"sent while it was down"]
+
+    run(scenario)
 
 
 def test_broadcasting_drops_what_fails(tmp_path):

@@ -1,5 +1,6 @@
 """Every broker of a topic is asked, and one that fails makes the answer incomplete."""
 
+import asyncio
 import itertools
 
 import pytest
@@ -9,7 +10,7 @@ from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import FAILURES, ask, bodies, fail
-from tests.support.patience import SILENCE_S
+from tests.support.patience import PATIENCE_S, SILENCE_S
 
 
 @pytest.mark.parametrize("failing", [*itertools.combinations(FAILURES, 2), FAILURES])
@@ -186,3 +187,28 @@ def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete(
         assert "T/2: 1 message cannot be read" in answer.failures[0].error
 
     ask(scenario)
+
+
+def test_topics_are_searched_several_at_a_time_also_without_a_text():
+    async def scenario(cluster, admin):
+        (server,), (broker,) = cluster.name_servers, cluster.masters
+        server.topics = {"T": ["broker-a"], "U": ["broker-a"]}
+        pull, pulled, both = broker.pull, set(), asyncio.Event()
+
+        def held(header, command):
+            pulled.add(header.topic)
+            if len(pulled) == 2:
+                both.set()
+
+            async def answer():
+                await both.wait()
+                return pull(header, command)
+
+            return asyncio.ensure_future(answer())
+
+        broker.pull = held
+        for topic in server.topics:
+            broker.store(topic, topic.encode())
+        assert sorted(bodies(await admin.find(None, ["T", "U"]))) == [b"T", b"U"]
+
+    ask(scenario, timeout_s=PATIENCE_S)

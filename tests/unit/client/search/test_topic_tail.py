@@ -10,7 +10,7 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search import topic_tail
 from rocketlens.client.search.topic_tail import TailRequest, TopicTail
 from rocketlens.client.send.message import Message
-from rocketlens.errors import BadAnswer, BadInput, RemotingError, TopicNotFound
+from rocketlens.errors import BadAnswer, BadInput, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import TOOLS_GROUP
@@ -344,5 +344,31 @@ def test_a_light_topic_is_shown_whatever_offsets_its_messages_have_in_their_own_
         assert await all_of(admin.tail("%LMQ%x", 4)) == numbers(5, 9)
         assert await all_of(admin.tail("%LMQ%x", None)) == numbers(9)
         assert [message.body async for message in admin.scan("%LMQ%x")] == numbers(9)
+
+    ask(scenario)
+
+
+def test_a_tail_of_a_client_that_is_closed_ends_with_an_error_of_this_package():
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"a")
+        async with admin.tail("T", follow=True) as tailed:
+            assert (await anext(tailed)).body == b"a"
+            await admin.close()
+            with pytest.raises(RocketLensError):
+                await anext(tailed)
+
+    ask(scenario)
+
+
+def test_closing_a_tail_can_be_cancelled():
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"a")
+        tailed = admin.tail("T", follow=True)
+        assert (await anext(tailed)).body == b"a"
+        closing = asyncio.create_task(tailed.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
 
     ask(scenario)

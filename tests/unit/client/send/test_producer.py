@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -142,6 +143,53 @@ def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it():
         assert len(stored(*cluster.masters)) == 3
 
     produce(scenario, masters=2, retries_when_not_safe=True)
+
+
+@pytest.mark.parametrize("after", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR, None])
+def test_a_message_that_is_stored_is_said_to_be_whatever_the_next_broker_answers(after):
+    async def scenario(cluster, producer):
+        first, second = cluster.masters
+        first.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
+        second.send_codes = [after, after]
+        if after is None:
+            data = cluster.name_servers[0].broker_data
+            cluster.name_servers[0].broker_data = lambda name: (
+                data(name) if name == "broker-a" else replace(data(name), broker_addrs={1: "::1:1"})
+            )
+        names = iter(["broker-a", "broker-b"])
+        producer._chooser.choose = lambda *_: MessageQueue("T", next(names), 0)
+        result = await producer.send(Message("T", "x"))
+        assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
+        assert len(stored(*cluster.masters)) == 1
+
+    produce(scenario, masters=2, retries=1, retries_when_not_safe=True)
+
+
+def test_a_hook_sees_that_a_send_was_cancelled():
+    contexts = []
+
+    class Recording(SendHook):
+        def after(self, context):
+            contexts.append(context)
+
+    async def scenario(cluster, producer):
+        broker = cluster.masters[0]
+
+        def stored_and_not_answered(*given):
+            broker.store("T", b"x")
+            sending.cancel()
+            return asyncio.get_running_loop().create_future()
+
+        broker.send = stored_and_not_answered
+        sending = asyncio.create_task(producer.send(Message("T", "x")))
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        (context,) = contexts
+        assert context.result is None
+        assert "cancelled" in str(context.error)
+        assert cluster.masters[0].address in str(context.error)
+
+    produce(scenario, hooks=[Recording()])
 
 
 def test_a_chosen_queue_gets_the_message_or_nobody_does():

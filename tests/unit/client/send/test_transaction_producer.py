@@ -148,3 +148,28 @@ def test_a_delayed_message_cannot_be_in_a_transaction(cluster):
     asyncio.run(main())
     with pytest.raises(BadInput, match="check_threads"):
         TransactionProducer("127.0.0.1:1", check=never_asked, check_threads=0)
+
+
+def test_checks_are_answered_also_after_a_defect(cluster, monkeypatch):
+    asked = []
+
+    async def check(found):
+        asked.append(found.unique_key)
+        return COMMIT
+
+    async def main():
+        async with producer(cluster, check, check_threads=1) as orders:
+            tell = orders._cluster.tell
+
+            async def defect(*given):
+                monkeypatch.setattr(orders._cluster, "tell", tell)
+                raise ValueError("a defect")
+
+            monkeypatch.setattr(orders._cluster, "tell", defect)
+            with pytest.raises(ValueError, match="a defect"):
+                await orders.send_in_transaction(message("AfterADefect", "A"), lambda _: COMMIT)
+            monkeypatch.setattr(orders._cluster, "tell", defect)
+            await delivered(cluster, "AfterADefect", "A")
+        assert len(asked) >= 2
+
+    asyncio.run(main())
