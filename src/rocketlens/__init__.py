@@ -135,4 +135,4 @@ if not TYPE_CHECKING:  # type checkers take the imports above, and miss other na
 
 def __dir__() -> list[str]:
     """List the public names, used or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})

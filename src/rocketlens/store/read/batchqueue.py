@@ -4,6 +4,7 @@ They are read as consume queues are: each message has an entry, and those of a b
 record.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -74,15 +75,12 @@ class BatchQueue(ConsumeQueue):
         """
         for part in reversed(self._parts):
             view = self._view(part)
-            low, high = 0, _written(view)
-            while low < high:
-                middle = (low + high) // 2
-                if decode(view, middle * ENTRY_BYTES).first_queue_offset > queue_offset:
-                    high = middle
-                else:
-                    low = middle + 1
-            if low:
-                entry = decode(view, (low - 1) * ENTRY_BYTES)
+            positions = range(0, _written(view) * ENTRY_BYTES, ENTRY_BYTES)
+            number = bisect_right(
+                positions, queue_offset, key=lambda at: decode(view, at).first_queue_offset
+            )
+            if number:
+                entry = decode(view, positions[number - 1])
                 return _of_message(entry) if queue_offset < entry.stop else None
         return None
 
@@ -167,15 +165,8 @@ class FileQueues(ConsumeQueues):
 
 
 def _written(view: memoryview) -> int:
-    """Return how many entries were written: they are taken to be the first ones."""
-    low, high = 0, len(view) // ENTRY_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        if decode(view, middle * ENTRY_BYTES).is_end:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    positions = range(0, len(view) // ENTRY_BYTES * ENTRY_BYTES, ENTRY_BYTES)
+    return bisect_left(positions, x=True, key=lambda at: decode(view, at).is_end)
 
 
 def _of_message(entry: BatchEntry) -> QueueEntry:

@@ -1,7 +1,9 @@
 """Consume queues: the physical offsets of messages, for each topic and queue."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,6 +13,10 @@ from rocketlens.store import fs
 from rocketlens.store.fs import MappedFiles
 
 QUEUE_FILE_NAME: Final = re.compile(r"\d{20}\Z")
+
+
+def _is_end(content: memoryview, position: int) -> bool:
+    return decode(content, position).is_end
 
 
 class QueueName(NamedTuple):
@@ -118,15 +124,10 @@ class ConsumeQueue:
         """
         for file in reversed(self.files):
             content = self._map(file)
-            low, high = 0, file.entry_count
-            while low < high:
-                middle = (low + high) // 2
-                if decode(content, middle * ENTRY_BYTES).is_end:
-                    high = middle
-                else:
-                    low = middle + 1
-            if low:
-                return file.first_queue_offset + low
+            positions = range(0, file.entry_count * ENTRY_BYTES, ENTRY_BYTES)
+            count = bisect_left(positions, x=True, key=partial(_is_end, content))
+            if count:
+                return file.first_queue_offset + count
         return 0
 
     def first_where(self, is_so: Callable[[QueueEntry], bool]) -> int:
@@ -139,15 +140,12 @@ class ConsumeQueue:
         :raises OSError: when a file that holds one cannot be opened now.
         """
         low = self.files[0].first_queue_offset if self.files else 0
-        high = self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.entry(middle)
-            if entry is not None and is_so(entry):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+
+        def is_behind(queue_offset: int) -> bool:
+            entry = self.entry(queue_offset)
+            return entry is not None and is_so(entry)
+
+        return low + bisect_left(range(low, self.max_offset), x=True, key=is_behind)
 
     def first_kept(self, min_physical_offset: int) -> int:
         """Return the queue offset of the first entry whose record is not deleted: as `first_where`.

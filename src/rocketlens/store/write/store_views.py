@@ -1,6 +1,8 @@
 """The log and the consume queues of a store that is being written, for readers in the process."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -144,13 +146,16 @@ class QueueView:
         if first is not None and not first.is_filler and first[0] >= log_min_offset:
             # A later damaged entry must not be mistaken for one whose message is deleted.
             high = low
-        while low < high:
-            middle = (low + high) // 2
-            entry = queue.entry(middle)
-            if entry is None or entry.is_filler or entry.physical_offset < log_min_offset:
-                low = middle + 1
-            else:
-                high = middle
+
+        def is_kept(queue_offset: int) -> bool:
+            entry = queue.entry(queue_offset)
+            return (
+                entry is not None
+                and not entry.is_filler
+                and entry.physical_offset >= log_min_offset
+            )
+
+        low += bisect_left(range(low, high), x=True, key=is_kept)
         queue.min_offset_cache = log_min_offset, low
         return low
 
@@ -161,16 +166,11 @@ class QueueView:
 
         ``upper``: the last one stored at or before it, instead. As RocketMQ 5; O(log entries).
         """
-        first = low = self.min_offset(topic, queue_id)
-        high = self.max_offset(topic, queue_id)
-        while low < high:
-            middle = (low + high) // 2
-            stored_ms = self._store_time(topic, queue_id, middle)
-            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
-                low = middle + 1
-            else:
-                high = middle
-        return max(low - 1, first) if upper else low
+        first = self.min_offset(topic, queue_id)
+        offsets = range(first, self.max_offset(topic, queue_id))
+        find = bisect_right if upper else bisect_left
+        found = first + find(offsets, timestamp_ms, key=partial(self._store_time, topic, queue_id))
+        return max(found - 1, first) if upper else found
 
     def _store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
         queue = self.get(topic, queue_id)

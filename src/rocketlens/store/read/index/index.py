@@ -17,6 +17,7 @@ A running broker may go on writing to a file. What it adds after the file was op
 of the log that the memory covers, so it does not matter whether it is seen here.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -339,14 +340,8 @@ class IndexFile:
 
     def number_before(self, physical_offset: int) -> int:
         """Return the number of the last entry at or before an offset, or 0. O(log entries)."""
-        low, high = 1, self.last_entry + 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).physical_offset <= physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        numbers = range(1, self.last_entry + 1)
+        return bisect_right(numbers, physical_offset, key=lambda n: self.entry(n).physical_offset)
 
     def check_entry(self, log: CommitLog, number: int) -> bool:
         """Compare one entry with its record; return True if the record has its hash.

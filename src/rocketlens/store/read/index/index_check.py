@@ -19,6 +19,7 @@ links of those that are not known to be complete on the disk
 (:class:`rocketlens.store.read.index.index_files.SyncedFiles`) are checked.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, pairwise
@@ -410,19 +411,18 @@ def _last_sound_entry(file: IndexFile, log: CommitLog) -> int:
 
     :raises IndexFileError: when there is none.
     """
-    low, high = 0, file.last_entry
-    if file.is_for_its_record(log, high) or file.entry(high).physical_offset < log.min_offset:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        is_sound = file.entry(middle).physical_offset < log.min_offset or file.is_for_its_record(
-            log, middle
-        )
-        low, high = (middle, high) if is_sound else (low, middle)
-    if low == 0:
+
+    def is_lost(number: int) -> bool:
+        is_deleted = file.entry(number).physical_offset < log.min_offset
+        return not is_deleted and not file.is_for_its_record(log, number)
+
+    if not is_lost(file.last_entry):
+        return file.last_entry
+    last = bisect_left(range(1, file.last_entry), x=True, key=is_lost)
+    if last == 0:
         message = f"{file.path.name}: its entries point to no records of this log"
         raise IndexFileError(message)
-    return low
+    return last
 
 
 def _gap_behind(file: IndexFile, log: CommitLog, number: int, last: int) -> tuple[int, int] | None:

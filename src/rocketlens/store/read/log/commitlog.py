@@ -4,8 +4,10 @@ A broker with ``enableDLegerCommitLog`` has a DLedger log: a copy of a replicate
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from itertools import chain, islice, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -27,6 +29,9 @@ _SEGMENT_NAME: Final = re.compile(rf"([0-9a-f]{{8}})?[0-9]{{{SEGMENT_NAME_DIGITS
 _DATA = "data"
 _INDEX = "index"
 _CHECKPOINT = "checkpoint"
+
+
+_BASE_OFFSET: Final = attrgetter("base_offset")
 
 
 class Segment(NamedTuple):
@@ -245,15 +250,9 @@ class CommitLog:
         last = self.segments[-1]
         if physical_offset >= last.base_offset:
             return last if physical_offset < last.end_offset else None
-        low, high = 0, len(self.segments) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.segments[middle].base_offset <= physical_offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low and physical_offset < self.segments[low - 1].end_offset:
-            return self.segments[low - 1]
+        number = bisect_right(self.segments, physical_offset, key=_BASE_OFFSET)
+        if number and physical_offset < self.segments[number - 1].end_offset:
+            return self.segments[number - 1]
         return None
 
     def map(self, segment: Segment) -> fs.MappedFile:

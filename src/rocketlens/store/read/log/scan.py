@@ -8,7 +8,7 @@ Which offset is credible is decided in :mod:`rocketlens.store.read.log.resync`. 
 remembers record starts, to decide whether an offset is one.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -293,20 +293,14 @@ class LogWalk:
         """Return how many records of a DLedger log are committed: those behind one that is not
         are not.
         """
-        low, high = 0, len(offsets)
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_committed(int(offsets[middle])):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(offsets, x=True, key=self._is_uncommitted)
 
-    def _is_committed(self, physical_offset: int) -> bool:
+    def _is_uncommitted(self, physical_offset: int) -> bool:
         try:
-            return self._is_finished(self.log.record_at(physical_offset, check_crc=False))
+            record = self.log.record_at(int(physical_offset), check_crc=False)
         except RecordError:
-            return True
+            return False
+        return not self._is_finished(record)
 
     def _is_finished(self, record: Record) -> bool:
         """Return whether a record was written to its last byte, as far as can be known."""
