@@ -189,6 +189,10 @@ MAX_REPORTS_A_TICK: Final = 512
 not read until the next 50 ms, so that others have the event loop. RocketMQ: any number.
 """
 
+MAX_REPLACED_COPIES: Final = 8
+"""Copies of earlier logs of one broker that a tap keeps; then it copies no other log of it."""
+MAX_REPLACED_PAUSE_S: Final = 600.0
+"""Seconds before the log of a broker that had many others is copied."""
 MAX_TAP_PAUSE_S: Final = 10.0
 """Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""
 

@@ -97,7 +97,7 @@ class LogCopy:
                 f"{self.layout.tap} is lost: choose another --home, or move it away"
             )
         if note is None:
-            before = self._put_aside()
+            before = tuple(each.name for each in self.replaced())
             begin = self._begin_offset(master, "earliest" if before else self._begin)
             note = TapNote(self.broker_name, master.address, begin, replaced=before)
         if note.broker_name != self.broker_name:
@@ -115,12 +115,12 @@ class LogCopy:
         self.store = CopyStore(self.layout, config, options, disk=self._disk, clock=self._clock)
         return self.store
 
-    def _put_aside(self) -> tuple[str, ...]:
-        """Return the names of the directories with copies of earlier logs of the broker."""
+    def replaced(self) -> list[Path]:
+        """Return the directories with copies of earlier logs of the broker, the oldest first."""
         root = self.layout.root
-        beside = fs.entries(root.parent)
-        return tuple(
-            sorted(each.name for each in beside if each.name.startswith(root.name + REPLACED))
+        names = (each.name for each in fs.entries(root.parent))
+        return sorted(
+            root.with_name(name) for name in names if name.startswith(root.name + REPLACED)
         )
 
     def _begin_offset(self, master: Master, begin: Begin) -> int:
@@ -234,10 +234,23 @@ class LogCopy:
     def put_aside(self) -> None:
         """Close the store of a log that the master does not have any more, and keep it aside.
 
+        :raises CopyFailed: if as many copies are kept as may be.
         :raises OSError: if it cannot be moved.
         """
+        root, kept = self.layout.root, self.replaced()
+        if len(kept) >= limits.MAX_REPLACED_COPIES:
+            raise CopyFailed(
+                f"{len(kept)} copies of other logs of the broker are kept already: move or delete "
+                f"{kept[0]} and those like it"
+            )
+        kept_bytes = sum(file.stat().st_size for each in kept for file in each.glob("commitlog/*"))
+        if 0 < self._most_bytes <= kept_bytes:
+            raise CopyFailed(
+                f"{kept_bytes} bytes of copies of other logs of the broker are kept already, and a "
+                f"copy may have {self._most_bytes}: move or delete {kept[0]} and those like it"
+            )
         self.close(abruptly=False)
-        root, number = self.layout.root, 1
+        number = 1
         while (aside := root.with_name(f"{root.name}{REPLACED}{number:04}")).exists():
             number += 1
         self._disk.move(root, aside)

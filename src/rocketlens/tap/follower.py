@@ -10,7 +10,8 @@ tables                  every 10 s: topics, groups, offsets
 note                    every 10 s, and at each change of what is wrong
 cleaning                every 10 s
 a new connection        1 s after the old one ended, then 2 s and so on up to 10 s; at once, when
-                        the master deleted what comes next, or another one is registered
+                        the master deleted what comes next, or another one is registered; 2 s after
+                        the master had another log, then 4 s and so on up to 10 minutes
 ======================  ========================================================================
 
 An acknowledged offset is durable here: with ``brokerRole=SYNC_MASTER`` a producer's send waits for
@@ -53,6 +54,11 @@ POLL_S: Final = 10.0
 FIRST_PAUSE_S: Final = 1.0
 ROOM_S: Final = 1.0
 """Seconds between two tries to write what there was no room for."""
+
+
+def replaced_pause_s(copies: int) -> float:
+    """Return the seconds before the log of a master is copied that had so many others."""
+    return float(min(FIRST_PAUSE_S * 2 ** min(copies, 30), limits.MAX_REPLACED_PAUSE_S))
 
 
 class Follower:
@@ -106,42 +112,51 @@ class Follower:
         try:
             while True:
                 before = self.received_bytes
+                least_pause_s = 0.0
                 try:
                     await self._follow()
                     continue
                 except LogReplaced as error:
                     self._note(str(error))
-                    if self._put_aside():
-                        continue
+                    least_pause_s = self._put_aside()
                 except StoreFailed:
                     raise
                 except (CopyFailed, StoreLocked, BadInput) as error:
-                    if not (self.has_started.is_set() or self._may_come(error)):
+                    if not (self.has_started.is_set() or self._is_temporary(error)):
                         raise
                     self._note(str(error))
                 except (RocketLensError, OSError) as error:
                     self._note(str(error))
+                except Exception as error:  # noqa: BLE001 - the copies of other brokers go on
+                    _log.exception("broker %s: this is a bug", self.copy.broker_name)
+                    self._note(repr(error))
                 self.has_started.set()
                 self._clean()
                 # The master may have another address by now.
                 self._topology.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
-                await asyncio.sleep(min(pause_s, limits.MAX_TAP_PAUSE_S))
+                pause_s = min(pause_s, limits.MAX_TAP_PAUSE_S)
+                await asyncio.sleep(max(pause_s, least_pause_s))
         finally:
             self._disconnect()
 
-    def _may_come(self, error: Exception) -> bool:
+    def _is_temporary(self, error: Exception) -> bool:
         """Return whether a broker is only absent, and its name is no mistake."""
         return isinstance(error, MasterAbsent) and (error.is_known or self.copy.has_begun)
 
-    def _put_aside(self) -> bool:
-        """Put the copy of another log aside; return False if that must be tried again."""
+    def _put_aside(self) -> float:
+        """Put the copy of another log aside; return the seconds to wait before the next copy.
+
+        A copy that cannot be put aside now is put aside later.
+        """
         try:
             self.copy.put_aside()
+            return replaced_pause_s(len(self.copy.replaced()))
+        except CopyFailed as error:
+            self._note(str(error))
         except OSError as error:
             self._note(f"the copy of another log cannot be put aside: {error}")
-            return False
-        return True
+        return 0.0
 
     def _clean(self) -> None:
         """Delete what is expired, while there is no connection."""
@@ -297,7 +312,7 @@ class Follower:
             self.copy.take([])
         except (StoreFull, StoreBusy) as error:
             self._wait_for_room(error)
-        except (RocketLensError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - it is raised where the stream is waited for
             self._is_full = False
             stream.fail(error)
         else:

@@ -9,6 +9,7 @@ from rocketlens.client.admin.cluster_status import runtime_number
 from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadAnswer, CopyFailed
+from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.store.write.config import StoreConfig
@@ -19,22 +20,24 @@ _DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")
 """What a broker's name may be to be that of a directory."""
 REPLACED: Final = ".replaced-"
 """In the name of the directory of a log that a broker does not have any more."""
-_STORE_KEYS: Final = (
-    "mappedFileSizeConsumeQueue",
-    "messageDelayLevel",
-    "maxHashSlotNum",
-    "maxIndexNum",
-)
-"""Keys of the broker on which the bytes of queues and index files depend."""
-_SEGMENT_KEYS: Final = ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
-_QUEUE_KEYS: Final = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
+_NUMBERS: Final = {
+    "mappedFileSizeCommitLog": ("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"),
+    "mappedFileSizeConsumeQueue": ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue"),
+    "maxHashSlotNum": ("maxHashSlotNum",),
+    "maxIndexNum": ("maxIndexNum",),
+}
+"""Keys of the broker on which the bytes of its copy depend, each with its spellings."""
+_HOST: Final = re.compile(r"[A-Za-z0-9:%_-]([A-Za-z0-9:%_.-]{0,252}[A-Za-z0-9])?")
+_MAX_PORT: Final = 65_535
+_MAX_FILE_BYTES: Final = 1 << 40
 _FOLLOWED_ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER")
 
 
 class MasterAbsent(CopyFailed):
     """The broker has no master that is registered now, and may have one later.
 
-    ``is_known``: whether a name server knows the broker, for example by its slaves.
+    ``is_known``: whether a name server knows the broker, for example by its slaves, or none knows
+    any broker yet.
     """
 
     def __init__(self, message: str, *, is_known: bool) -> None:
@@ -68,10 +71,11 @@ class Master(NamedTuple):
 
 
 async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> Master:
-    """Ask name servers and the broker.
+    """Return the master of a broker.
 
     :raises MasterAbsent: if there is no such broker, or it has no master.
     :raises CopyFailed: if its master cannot be followed.
+    :raises BadAnswer: if it says what cannot be.
     :raises BrokerError: if the broker refuses.
     :raises RemotingError: if it, or no name server, answers.
     """
@@ -79,7 +83,7 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     if name not in brokers:
         names = ", ".join(sorted(brokers)[: limits.MAX_NAMED_STORES]) or "none"
         message = f"no name server knows broker {name}; they know {names}"
-        raise MasterAbsent(message, is_known=False)
+        raise MasterAbsent(message, is_known=not brokers)
     address = brokers[name].addresses.get(MASTER_ID)
     if address is None:
         message = f"broker {name} has no master that is registered now"
@@ -88,13 +92,15 @@ async def find_master(cluster: ClusterCalls, topology: Topology, name: str) -> M
     config = loads(answer.body.decode("utf-8", "replace"))
     table = await runtime_table(cluster, address)
     least, end = (runtime_number(table.get(f"commitLog{end}Offset")) for end in ("Min", "Max"))
-    if least is None or end is None or end < 0:
+    if least is None or end is None or not max(least, 0) <= end:
         raise BadAnswer(address, "GET_BROKER_RUNTIME_INFO", "it does not tell where its log is")
     # RocketMQ 4.9 has -1 as the minimum of a log without files.
     least, end = int(end if least < 0 else least), int(end)
-    return Master(
-        name, address, *_ha_address(config, address, name), least, end, _store_keys(config, name)
-    )
+    try:
+        ha_address, keys = _ha_address(config, address, name), _store_keys(config, name)
+    except ValueError as error:
+        raise BadAnswer(address, "GET_BROKER_CONFIG", str(error)) from error
+    return Master(name, address, *ha_address, least, end, keys)
 
 
 def directory_name(broker_name: str) -> str:
@@ -118,18 +124,41 @@ def _ha_address(config: dict[str, str], address: str, name: str) -> tuple[str, i
     if config.get("enableDLegerCommitLog") == "true":
         raise CopyFailed(f"broker {name} cannot be followed: its log is one of DLedger")
     host, _, port = address.rpartition(":")
-    ha_port = runtime_number(config.get("haListenPort")) or int(port) + 1
-    return config.get("brokerIP2") or host.strip("[]"), int(ha_port)
+    ha_host = config.get("brokerIP2") or host.strip("[]")
+    if not _HOST.fullmatch(ha_host) or ".." in ha_host:
+        raise ValueError(f"brokerIP2 is {ha_host[:300]!r}, which is no address")
+    ha_port = _number(config, "haListenPort", _MAX_PORT) or int(port) + 1
+    return ha_host, ha_port
+
+
+def _number(config: dict[str, str], key: str, most: int) -> int:
+    """Return a number of a configuration; 0 if it is not there.
+
+    :raises ValueError: if it is not a number from 1 to ``most``.
+    """
+    text = config.get(key) or ""
+    if not text:
+        return 0
+    # Very long numbers take long to read.
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    if not 0 < number <= most:
+        raise ValueError(f"{key} is {text[:300]!r}, which is no number from 1 to {most}")
+    return number
 
 
 def _store_keys(config: dict[str, str], name: str) -> dict[str, str]:
-    keys = {key: config[key] for key in _STORE_KEYS if config.get(key)}
-    for ours, spellings in (
-        ("mappedFileSizeCommitLog", _SEGMENT_KEYS),
-        ("mappedFileSizeConsumeQueue", _QUEUE_KEYS),
-    ):
-        values = [config[key] for key in spellings if config.get(key)]
-        keys |= {ours: values[0]} if values else {}
+    keys = {}
+    for ours, spellings in _NUMBERS.items():
+        number = next(filter(None, (_number(config, key, _MAX_FILE_BYTES) for key in spellings)), 0)
+        if number:
+            keys[ours] = str(number)
     if "mappedFileSizeCommitLog" not in keys:
         raise CopyFailed(f"broker {name} does not tell the size of its log files")
-    return keys
+    slots = int(keys.get("maxHashSlotNum", DEFAULT_GEOMETRY.slot_count))
+    entries = int(keys.get("maxIndexNum", DEFAULT_GEOMETRY.entry_count))
+    if Geometry(slots, entries).file_bytes > DEFAULT_GEOMETRY.file_bytes:
+        # The copy has an index of its own: no broker decides how much room that takes.
+        for key in ("maxHashSlotNum", "maxIndexNum"):
+            keys.pop(key, None)
+    levels = config.get("messageDelayLevel")
+    return {**keys, "messageDelayLevel": levels} if levels else keys

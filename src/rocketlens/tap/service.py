@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.tap")
 
 
+_NO_BROKER: Final = "all brokers: no broker is registered at the name servers yet"
 WATCH_S: Final = 10.0
 """Seconds between two looks for brokers that were registered meanwhile."""
 
@@ -117,23 +118,41 @@ class Tap:
     async def start(self) -> None:
         """Open the copies, and connect; return when each follower has tried once.
 
-        :raises CopyFailed: if there is no broker, or one cannot be followed.
-        :raises StoreLocked, BadInput, OSError, RemotingError: if one cannot be begun.
+        If no broker is registered, or if of several that were not named some cannot be followed,
+        they are tried again.
+
+        :raises CopyFailed: if a broker that was named cannot be followed, or no one can.
+        :raises StoreLocked, BadInput, OSError, RemotingError: if it cannot be begun.
         """
-        names = self._options.brokers or tuple(sorted((await self._topology.brokers()).value))
-        if not names:
-            raise CopyFailed("no broker is registered at the name servers")
-        if len(set(names)) != len(names):
+        named = self._options.brokers
+        if len(set(named)) != len(named):
             raise BadInput("--broker: a broker is named twice")
-        for follower in [self._follower(name) for name in names]:
-            self._run(follower)
-        for follower, task in zip(self.followers, self._tasks, strict=True):
+        names = named or tuple(sorted((await self._topology.brokers()).value))
+        failures: list[BaseException] = []
+        for name in names:
+            try:
+                self.followers.append(self._follower(name))
+            except CopyFailed as error:
+                failures.append(error)
+                _log.error("a broker is not followed: %s", error)
+        first_tries = [asyncio.create_task(one.run()) for one in self.followers]
+        self._tasks.extend(first_tries)
+        for follower, task in zip(self.followers, first_tries, strict=True):
             started = asyncio.create_task(follower.has_started.wait())
             await asyncio.wait([started, task], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
-            if task.done():
-                task.result()
-        if not self._options.brokers:
+            failure = task.exception() if task.done() else None
+            if failure is not None:
+                failures.append(failure)
+                _log.error("broker %s is not followed now: %s", follower.copy.broker_name, failure)
+        if failures and (named or len(failures) == len(names)):
+            raise failures[0]
+        self._tasks.clear()
+        for follower, task in zip(self.followers, first_tries, strict=True):
+            self._go_on(follower, None if task.done() else task)
+        if not named:
+            if not names:
+                _log.warning(_NO_BROKER)
             self._watch = asyncio.create_task(self._follow_later_ones(set(names)))
 
     def _follower(self, name: str) -> Follower:
@@ -158,10 +177,11 @@ class Tap:
             disk=self._disk,
         )
 
-    def _run(self, follower: Follower) -> None:
-        task = asyncio.create_task(follower.run())
+    def _go_on(self, follower: Follower, task: asyncio.Task[None] | None = None) -> None:
+        """Follow from now on, also if that is not possible yet."""
+        follower.has_started.set()
+        task = task or asyncio.create_task(follower.run())
         task.add_done_callback(lambda _: self._has_ended.set())
-        self.followers.append(follower)
         self._tasks.append(task)
 
     async def _follow_later_ones(self, known: set[str]) -> None:
@@ -172,7 +192,7 @@ class Tap:
             await asyncio.sleep(WATCH_S)
             try:
                 names = set((await self._topology.brokers()).value) - known
-            except RocketLensError as error:
+            except (RocketLensError, OSError, ValueError) as error:
                 _log.warning("brokers that are new cannot be looked for: %s", error)
                 continue
             known |= names
@@ -183,8 +203,8 @@ class Tap:
                     _log.error("a new broker is not followed: %s", error)
                     continue
                 _log.info("broker %s was registered, and is followed from now on", name)
-                follower.has_started.set()
-                self._run(follower)
+                self.followers.append(follower)
+                self._go_on(follower)
 
     @property
     def failure(self) -> BaseException | None:
@@ -212,6 +232,8 @@ class Tap:
 
     def problems(self) -> Sequence[str]:
         """Return why a log is not received now."""
+        if not self.followers:
+            return [_NO_BROKER]
         return [
             f"broker {one.copy.broker_name}: {one.problem}" for one in self.followers if one.problem
         ]

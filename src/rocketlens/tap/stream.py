@@ -125,6 +125,8 @@ async def open_stream(sink: LogSink, host: str, port: int) -> LogStream:
     except TimeoutError:
         reason = f"no connection in {CONNECT_S:g} s"
         raise ConnectFailed(address, reason + _EXPECTED) from None
-    except OSError as error:
-        raise ConnectFailed(address, reason_of(error) + _EXPECTED) from None
+    except (OSError, ValueError) as error:
+        # ValueError: a name that cannot be one of a host.
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        raise ConnectFailed(address, reason + _EXPECTED) from None
     return stream

@@ -860,3 +860,149 @@ def test_files_are_deleted_so_long_after_they_were_copied(tmp_path, original):
     run(scenario)
     with rocketlens.open_store(tmp_path / "broker-a") as reader:
         assert reader.find("k19", topic="Other").complete
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mappedFileSizeCommitLog", "1e9"),
+        ("mappedFileSizeCommitLog", "-1"),
+        ("mappedFileSizeCommitLog", "9" * 30),
+        ("mappedFileSizeConsumeQueue", "no"),
+        ("maxIndexNum", "9" * 5_000),
+        ("maxHashSlotNum", "-5"),
+        ("brokerIP2", "é" * 300),
+        ("brokerIP2", "a..b"),
+        ("haListenPort", "1000000000"),
+        ("haListenPort", "1e3"),
+        ("messageDelayLevel", "x" * 100),
+    ],
+)
+@pytest.mark.usefixtures("often")
+def test_what_an_odd_broker_says_ends_no_other_copy(tmp_path, original, key, value):
+    _, log = original
+
+    async def scenario():
+        server, master = FakeNameServer(), master_of(log[:20_000])
+        odd = master_of(log, name="broker-b")
+        await odd.start()
+        honest, odd.config = odd.config, odd.config | {key: value}
+        following = followed(master, server=server)
+        async with following as address, tapping(address, tmp_path) as tap:
+            server.brokers["broker-b"] = {MASTER_ID: odd}
+            await until(lambda: any("broker broker-b: " in one for one in tap.problems()))
+            await asyncio.sleep(0)
+            assert tap.failure is None
+            master.append(log[20_000:])
+            await master.acknowledged(len(log))
+            odd.config = honest
+            await odd.acknowledged(len(log))
+            assert tap.failure is None
+        await odd.die()
+
+    run(scenario)
+
+
+def test_a_broker_that_cannot_be_followed_at_the_start_ends_no_other_copy(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        masters = [master_of(log, name=name) for name in ("broker-a", "broker-b", "../x")]
+        masters[1].config["brokerRole"] = "SLAVE"
+        async with followed(*masters) as address, tapping(address, tmp_path) as tap:
+            await masters[0].acknowledged(len(log))
+            assert any("its role is SLAVE" in one for one in tap.problems())
+            masters[1].config["brokerRole"] = "SYNC_MASTER"
+            await masters[1].acknowledged(len(log))
+
+    run(scenario)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-a", "broker-b"]
+
+
+def test_an_error_that_nobody_foresaw_is_noted_and_followed_by_another_try(
+    tmp_path, original, monkeypatch
+):
+    _, log = original
+    find = follower.find_master
+
+    async def fails(*arguments):
+        monkeypatch.setattr(follower, "find_master", find)
+        raise ZeroDivisionError("unforeseen")
+
+    async def scenario():
+        master = master_of(log[:20_000])
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            await reaches(tap, 19_000)
+            monkeypatch.setattr(follower, "find_master", fails)
+            await until(lambda: follower.find_master is find)
+            master.append(log[20_000:])
+            await master.acknowledged(len(log))
+            assert tap.failure is None
+
+    run(scenario)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("names", [(), ("broker-a",)])
+def test_a_tap_that_starts_before_its_broker_waits(tmp_path, original, names):
+    _, log = original
+
+    async def scenario():
+        server, master = FakeNameServer(), master_of(log)
+        await master.start()
+        following = followed(server=server)
+        async with following as address, tapping(address, tmp_path, *names) as tap:
+            assert "no broker is registered" in tap.problems()[0] or names
+            server.brokers["broker-a"] = {MASTER_ID: master}
+            await master.acknowledged(len(log))
+            assert not tap.problems()
+        await master.die()
+
+    run(scenario)
+
+
+async def has_other_log(tap, length, count):
+    """Wait until the copy is longer than a log will be, after so many were put aside."""
+    copy = tap.followers[0].copy
+    await until(
+        lambda: len(copy.replaced()) == count and copy.store and copy.store.position > length
+    )
+
+
+def test_a_master_that_keeps_changing_is_waited_for_and_only_so_many_copies_are_kept(
+    tmp_path, original, monkeypatch
+):
+    _, log = original
+    monkeypatch.setattr(limits, "MAX_REPLACED_COPIES", 3)
+
+    async def scenario():
+        master = master_of(log)
+        async with followed(master) as address, tapping(address, tmp_path) as tap:
+            for number, length in enumerate((80_000, 60_000, 40_000, 20_000)):
+                await has_other_log(tap, length, number)
+                master.log = log[:length]
+            await until(lambda: any("3 copies of other logs" in one for one in tap.problems()))
+            assert tap.failure is None
+
+    run(scenario)
+    aside = sorted(each.name for each in tmp_path.iterdir())
+    assert aside == ["broker-a", *(f"broker-a.replaced-{number:04}" for number in (1, 2, 3))]
+    pauses = [follower.replaced_pause_s(number) for number in range(20)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == limits.MAX_REPLACED_PAUSE_S
+
+
+def test_copies_put_aside_have_no_more_bytes_than_a_copy_may_have(tmp_path, original):
+    _, log = original
+
+    async def scenario():
+        master = master_of(log)
+        options = {"retention_bytes": SEGMENT}
+        async with followed(master) as address, tapping(address, tmp_path, **options) as tap:
+            await has_other_log(tap, 40_000, 0)
+            master.log = log[:40_000]
+            await has_other_log(tap, 20_000, 1)
+            master.log = log[:20_000]
+            await until(lambda: any("bytes of copies" in one for one in tap.problems()))
+
+    run(scenario)

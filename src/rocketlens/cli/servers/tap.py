@@ -128,7 +128,8 @@ def _options(arguments: Namespace) -> "TapOptions":
 
 
 def _ready(tap: "Tap") -> None:
-    print_ready(f"tap of {'; '.join(_described(one) for one in tap.followers)}")
+    followed = [*map(_described, tap.followers)] or tap.problems()
+    print_ready(f"tap of {'; '.join(followed)}")
 
 
 def _described(follower: "Follower") -> str:
