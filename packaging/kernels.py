@@ -166,7 +166,7 @@ def _write_constants(source: Path, path: Path) -> None:
     lines = [f"# Written by packaging/kernels.py from {path.name}.", ""]
     numbers, arrays = [], []
     for name, value in values.items():
-        if name.endswith("_FIELDS"):
+        if name.endswith("_FIELDS") and isinstance(value, tuple):
             lines += [f"cdef struct {name.removesuffix('_FIELDS').title()}:"]
             lines += [f"    {_C_TYPES[kind]} {field}" for field, kind in value] + [""]
         elif name.isupper() and isinstance(value, int):

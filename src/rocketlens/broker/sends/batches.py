@@ -16,8 +16,8 @@ import numpy as np
 
 from rocketlens import limits
 from rocketlens.broker.sends.send_runs import Parts
-from rocketlens.formats.compiled import kernels_send_parse as parsing
-from rocketlens.formats.compiled.kernels_batch import commit_members, measure, write
+from rocketlens.formats.compiled import request_constants as constants
+from rocketlens.formats.compiled.send import commit_members, measure, write
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.rocketmq import SYS_FLAG_TRANSACTION_MASK
 from rocketlens.net.channel import Channel
@@ -40,11 +40,11 @@ class Batches:
     """Stores the members of plain batches; made once for each broker, in any thread."""
 
     def __init__(self, parts: Parts) -> None:
-        """Load the kernels."""
+        """Prepare the arrays that kernels write."""
         self._parts: Final = parts
         prefix, max_members = parts.id_prefix.encode(), limits.MAX_TURN_MEMBERS
-        self._columns: Final = array("q", bytes(8 * parsing.COLUMN_COUNT * _NUMBER))
-        self._row: Final = array("q", bytes(8 * parsing.ROW_NUMBERS))
+        self._columns: Final = array("q", bytes(8 * constants.COLUMN_COUNT * _NUMBER))
+        self._row: Final = array("q", bytes(8 * constants.ROW_NUMBERS))
         self._numbers: Final = tuple(
             np.frombuffer(each, np.int64) for each in (self._columns, self._row)
         )
@@ -55,10 +55,6 @@ class Batches:
         self._entries: Final = memoryview(entries)
         self._ids: Final = memoryview(ids)
         self._id_bytes: Final = len(prefix) + _HEX_DIGITS + 1
-        nothing = np.zeros(0, np.uint8)
-        measure(nothing, 0, 0, self._numbers[0], self._written[0])
-        self._write(nothing, nothing, (nothing, 0, 0, 0), nothing, RunRoom(entries, 0, 0, 0, 0, 0))
-        commit_members(nothing, 0, 0, self._written[0])
 
     def store(
         self,
@@ -88,13 +84,13 @@ class Batches:
             return None
         room = store.batch_room(queue, total, count)
         columns, row = self._columns, self._row
-        columns[parsing.SYS_FLAG * _NUMBER] = sys_flag
-        columns[parsing.BORN * _NUMBER] = born_timestamp_ms
-        columns[parsing.RECONSUMED * _NUMBER] = reconsume_times
+        columns[constants.SYS_FLAG * _NUMBER] = sys_flag
+        columns[constants.BORN * _NUMBER] = born_timestamp_ms
+        columns[constants.RECONSUMED * _NUMBER] = reconsume_times
         name = topic.encode()
-        row[parsing.TOPIC_BYTES] = len(name)
-        row[parsing.QUEUE_ID] = queue_id
-        row[parsing.NEXT_OFFSET] = queue_offset = queue.next_offset
+        row[constants.TOPIC_BYTES] = len(name)
+        row[constants.QUEUE_ID] = queue_id
+        row[constants.NEXT_OFFSET] = queue_offset = queue.next_offset
         log = np.frombuffer(room.content, np.uint8, total, room.byte_offset)
         self._write(members, np.frombuffer(name, np.uint8), hosts, log, room)
         of_first, of_last = (self._size(number) for number in (0, count - 1))

@@ -28,10 +28,11 @@ from rocketlens.broker.delivery.durable import SafeReplies
 from rocketlens.broker.tables.stats import BrokerStats
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats.commitlog_record import HOST_BYTES_V6
-from rocketlens.formats.compiled import kernels_send_header as header
-from rocketlens.formats.compiled import kernels_send_parse as parsing
-from rocketlens.formats.compiled.kernels_send import REPLY_BYTES, Hosts, commit, encode
-from rocketlens.formats.compiled.kernels_send_parse import ROW_NUMBERS, fill_slots, parse
+from rocketlens.formats.compiled import request_constants as constants
+from rocketlens.formats.compiled.request_constants import REPLY_BYTES, ROW_NUMBERS
+from rocketlens.formats.compiled.request_names import Hosts, name_cells
+from rocketlens.formats.compiled.send import commit, encode
+from rocketlens.formats.compiled.send_parse import fill_slots, parse
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
@@ -104,10 +105,10 @@ class SendRuns:
     """Handles plain sends together; made once for each broker, in any thread."""
 
     def __init__(self, parts: Parts, config: BrokerConfig) -> None:
-        """Load the kernels."""
+        """Prepare the arrays that kernels write."""
         self._parts: Final = parts
         own = own_properties(config)
-        self._settings: Final = np.zeros(header.SETTING_COUNT, np.int64)
+        self._settings: Final = np.zeros(constants.SETTING_COUNT, np.int64)
         self._settings[:] = (
             limits.MAX_REQUEST_HEADER_BYTES,
             limits.MAX_FRAME_BYTES,
@@ -121,16 +122,18 @@ class SendRuns:
             *acl.signed_order(_SHORT),
             *acl.signed_order(_LONG),
         )
-        self._words: Final = header.name_cells(_NAMES), self._settings, _bytes_of(own)
+        self._words: Final = name_cells(_NAMES), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
         self._queues: Final = (
             np.zeros(_TOPICS_START + _TOPICS_BYTES, np.uint8),
             np.frombuffer(self._rows, np.int64),
             np.zeros(4 * limits.MAX_RUN_QUEUES, np.int64),
         )
-        self._columns: Final = array("q", bytes(8 * parsing.COLUMN_COUNT * limits.MAX_RUN_MESSAGES))
+        self._columns: Final = array(
+            "q", bytes(8 * constants.COLUMN_COUNT * limits.MAX_RUN_MESSAGES)
+        )
         self._touched: Final = array("q", bytes(8 * limits.MAX_RUN_MESSAGES))
-        self._scratch: Final = array("q", bytes(8 * parsing.SCRATCH_COUNT))
+        self._scratch: Final = array("q", bytes(8 * constants.SCRATCH_COUNT))
         # As much as a run and its last message may have.
         signed = bytearray(0 if parts.access is None else 2 * limits.MAX_RUN_BYTES)
         self._signed: Final = memoryview(signed)
@@ -162,15 +165,6 @@ class SendRuns:
         """How many sends that come alone are left to others after one that was not plain, and how
         many of these are still to come: what is not plain is read in vain.
         """
-        self._load()
-
-    def _load(self) -> None:
-        nothing = np.zeros(0, np.uint8)
-        parse(nothing, 0, 0, self._words, self._queues, self._work)
-        fill_slots(self._queues[0], self._queues[1], 0, self._queues[2])
-        hosts = nothing, 0, 0, 0
-        encode(nothing, self._parsed, 0, 0, hosts, nothing, 0, 0, self._template, self._written)
-        commit(nothing, 0, self._work[2], self._queues[1])
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
@@ -180,7 +174,7 @@ class SendRuns:
         if room is None or room.byte_offset >= room.limit:
             return _NOTHING
         frames = np.frombuffer(received, np.uint8)
-        self._settings[header.MAX_BODY] = room.body_bytes
+        self._settings[constants.MAX_BODY] = room.body_bytes
         done = _NOTHING
         try:
             count, _, touched_count, reason = parse(
@@ -200,7 +194,7 @@ class SendRuns:
         finally:
             # An error keeps this frame, and what is received must be released.
             del frames
-        if reason == parsing.UNKNOWN:
+        if reason == constants.UNKNOWN:
             self._learn(received)
         return done
 
@@ -245,7 +239,10 @@ class SendRuns:
             return _NOTHING
         entries = []
         for row in self._touched[:touched_count]:
-            at, some = rows[row * ROW_NUMBERS + parsing.AT], rows[row * ROW_NUMBERS + parsing.COUNT]
+            at, some = (
+                rows[row * ROW_NUMBERS + constants.AT],
+                rows[row * ROW_NUMBERS + constants.COUNT],
+            )
             if some:
                 part = self._entries[at * ENTRY_BYTES : (at + some) * ENTRY_BYTES]
                 entries.append((self._writers[row], part))
@@ -254,16 +251,16 @@ class SendRuns:
             return columns[column * limits.MAX_RUN_MESSAGES + count - 1]
 
         last = Appended(
-            room.physical_offset + of_last(parsing.RECORD),
-            rows[of_last(parsing.ROW) * ROW_NUMBERS + parsing.NEXT_OFFSET] - 1,
+            room.physical_offset + of_last(constants.RECORD),
+            rows[of_last(constants.ROW) * ROW_NUMBERS + constants.NEXT_OFFSET] - 1,
             room.timestamp_ms,
-            of_last(parsing.RECORD_BYTES),
+            of_last(constants.RECORD_BYTES),
         )
         self._parts.store.append_run(
             entries, lambda: commit(log, count, self._work[2], self._queues[1]), last
         )
         self._parts.stats.put_total += count
-        end = of_last(parsing.BODY) + of_last(parsing.BODY_BYTES)
+        end = of_last(constants.BODY) + of_last(constants.BODY_BYTES)
         replies = bytes(self._replies[:reply_bytes])
         if self._parts.replies.is_needed:
             replies = self._when_safe(channel, count, replies, last)
@@ -297,11 +294,11 @@ class SendRuns:
         host, columns, signed = host_of(channel), self._columns, self._signed
         secrets: dict[tuple[int, int, bytes | None], str | None] = {}
         starts = range(
-            parsing.SEND_CODE * limits.MAX_RUN_MESSAGES,
-            parsing.COLUMN_COUNT * limits.MAX_RUN_MESSAGES,
+            constants.SEND_CODE * limits.MAX_RUN_MESSAGES,
+            constants.COLUMN_COUNT * limits.MAX_RUN_MESSAGES,
             limits.MAX_RUN_MESSAGES,
         )
-        rows = columns[parsing.ROW * limits.MAX_RUN_MESSAGES :]
+        rows = columns[constants.ROW * limits.MAX_RUN_MESSAGES :]
         for number, numbers in enumerate(
             zip(rows[:count], *(columns[at : at + count] for at in starts), strict=True)
         ):
@@ -339,10 +336,10 @@ class SendRuns:
             ):
                 return False
             at = row * ROW_NUMBERS
-            rows[at + parsing.NEXT_OFFSET] = writer.next_offset
-            rows[at + parsing.ROOM] = (writer.limit - writer.byte_offset) // ENTRY_BYTES
+            rows[at + constants.NEXT_OFFSET] = writer.next_offset
+            rows[at + constants.ROOM] = (writer.limit - writer.byte_offset) // ENTRY_BYTES
             is_multi = config.filter_type == "MULTI_TAG"
-            rows[at + parsing.MORE_FLAGS] = MULTI_TAGS_FLAG if is_multi else 0
+            rows[at + constants.MORE_FLAGS] = MULTI_TAGS_FLAG if is_multi else 0
         return True
 
     def _learn(self, received: memoryview) -> None:
@@ -366,10 +363,10 @@ class SendRuns:
         ):
             self._forget()
         at = len(self._writers) * ROW_NUMBERS
-        self._rows[at + parsing.TOPIC] = self._topics_end
-        self._rows[at + parsing.TOPIC_BYTES] = length
-        self._rows[at + parsing.QUEUE_ID] = queue_id
-        self._rows[at + parsing.COUNT] = 0
+        self._rows[at + constants.TOPIC] = self._topics_end
+        self._rows[at + constants.TOPIC_BYTES] = length
+        self._rows[at + constants.QUEUE_ID] = queue_id
+        self._rows[at + constants.COUNT] = 0
         self._queues[0][self._topics_end : self._topics_end + length] = _bytes_of(topic_bytes)
         self._topics_end += length
         self._writers.append(writer)

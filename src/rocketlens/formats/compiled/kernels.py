@@ -88,11 +88,10 @@ def compile_all() -> CompiledKernels:
     """Compile every kernel that is not compiled yet: half a minute, if none is."""
     from rocketlens.formats.compiled import (
         kernels_json,
-        kernels_send,
         kernels_values,
     )
 
-    del kernels_json, kernels_send, kernels_values
+    del kernels_json, kernels_values
     return compile_kernels()
 
 
@@ -100,11 +99,10 @@ def compiled_count() -> tuple[int, int]:
     """Return how many kernels are compiled, and how many there are; compiles none."""
     from rocketlens.formats.compiled import (
         kernels_json,
-        kernels_send,
         kernels_values,
     )
 
-    del kernels_json, kernels_send, kernels_values
+    del kernels_json, kernels_values
     return count_compiled()
 
 

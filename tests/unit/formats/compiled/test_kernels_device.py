@@ -77,18 +77,6 @@ TAKES_IN = {
         "formats/compiled/kernels_device.py",
         "formats/compiled/kernels_send_header.py",
     ],
-    "formats/compiled/kernels_send.py": [
-        "formats/compiled/kernels_device.py",
-        "formats/compiled/kernels_send_header.py",
-        "formats/compiled/kernels_send_parse.py",
-        "formats/compiled/kernels_text.py",
-    ],
-    "formats/compiled/kernels_batch.py": [
-        "formats/compiled/kernels_device.py",
-        "formats/compiled/kernels_send.py",
-        "formats/compiled/kernels_send_header.py",
-        "formats/compiled/kernels_send_parse.py",
-    ],
 }
 
 
