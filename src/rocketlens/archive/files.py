@@ -6,6 +6,7 @@ sorted by hash. The files belong to the archive once the journal has them
 """
 
 import json
+import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from rocketlens.decode.bodies import DecodedBody
     from rocketlens.decode.rules import BodyRules
 
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+FILE_NAME: Final = re.compile(rf"{DAY}=\d{{4}}-\d{{2}}-\d{{2}}/{_UUID}(?:\.sealed)?\.parquet")
+"""Paths of files in ``messages`` and ``message_keys``, as `TableFile` makes them."""
+JOURNAL_FILE: Final = re.compile(rf"part-\d+-{_UUID}-c\d+(?:\.\w+)?\.parquet")
+"""Names of files in ``journal``, as delta-rs makes them."""
 _MESSAGE_ROWS: Final = 4096
 _KEY_ROWS: Final = 16_384
 _GROUP_BYTES: Final = 4 << 20

@@ -36,7 +36,7 @@ from rocketlens.archive.copied import (
     ranges_from_json,
     ranges_to_json,
 )
-from rocketlens.archive.files import NewFile
+from rocketlens.archive.files import FILE_NAME, JOURNAL_FILE, NewFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
     DAY,
@@ -191,6 +191,7 @@ class ArchiveTables:
         import pyarrow as pa
 
         path, options = self.location.path(name), self.location.delta_options
+        self.location.check_log(name, "_delta_log")
         partitions = [] if name == JOURNAL else [DAY]
         with_day = pa.schema([*columns, *(pa.field(each, pa.date32()) for each in partitions)])
         if create:
@@ -227,6 +228,7 @@ class ArchiveTables:
                 # An answer asks for this each time, and delta-rs takes milliseconds to say no.
                 following = f"{self._logs[name]}/{table.version() + 1:020d}.json"
                 if self.location.may_exist(following):
+                    self.location.check_log(name, "_delta_log")
                     table.update_incremental()
 
     def _named(self) -> dict[str, Any]:
@@ -244,9 +246,10 @@ class ArchiveTables:
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
-        _check_listed(actions, name, self.location.path(name))
         # Relative paths, as in addresses; those of `file_uris` are encoded twice.
-        return [{**each, "path": self.path(name, unquote(each["path"]))} for each in actions]
+        named = [{**each, "path": unquote(str(each.get("path")))} for each in actions]
+        _check_listed(named, name, self.location.path(name))
+        return [{**each, "path": self.path(name, each["path"])} for each in named]
 
     def path(self, table: str, relative: str) -> str:
         """Return the path of a file of a table."""
@@ -490,11 +493,17 @@ def _check_listed(listed: Iterable[dict[str, Any]], name: str, path: str) -> Non
     :raises ArchiveError: if not: the log of the table is damaged.
     """
     expected = ["num_records", "path", "size_bytes"]
+    form = JOURNAL_FILE if name == JOURNAL else FILE_NAME
     if name != JOURNAL:
         bounds = KEY_BOUNDS if name == KEYS else MESSAGE_BOUNDS
         expected += [f"{end}.{column}" for end in ("min", "max") for column in bounds]
         expected.append("partition.day")
     for file in listed:
+        if not form.fullmatch(file["path"]):
+            raise ArchiveError(
+                f"{path}/_delta_log names {printable(file['path'])[:200]!r}, which is no name of a "
+                "file of an archive: the log is damaged, or another program has changed the table"
+            )
         for each in expected:
             if file.get(each) is None:
                 raise ArchiveError(

@@ -17,6 +17,7 @@ a secret: what libraries say is shortened to a line, and secrets in it are repla
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -159,7 +160,40 @@ class ArchiveLocation:
 
     def may_exist(self, path: str) -> bool:
         """Return False if a file is not there; True without looking where that takes a request."""
-        return self.is_remote or Path(path).exists()
+        return self.is_remote or os.path.lexists(path)
+
+    def check_inside(self, path: str) -> None:
+        """Check that a path is that of a regular file in the archive's own directories.
+
+        Whoever can write to an archive could otherwise have others read or delete their files.
+
+        :raises OSError: if it is not there, or is a link, a pipe or a device, or leads elsewhere.
+        """
+        if self.is_remote:
+            return
+        self._check_parent(path)
+        if not stat.S_ISREG(Path(path).lstat().st_mode):
+            raise OSError(f"{path} is no regular file")
+
+    def _check_parent(self, path: str) -> None:
+        parent = Path(path).parent
+        expected = Path(self.root).resolve() / parent.relative_to(self.root)
+        if ".." in parent.parts or parent.resolve() != expected:
+            raise OSError(f"{path} leads out of the archive")
+
+    def check_log(self, *parts: str) -> None:
+        """Check that a directory, which another program reads, has regular files alone.
+
+        :raises ArchiveError: if it has others.
+        """
+        directory = Path(self.path(*parts))
+        if self.is_remote or not directory.exists():
+            return
+        with self.explained():
+            self._check_parent(str(directory / "file"))
+            for each in directory.iterdir():
+                if not stat.S_ISDIR(each.lstat().st_mode):
+                    self.check_inside(str(each))
 
     def parquet(
         self,
@@ -198,6 +232,7 @@ class ArchiveLocation:
         import pyarrow as pa
 
         if not self.is_remote:
+            self.check_inside(path)
             return pa.memory_map(path)
         with self._without_secrets():
             return self._files().open_input_file(path.removeprefix(_S3))
@@ -211,6 +246,7 @@ class ArchiveLocation:
             import pyarrow as pa
 
             Disk().make_directory(Path(path).parent)
+            self._check_parent(path)
             return pa.OSFile(path, "wb")
         with self._without_secrets():
             return self._files().open_output_stream(path.removeprefix(_S3))
@@ -245,6 +281,7 @@ class ArchiveLocation:
         """
         with self.explained():
             if not self.is_remote:
+                self.check_inside(path)
                 return Path(path).read_bytes()
             with self._files().open_input_file(path.removeprefix(_S3)) as file:
                 content: bytes = file.read()
@@ -284,6 +321,7 @@ class ArchiveLocation:
             if self.is_remote:
                 self._files().delete_file(path.removeprefix(_S3))
             else:
+                self.check_inside(path)
                 Path(path).unlink()
 
     def _files(self) -> "pyarrow.fs.S3FileSystem":

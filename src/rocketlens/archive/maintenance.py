@@ -16,6 +16,8 @@ removes is written to ``_removed`` before it, for vacuum.
 """
 
 import json
+import logging
+import re
 import time
 import uuid
 from collections import Counter
@@ -26,7 +28,8 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.archive.files import NewFile, TableFile
+from rocketlens.archive.file_check import check_file, check_values
+from rocketlens.archive.files import FILE_NAME, NewFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 GRACE_HOURS: Final = 168
 _REMOVED: Final = "_removed"
+_NOTE: Final = re.compile(r"(\d{1,15})-[0-9a-f-]{36}\.json")
+_log = logging.getLogger(__name__)
 _MERGED_FILES: Final = 64
 _FILE_ROWS: Final = 1 << 20
 _FILE_BYTES: Final = 256 << 20
@@ -142,21 +147,43 @@ def vacuum(tables: ArchiveTables, now_ms: int | None = None) -> list[str]:
         kept = {_relative(tables, table, each["path"]) for each in tables.files(table)}
         unused = {each for each in tables.unused(table, GRACE_HOURS) if each.endswith(".parquet")}
         expired = []
-        for note in tables.location.names(table, _REMOVED):
-            removed_ms, _, _ = note.rpartition("/")[2].partition("-")
-            listed = json.loads(tables.location.read(note))
-            if now - int(removed_ms) < GRACE_HOURS * 3_600_000:
+        for note, removed_ms, listed in _notes(tables, table):
+            if now - removed_ms < GRACE_HOURS * 3_600_000:
                 kept.update(listed)
             else:
                 expired.append(note)
                 unused.update(listed)
         for name in sorted(unused - kept):
-            tables.location.remove(tables.path(table, name))
-            deleted.append(name)
+            try:
+                tables.location.remove(tables.path(table, name))
+            except ArchiveError as error:
+                _log.warning("not deleted: %s", error)
+            else:
+                deleted.append(name)
         # Last: what a killed job leaves is deleted by the next.
         for note in expired:
             tables.location.remove(note)
     return deleted
+
+
+def _notes(tables: ArchiveTables, table: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield the notes of files that commits removed: path, time and names.
+
+    Names that no file of a table can have are left out, so that a note cannot have others deleted.
+    """
+    for note in tables.location.names(table, _REMOVED):
+        form = _NOTE.fullmatch(note.rpartition("/")[2])
+        try:
+            listed = None if form is None else json.loads(tables.location.read(note))
+        except (ArchiveError, ValueError, RecursionError):
+            listed = None
+        if form is None or not isinstance(listed, list):
+            _log.warning("%s is no note of removed files: it is left alone", note)
+            continue
+        names = [each for each in listed if isinstance(each, str) and FILE_NAME.fullmatch(each)]
+        if len(names) < len(listed):
+            _log.warning("%s names what are no files of the table: they are left alone", note)
+        yield note, int(form[1]), names
 
 
 def _replace(
@@ -247,6 +274,8 @@ def write_merged(task: MergeTask) -> list[NewFile]:
     """
     location = task.location
     opened = [location.parquet(location.path(task.table, path)) for path in task.paths]
+    for path, file in zip(task.paths, opened, strict=True):
+        check_file(file, task.table, path)
     written: list[TableFile] = []
     try:
         if task.table == MESSAGES:
@@ -272,7 +301,7 @@ def write_merged(task: MergeTask) -> list[NewFile]:
 
 def _rows(file: "pyarrow.parquet.ParquetFile", group: int, columns: "pa.Schema") -> "pa.Table":
     rows = file.read_row_group(group, columns=columns.names, use_threads=False)
-    return widened(rows, columns, columns.names)
+    return check_values(widened(rows, columns, columns.names))
 
 
 def _sorted_keys(files: Sequence["pyarrow.parquet.ParquetFile"]) -> "Iterator[pa.Table]":

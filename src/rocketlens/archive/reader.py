@@ -23,13 +23,15 @@ from rocketlens.archive.bloom import (
     xxh64,
 )
 from rocketlens.archive.column_filter import ColumnFilter
+from rocketlens.archive.file_check import check_file, check_values
 from rocketlens.archive.lists import ArchiveLists, Bounds, DataFile, Listing
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.rows import SortedKeyRows, int64_array
 from rocketlens.archive.tables import (
+    KEYS,
     MESSAGES,
+    columns_of,
     key_hash,
-    key_schema,
     message_schema,
     widened,
 )
@@ -69,15 +71,17 @@ class ArchiveRows(NamedTuple):
 class _OpenFile:
     """A Parquet file that is open, with the bounds of its row groups."""
 
-    def __init__(self, location: ArchiveLocation, path: str) -> None:
+    def __init__(self, location: ArchiveLocation, path: str, rows: int) -> None:
         self._location: Final = location
         self._path: Final = path
         self._file: Final = location.open(path)
         self.parquet: Final = location.parquet(path, self._file)
+        is_key = path.startswith(location.path(KEYS, ""))
+        check_file(self.parquet, KEYS if is_key else MESSAGES, path, rows)
         self._filters: Final[dict[int, tuple[int, int]]] = {}
         schema = self.parquet.schema
         self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
-        self._table: Final = key_schema() if "key_hash" in self._columns else message_schema()
+        self._table: Final = columns_of(KEYS if is_key else MESSAGES)
         self._groups: Final[dict[str, list[tuple[Any, Any] | None]]] = {}
 
     def groups(self, bounds: Bounds) -> list[int]:
@@ -118,7 +122,7 @@ class _OpenFile:
         self, parquet: "pyarrow.parquet.ParquetFile", group: int, names: list[str]
     ) -> "pa.Table":
         rows = parquet.read_row_group(group, columns=names, use_threads=False)
-        return widened(rows, self._table, names)
+        return check_values(widened(rows, self._table, names))
 
     @cached_property
     def _coded(self) -> "pyarrow.parquet.ParquetFile":
@@ -309,7 +313,7 @@ class ArchiveReader:
                 self._open.move_to_end(file.path)
                 return opened
         # Several at once: no two threads read one file.
-        opened = _OpenFile(self.tables.location, file.path)
+        opened = _OpenFile(self.tables.location, file.path, file.rows)
         with self._open_lock:
             self._open[file.path] = opened
             if len(self._open) > _MAX_OPEN_FILES:

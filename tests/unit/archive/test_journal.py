@@ -304,6 +304,7 @@ def older(monkeypatch):
     )
     monkeypatch.setattr(tables, "message_schema", lambda: fewer)
     monkeypatch.setattr(journal, "message_schema", lambda: fewer)
+    monkeypatch.setattr(files, "SEALED", ".parquet")
 
 
 def test_a_table_of_an_older_version_is_read_and_widened(tmp_path, store, monkeypatch):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.archive.tables import KEYS, MESSAGES
 from rocketlens.cli.doctor.doctor_check import Check, about, fail, listed, ok, warn
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.counted import counted
@@ -10,6 +11,7 @@ from rocketlens.terminal.output import size_text
 from rocketlens.terminal.times import time_text
 
 if TYPE_CHECKING:
+    from rocketlens.archive.lists import DataFile
     from rocketlens.archive.source import ArchiveSource
     from rocketlens.model.status import ArchivedSourceStatus
 
@@ -91,10 +93,12 @@ def _unfinished(source: "ArchiveSource") -> Iterator[Check]:
 
 def _files(source: "ArchiveSource") -> Iterator[Check]:
     """Open files, the newest first; one that was replaced meanwhile is none of the archive."""
+    tables = {MESSAGES: source.reader.listing.messages, KEYS: source.reader.keys}
     chosen = sorted(
-        (*source.reader.listing.messages, *source.reader.keys), key=lambda file: file.day
+        ((table, file) for table, files in tables.items() for file in files),
+        key=lambda of_table: of_table[1].day,
     )[: -_MAX_FILES - 1 : -1]
-    found = {file.path: _problem(source, file.path) for file in chosen}
+    found = {file.path: _problem(source, table, file) for table, file in chosen}
     problems = {path: reason for path, reason in found.items() if reason is not None}
     if problems:
         source.refresh()
@@ -107,10 +111,13 @@ def _files(source: "ArchiveSource") -> Iterator[Check]:
         yield ok("files", f"{counted(len(chosen), 'file')} can be opened")
 
 
-def _problem(source: "ArchiveSource", path: str) -> str | None:
+def _problem(source: "ArchiveSource", table: str, file: "DataFile") -> str | None:
+    from rocketlens.archive.file_check import check_file
+
     location = source.reader.tables.location
     try:
-        location.parquet(path).close()
+        with location.parquet(file.path) as opened:
+            check_file(opened, table, file.path, file.rows)
     except (OSError, ValueError) as error:
         return location.reason(error)
     return None

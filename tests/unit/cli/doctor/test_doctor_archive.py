@@ -56,7 +56,7 @@ def test_a_file_that_was_replaced_meanwhile_is_no_failure(lake, monkeypatch):
         monkeypatch.setattr(
             doctor_archive,
             "_problem",
-            lambda _, path: "it is gone" if path == lost_path else None,
+            lambda _, _table, file: "it is gone" if file.path == lost_path else None,
         )
         monkeypatch.setattr(
             archive.source, "refresh", lambda: archive.source.reader.keys.remove(lost)
