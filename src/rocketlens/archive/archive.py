@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from rocketlens.model.status import ArchiveStatus
     from rocketlens.model.topic import TopicsAnswer
+    from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.story.story import Story
 
 
@@ -103,9 +104,13 @@ class Archive:
         """
         return self.find_for(FindRequest.parse(text, topic, **options))
 
-    def find_for(self, request: FindRequest) -> Answer:
-        """Find messages for a request; otherwise as `find`."""
-        return find_local(request, self.source)
+    def find_for(self, request: FindRequest, on_read: "OnRead | None" = None) -> Answer:
+        """Find messages for a request; otherwise as `find`.
+
+        ``on_read`` is called with the bytes and messages that were read; a search ends, incomplete,
+        if it returns False.
+        """
+        return find_local(request, self.source, on_read)
 
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...

@@ -165,15 +165,17 @@ class ArchiveSource:
         for file in self.reader.listing.files(what.bounds, newest_first=True):
             if findings.is_past(file.bounds["store_timestamp_ms"][1]):
                 continue
-            count = 0
+            is_ended = False
             for _, rows in self.reader.rows(file, what, errors, newest_first=True):
-                count += rows.num_rows
+                is_ended = not findings.add_read(0, rows.num_rows)
                 for message in matching(rows, message_filter):
                     findings.add(message)
-                if findings.is_left:
+                if is_ended:
                     break
-            findings.add_read(file.size, count)
-            if findings.is_left or findings.messages.is_over_bytes:
+            if not findings.add_read(file.size, 0) or is_ended:
+                errors.append("the search was interrupted")
+                break
+            if findings.messages.is_over_bytes:
                 break
         findings.cover(self.coverage(message_filter, message_filter.record_topics, errors))
 

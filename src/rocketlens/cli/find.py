@@ -168,9 +168,10 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.terminal.search_progress import SearchProgress
 
     progress = SearchProgress()
-    if source is None and request.text is None:
+    if source is None and request.text is None and not is_merged(arguments):
         with progress:
-            answer = find_in(source, arguments, request, on_progress=progress.report)
+            report = progress.report
+            answer = find_in(source, arguments, request, on_progress=report, on_read=report)
     else:
         stop, report = progress.interrupt, progress.report
         try:

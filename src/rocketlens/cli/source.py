@@ -115,13 +115,13 @@ def find_in(
     """Find in what `choose_source` returned.
 
     ``on_progress`` is for a store, as ``open_store`` has it. ``on_interrupted`` is for a cluster:
-    the first Ctrl-C calls it, and ends the search with what was found. So is ``on_read``, which is
-    called while queues are read.
+    the first Ctrl-C calls it, and ends the search with what was found. ``on_read`` is called while
+    queues of a cluster, or files of an archive, are read.
     """
     if archive_of(arguments):
         return _with_archive(
             arguments,
-            lambda archive: archive.find_for(request),
+            lambda archive: archive.find_for(request, on_read),
             lambda sources: _find_in_all(request, sources),
         )
     if source is not None:

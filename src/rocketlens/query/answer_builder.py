@@ -250,11 +250,11 @@ class Findings:
         if added is not None and self.on_added is not None:
             self.on_added(added)
 
-    def add_read(self, stored_bytes: int, count: int) -> None:
-        """Report that a source read more messages, whether they match or not."""
+    def add_read(self, stored_bytes: int, count: int) -> bool:
+        """Report that a source read more messages; return whether to read on."""
         self._read_bytes += stored_bytes
         self._read_count += count
-        self.report_read(self._read_bytes, None, self._read_count)
+        return self.report_read(self._read_bytes, None, self._read_count)
 
     def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
         """Report how much a source read so far, and of how much; return whether to read on."""

@@ -56,9 +56,9 @@ class FindWatch(Protocol):
         ...
 
 
-def find_local(request: FindRequest, source: LocalSource) -> Answer:
-    """Ask one source that never waits; errors as `find`."""
-    findings = _findings(request, source)
+def find_local(request: FindRequest, source: LocalSource, on_read: OnRead | None = None) -> Answer:
+    """Ask one source that never waits; errors as `find`. A search ends if ``on_read`` says so."""
+    findings = _findings(request, source, on_read)
     source.find(request, findings)
     if _asks_for_topics(request, [findings]):
         source.check_topics(request.topics, findings)

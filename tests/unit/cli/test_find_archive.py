@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.support.archives import archive_store
+from rocketlens.terminal.search_progress import SearchProgress
+from tests.support.archives import archive_of_days, archive_store
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,22 @@ def test_what_an_archive_holds_is_said(run, lake):
     done = run("find", "no such key", "--archive", lake)
     assert done.code == 1
     assert "nothing found, COMPLETE: searched DefaultCluster/broker-a, 20" in done.err
+
+
+def test_ctrl_c_ends_a_search_and_what_was_found_is_not_said_to_be_all(run, tmp_path, monkeypatch):
+    lake = archive_of_days(tmp_path)
+    report = SearchProgress.report
+
+    def press(progress, *arguments):
+        progress.interrupt()
+        return report(progress, *arguments)
+
+    monkeypatch.setattr(SearchProgress, "report", press)
+    done = run("find", "-t", "Topic", "--archive", lake, "-o", "json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["complete"]) == (130, False)
+    assert 0 < len(answer["messages"]) < 120
+    assert "the search was interrupted" in done.out
 
 
 def test_messages_of_a_topic_come_as_they_are_read(run, lake, sent):

@@ -193,9 +193,10 @@ class Arrivals(Findings):
         self._records.append(record)
         return True
 
-    def add_read(self, stored_bytes: int, count: int) -> None:
+    def add_read(self, stored_bytes: int, count: int) -> bool:
         """Report what was read."""
         self._on_pulled(stored_bytes, count)
+        return True
 
     def drain(self) -> list[Record]:
         """Return the records, oldest first, and keep none."""
