@@ -116,9 +116,6 @@ Behind an earlier place only what consume queues lead to is read; and of a longe
 that can have messages of the range of times that is asked for. RocketMQ has no such search.
 """
 
-MAX_JSON_PIECE_BYTES: Final = 16 * 1024 * 1024
-"""Memory for lines of JSON that are made at once. RocketMQ has no such output."""
-
 MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
 """Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
 

@@ -10,9 +10,16 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
+from rocketlens.formats.body_compression import COMPRESSED
+from rocketlens.formats.commitlog_record import RecordView, message_of
+from rocketlens.model import properties
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.model.message_id import address_text
 from rocketlens.model.text.escape import safe_json
+from rocketlens.model.text.java import decode_utf8
 from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.message_values import value_of
 
@@ -31,6 +38,7 @@ _TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
     Mapping[str, str]: dict,
 }
 _NAMES: Final = tuple(field.name for field in MESSAGE_FIELDS if field.name != "body")
+_LINE_NAMES: Final = (*_NAMES, "body", "body_encoding")
 _values_of: Final = attrgetter(*_NAMES)
 _CONVERTED: Final = {
     field.name: _TO_JSON[field.kind] for field in MESSAGE_FIELDS if field.kind in _TO_JSON
@@ -72,16 +80,16 @@ def write_message(
             if name != "body"
         }
         if "body" not in names:
-            sys.stdout.write(json_line(fields) + end)
+            sys.stdout.write(message_line(fields) + end)
             return
     body, form = bodies.shown(message)
     value = _json_of(body) if form == "json" else None
     text = None if value is not None or form == "base64" else _utf8(body)
     if text is not None and len(text) <= _BODY_STEP:
-        line = json_line({**fields, "body": text, "body_encoding": "text"})
+        line = message_line({**fields, "body": text, "body_encoding": "text"})
         sys.stdout.write(line + end)
         return
-    sys.stdout.write(json_line(fields)[:-1] + (',"body":' if fields else '"body":'))
+    sys.stdout.write(message_line(fields)[:-1] + (',"body":' if fields else '"body":'))
     if value is not None:
         sys.stdout.write(f'{value},"body_encoding":"json"}}{end}')
         return
@@ -97,33 +105,54 @@ def write_message(
 
 
 def write_chunk(chunk: "Chunk") -> int:
-    """Write the messages of a chunk as lines of JSON, as `write_message` does; return how many.
+    r"""Write the messages of a chunk as `write_message` does, with an "\n"; return how many.
 
-    The usual ones are written by a kernel, the others one by one.
+    The members of most messages are taken from their records, in a third of the time that a
+    `MessageExt` takes.
     """
-    from rocketlens.formats import commitlog_record
-    from rocketlens.formats.json_lines import json_lines
-
-    rows = iter(chunk.rows["physical_offset"].tolist())
-    for lines in json_lines(chunk.content, chunk.base_offset, chunk.rows):
-        text = lines.text.tobytes().decode("ascii")
-        written = before = 0
-        for end in lines.ends.tolist():
-            physical_offset = next(rows)
-            if end == before:
-                sys.stdout.write(text[written:end])
-                written = end
-                position = physical_offset - chunk.base_offset
-                record = commitlog_record.decode(
-                    chunk.content.data,
-                    position,
-                    physical_offset=physical_offset,
-                    check_crc=False,
-                )
-                write_message(commitlog_record.message_of(record), "\n")
-            before = end
-        sys.stdout.write(text[written:])
+    content = memoryview(chunk.content.data)
+    hosts: dict[tuple[bytes, int], str] = {}
+    for physical_offset in chunk.rows["physical_offset"].tolist():
+        view = RecordView(content, physical_offset - chunk.base_offset)
+        fields = _fields_of(view, hosts)
+        if fields is None:
+            write_message(message_of(view.record()), "\n")
+        else:
+            sys.stdout.write(message_line(fields) + "\n")
     return len(chunk.rows)
+
+
+def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[str, Any] | None:
+    """Return the members of a message of one line; None if its body is compressed, long or no text.
+
+    ``hosts`` has the hosts of earlier messages by address and port.
+    """
+    body = view.body
+    if view.sys_flag & COMPRESSED or len(body) > _BODY_STEP or (text := _utf8(body)) is None:
+        return None
+    (_, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, *more) = (
+        view.head
+    )
+    born_address, born_port, store_ms, store_address, store_port, reconsumed, prepared, _ = more
+    born_host, store_host = (born_address, born_port), (store_address, store_port)
+    for host in (born_host, store_host):
+        if host not in hosts:
+            hosts[host] = str(Host(address_text(host[0]), host[1]))
+    named = properties.parse(decode_utf8(view.properties))
+    unique_key = named.get(properties.UNIQUE_KEY)
+    offset_msg_id = f"{store_address.hex()}{store_port:08x}{physical_offset:016x}".upper()
+    values = (
+        view.topic,
+        named.get(properties.TAGS),
+        properties.split_keys(named.get(properties.KEYS)),
+        unique_key,
+        unique_key or offset_msg_id,
+        offset_msg_id,
+        *(queue_id, queue_offset, physical_offset, view.total_size, sys_flag, flag, body_crc),
+        *(born_ms, hosts[born_host], store_ms, hosts[store_host], reconsumed, prepared),
+        *(named, None, text, "text"),
+    )
+    return dict(zip(_LINE_NAMES, values, strict=True))
 
 
 def _json_value(message: MessageExt, name: str) -> Any:
@@ -172,6 +201,19 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 def json_line(fields: Mapping[str, Any]) -> str:
     """Return one line of JSON, with the characters that stdout can show unescaped."""
     return safe_json(_encoder(ensure_ascii=not _is_unicode()).encode(fields))
+
+
+def message_line(fields: Mapping[str, Any]) -> str:
+    """Return the fields of a message as `json_line` does, in a fifth of its time.
+
+    orjson writes texts and numbers of 64 bits as `json` does; `json` writes what it refuses.
+    """
+    if _is_unicode():
+        try:
+            return safe_json(orjson.dumps(fields).decode())
+        except TypeError:
+            pass  # a lone surrogate, or a number that is too long
+    return json_line(fields)
 
 
 def _escaped(text: str) -> str:

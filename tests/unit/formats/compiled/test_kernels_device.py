@@ -37,10 +37,6 @@ TAKES_IN = {
         "formats/compiled/kernels_scan.py",
         "model/text/java.py",
     ],
-    "formats/compiled/kernels_json.py": [
-        "formats/compiled/kernels_device.py",
-        "formats/compiled/kernels_scan.py",
-    ],
     "formats/compiled/kernels_pull.py": [
         "formats/compiled/kernels_device.py",
         "formats/compiled/kernels_scan.py",
