@@ -5,14 +5,16 @@ broker that fails makes an answer incomplete and is named in its coverage.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Self, overload
 
 from rocketlens import limits
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.broker_history import SeenBrokers
-from rocketlens.client.connect.cluster import ClusterCalls, fields_of
+from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.connection_settings import AdminSettings, takes_settings
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.connect.topology import Topology
@@ -36,17 +38,6 @@ from rocketlens.query.request import (
     time_range,
 )
 from rocketlens.wire.bodies.topic import TopicFilterType
-from rocketlens.wire.commands.command_table import Command
-from rocketlens.wire.commands.offset import (
-    GET_EARLIEST_MSG_STORETIME,
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetEarliestStoreTimeRequest,
-    GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    SearchOffsetRequest,
-)
 from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
 if TYPE_CHECKING:
@@ -54,9 +45,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rocketlens.query.story.story import Story
-
-Q = TypeVar("Q")
-A = TypeVar("A")
 
 
 class ClusterClient:
@@ -238,23 +226,20 @@ class ClusterClient:
         :raises TopicNotFound: if no broker has the topic, or the queue's broker does not.
         :raises RemotingError: if neither the broker nor a slave of it responds.
         """
-        topic = self._full_topic(queue.topic)
-        header = SearchOffsetRequest(
-            topic=topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
+        return await self._ask_queue(
+            queue,
+            lambda address, full_queue: broker_calls.offset_at_time(
+                self._cluster, address, full_queue, timestamp_ms
+            ),
         )
-        return (await self._ask_queue(queue, SEARCH_OFFSET_BY_TIMESTAMP, header)).queue_offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the offset of the oldest message of a queue; errors as `search_offset`."""
-        topic = self._full_topic(queue.topic)
-        header = GetMinOffsetRequest(topic=topic, queue_id=queue.queue_id)
-        return (await self._ask_queue(queue, GET_MIN_OFFSET, header)).queue_offset
+        return await self._ask_queue(queue, partial(broker_calls.min_offset, self._cluster))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Return the offset of a queue's next message; errors as `search_offset`."""
-        topic = self._full_topic(queue.topic)
-        header = GetMaxOffsetRequest(topic=topic, queue_id=queue.queue_id)
-        return (await self._ask_queue(queue, GET_MAX_OFFSET, header)).queue_offset
+        return await self._ask_queue(queue, partial(broker_calls.max_offset, self._cluster))
 
     async def earliest_message_store_time(self, queue: MessageQueue) -> int:
         """Return the store time of a queue's oldest message, in epoch milliseconds; -1 if it is
@@ -262,9 +247,7 @@ class ClusterClient:
 
         Errors as `search_offset`.
         """
-        topic = self._full_topic(queue.topic)
-        header = GetEarliestStoreTimeRequest(topic=topic, queue_id=queue.queue_id)
-        return (await self._ask_queue(queue, GET_EARLIEST_MSG_STORETIME, header)).timestamp_ms
+        return await self._ask_queue(queue, partial(broker_calls.oldest_ms, self._cluster))
 
     async def create_topic(
         self,
@@ -341,22 +324,24 @@ class ClusterClient:
         findings.cover(await self.source.topology.gone_since())
         return findings.answer(message_filter.index_key)
 
-    async def _ask_queue(self, queue: MessageQueue, command: Command[Q, A], header: Q) -> A:
-        route = await self._cluster.route(self._full_topic(queue.topic))
+    async def _ask_queue(
+        self, queue: MessageQueue, ask: Callable[[str, MessageQueue], Awaitable[int]]
+    ) -> int:
+        full_queue = queue._replace(topic=self._full_topic(queue.topic))
+        route = await self._cluster.route(full_queue.topic)
         broker = route.brokers.get(queue.broker_name)
         if broker is None or not broker.addresses:
             raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
         errors: list[Exception] = []
 
-        async def ask(address: str) -> A:
+        async def ask_at(address: str) -> int:
             try:
-                answer = await self._cluster.ask(address, command, header)
-                return fields_of(address, command, answer)
+                return await ask(address, full_queue)
             except Exception as error:
                 errors.append(error)
                 raise
 
-        answer = await self._cluster.ask_broker(broker, ask)
+        answer = await self._cluster.ask_broker(broker, ask_at)
         if answer.value is None:
             raise errors[0]
         return answer.value

@@ -15,7 +15,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.admin.track import MessageTrack, TrackType, track_of_group
-from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.connect.route import Broker, is_address_of
 from rocketlens.client.search.cluster_source import ClusterSource
@@ -37,14 +37,6 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts
-from rocketlens.wire.bodies.consumer import GroupList
-from rocketlens.wire.bodies.subscription_group import SubscriptionGroupTable
-from rocketlens.wire.commands.admin import (
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    QUERY_TOPIC_CONSUME_BY_WHO,
-    QueryTopicConsumeByWhoRequest,
-)
-from rocketlens.wire.commands.command_table import NoFields
 
 _WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC})
 """Where brokers keep messages that are to be delivered later."""
@@ -142,19 +134,15 @@ class ClusterStorySource:
         return self._groups[topic]
 
     async def _list_groups(self, topic: str) -> tuple[set[str], tuple[Coverage, ...]]:
-
-        async def ask(_: Broker, address: str) -> GroupList:
-            header = QueryTopicConsumeByWhoRequest(topic=topic)
-            return await self._cluster.ask_for(
-                as_it_is, GroupList, address, QUERY_TOPIC_CONSUME_BY_WHO, header
-            )
-
         try:
             route = (await self.source.topology.route(topic)).value
         except TopicNotFound:
             return set(), ()
-        answers = await self._cluster.ask_brokers(route.brokers.values(), ask)
-        names = {name for each in answers if each.value is not None for name in each.value.groups}
+        answers = await self._cluster.ask_brokers(
+            route.brokers.values(),
+            lambda _, address: broker_calls.groups_of_topic(self._cluster, address, topic),
+        )
+        names = {name for each in answers for name in each.value or ()}
         return names, tuple(each.coverage for each in answers if each.coverage.is_failure)
 
     async def _retry_max_times(self, message: MessageExt, groups: set[str]) -> dict[str, int]:
@@ -167,17 +155,10 @@ class ClusterStorySource:
         if not groups or not addresses:
             return {}
         try:
-            table = await self._cluster.ask_for(
-                as_it_is,
-                SubscriptionGroupTable,
-                addresses[0],
-                GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-                NoFields(),
-            )
+            configs = await broker_calls.group_configs(self._cluster, addresses[0])
         except RocketLensError:
             # Only "of 16" is missing then.
             return {}
-        configs = table.subscription_group_table
         return {name: configs[name].retry_max_times for name in groups if name in configs}
 
     def _names_by_host(self, message: MessageExt) -> dict[str, str]:

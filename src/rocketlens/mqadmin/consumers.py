@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.properties import java_order
@@ -23,13 +24,11 @@ from rocketlens.wire.bodies.consumer import (
     ClientConnection,
     ConsumerConnection,
     ConsumerRunningInfo,
-    ProducerTable,
 )
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode, version_name
-from rocketlens.wire.commands.admin import GET_ALL_PRODUCER_INFO
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.namesrv import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
@@ -82,9 +81,7 @@ async def all_producers(call: Call) -> None:
     """Print the producers that are connected to a broker."""
     address, shown = call.given.required("b"), call.form.shown
     await call.tool.cluster.all_brokers()
-    table = await call.tool.cluster.ask_for(
-        as_it_is, ProducerTable, address, GET_ALL_PRODUCER_INFO, NoFields()
-    )
+    table = await broker_calls.producers(call.tool.cluster, address)
     for group in java_order(dict.fromkeys(table.groups, ""), 16):
         producers = table.groups[group]
         if not producers:

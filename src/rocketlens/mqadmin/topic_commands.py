@@ -1,9 +1,11 @@
 """topicList, topicRoute, topicStatus, updateTopic and deleteTopic."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.admin.group_calls import groups_of_topic
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
@@ -19,7 +21,7 @@ from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_t
 from rocketlens.mqadmin.printing.form import NULL, map_text, padded
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.namesrv import (
@@ -33,11 +35,9 @@ from rocketlens.wire.commands.namesrv import (
 )
 from rocketlens.wire.commands.topic import (
     DELETE_TOPIC_IN_BROKER,
-    GET_TOPIC_STATS_INFO,
     UPDATE_AND_CREATE_TOPIC,
     CreateTopicRequest,
     DeleteTopicRequest,
-    GetTopicStatsRequest,
 )
 
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
@@ -90,17 +90,13 @@ async def topic_status(call: Call) -> None:
     topic = call.given.required("t")
     route = await call.tool.cluster.route(call.given.text("c") or topic)
 
-    async def ask(_: Broker, address: str) -> TopicStatsTable:
-        header = GetTopicStatsRequest(topic=topic)
-        cluster = call.tool.cluster
-        return await cluster.ask_for(
-            as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
-        )
+    async def ask(_: Broker, address: str) -> Mapping[MessageQueueBody, TopicOffset]:
+        return await broker_calls.topic_stats(call.tool.cluster, address, topic)
 
     tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
     offsets: dict[MessageQueueBody, TopicOffset] = {}
     for table in tables:
-        offsets.update(table.offset_table)
+        offsets.update(table)
     if offsets:
         call.print(status_table(call.form, offsets))
     if failed:

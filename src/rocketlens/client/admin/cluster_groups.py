@@ -14,12 +14,14 @@ that every broker has from the start are left out unless one is asked for.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is
+from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, TopicNotFound
@@ -33,20 +35,9 @@ from rocketlens.model.group import (
     group_of_topic,
 )
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
-from rocketlens.wire.bodies.consumer import ConsumerConnection, ProducerTable
-from rocketlens.wire.bodies.stats import ConsumeStats, TopicStatsTable
-from rocketlens.wire.bodies.subscription_group import SubscriptionGroupTable
+from rocketlens.wire.bodies.consumer import ConsumerConnection
+from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, TopicOffset
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import (
-    GET_ALL_PRODUCER_INFO,
-    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-    GET_CONSUME_STATS,
-    GET_CONSUMER_CONNECTION_LIST,
-    GetConsumerConnectionListRequest,
-    GetConsumeStatsRequest,
-)
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
 
 T = TypeVar("T")
 
@@ -125,30 +116,18 @@ class _Groups:
         return GroupsAnswer(groups, self._coverage.all())
 
     async def _names_on(self, broker: Broker) -> set[str]:
-        async def ask(address: str) -> SubscriptionGroupTable:
-            return await self._cluster.ask_for(
-                as_it_is,
-                SubscriptionGroupTable,
-                address,
-                GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-                NoFields(),
-            )
-
-        answer = await self._cluster.ask_broker(broker, ask)
+        configs = partial(broker_calls.group_configs, self._cluster)
+        answer = await self._cluster.ask_broker(broker, configs)
         self._coverage.add(answer.coverage)
-        return set() if answer.value is None else set(answer.value.subscription_group_table)
+        return set(answer.value or ())
 
     async def _ask_about(self, broker: Broker, facts: _Facts) -> None:
         async def connections(address: str) -> ConsumerConnection:
-            header = GetConsumerConnectionListRequest(consumer_group=facts.name)
-            call = self._cluster.ask_for(
-                as_it_is, ConsumerConnection, address, GET_CONSUMER_CONNECTION_LIST, header
-            )
+            call = broker_calls.connections(self._cluster, address, facts.name)
             return await _or_else(call, ConsumerConnection())
 
         async def stats(address: str) -> ConsumeStats:
-            header = GetConsumeStatsRequest(consumer_group=facts.name)
-            call = self._cluster.ask_for(as_it_is, ConsumeStats, address, GET_CONSUME_STATS, header)
+            call = broker_calls.consume_stats(self._cluster, address, facts.name)
             return await _or_else(call, ConsumeStats())
 
         self._take_members(facts, await self._cluster.ask_broker(broker, connections))
@@ -196,8 +175,9 @@ class _Groups:
                 if table is None or facts.dead_letters is None:
                     facts.dead_letters = None
                     continue
-                offsets = table.offset_table.values()
-                facts.dead_letters += sum(each.max_offset - each.min_offset for each in offsets)
+                facts.dead_letters += sum(
+                    each.max_offset - each.min_offset for each in table.values()
+                )
         if RETRY_PREFIX + facts.name in topics:
             for table in await self._stats_of(RETRY_PREFIX + facts.name):
                 if table is None or facts.queues is None:
@@ -206,22 +186,15 @@ class _Groups:
                 queues = {(each.topic, each.broker_name, each.queue_id) for each in facts.queues}
                 facts.queues += [
                     GroupQueue(*queue, offset.max_offset, -1, None, offset.min_offset)
-                    for each, offset in table.offset_table.items()
+                    for each, offset in table.items()
                     if (queue := (each.topic, each.broker_name, each.queue_id)) not in queues
                 ]
 
-    async def _stats_of(self, topic: str) -> list[TopicStatsTable | None]:
+    async def _stats_of(self, topic: str) -> list[Mapping[MessageQueueBody, TopicOffset] | None]:
         """Return the offsets of a topic's queues, by broker; None for one that did not answer."""
 
-        async def stats(_: Broker, address: str) -> TopicStatsTable:
-            call = self._cluster.ask_for(
-                as_it_is,
-                TopicStatsTable,
-                address,
-                GET_TOPIC_STATS_INFO,
-                GetTopicStatsRequest(topic=topic),
-            )
-            return await _or_else(call, TopicStatsTable())
+        async def stats(_: Broker, address: str) -> Mapping[MessageQueueBody, TopicOffset]:
+            return await broker_calls.topic_stats(self._cluster, address, topic, missing_ok=True)
 
         try:
             route = (await self._topology.route(topic)).value
@@ -258,18 +231,15 @@ async def find_producers(cluster: ClusterCalls, topology: Topology) -> Producers
 
     :raises RemotingError: if no name server answers.
     """
-
-    async def table_of(_: Broker, address: str) -> ProducerTable:
-        return await cluster.ask_for(
-            as_it_is, ProducerTable, address, GET_ALL_PRODUCER_INFO, NoFields()
-        )
-
     coverage = CoverageByReason()
     brokers = await topology.brokers()
     for each in brokers.coverage:
         coverage.add(each)
     groups: dict[str, dict[str, GroupClient]] = {}
-    for answer in await cluster.ask_brokers(brokers.value.values(), table_of):
+    answers = await cluster.ask_brokers(
+        brokers.value.values(), lambda _, address: broker_calls.producers(cluster, address)
+    )
+    for answer in answers:
         coverage.add(answer.coverage)
         for group, members in answer.value.groups.items() if answer.value else ():
             clients = groups.setdefault(group, {})

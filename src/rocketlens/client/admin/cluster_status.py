@@ -20,16 +20,14 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.cluster_topics import topics_of_brokers
-from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, runtime_table
+from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicKind
-from rocketlens.wire.bodies.consumer import ProducerTable
-from rocketlens.wire.commands.admin import GET_ALL_PRODUCER_INFO
-from rocketlens.wire.commands.command_table import NoFields
 
 _MAX_NUMBER: Final = 1e18
 _GET_RATES: Final = ("getTransferredTps", "getTransferedTps")
@@ -151,9 +149,7 @@ def _since_midnight(table: Mapping[str, str], what: str) -> int | None:
 async def _producers(cluster: ClusterCalls, address: str) -> int | None:
     """Return how many producers are connected to a broker; None if it cannot say."""
     try:
-        producers = await cluster.ask_for(
-            as_it_is, ProducerTable, address, GET_ALL_PRODUCER_INFO, NoFields()
-        )
+        producers = await broker_calls.producers(cluster, address)
     except BrokerError:
         return None
     return len({each.client_id for members in producers.groups.values() for each in members})

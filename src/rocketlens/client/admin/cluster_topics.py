@@ -26,9 +26,10 @@ from dataclasses import replace
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is, fields_of
+from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
-from rocketlens.client.connect.route import Broker, brokers_of
+from rocketlens.client.connect.route import Broker, MessageQueue, brokers_of
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.client.search.queue_offsets import former_messages
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
@@ -37,22 +38,10 @@ from rocketlens.model.rocketmq import reply_topic
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
 from rocketlens.wire.bodies.route import QueueData, TopicRouteData
-from rocketlens.wire.bodies.stats import TopicStatsTable
 from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.namesrv import GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest
-from rocketlens.wire.commands.offset import (
-    GET_EARLIEST_MSG_STORETIME,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetEarliestStoreTimeRequest,
-    SearchOffsetRequest,
-)
-from rocketlens.wire.commands.topic import (
-    GET_TOPIC_CONFIG,
-    GET_TOPIC_STATS_INFO,
-    GetTopicConfigRequest,
-    GetTopicStatsRequest,
-)
+from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
 
 
 async def find_topics(
@@ -112,10 +101,6 @@ class _Topics:
         for error in unknown.values():
             if not failed:
                 raise error
-        if unknown:
-            # A name server that did not answer may know them.
-            for each in failed:
-                self._coverage.replace(replace(each, state=SourceState.FAILED))
         return [name for name in names if name in all_names]
 
     async def _find(
@@ -155,20 +140,9 @@ class _Topics:
         return tuple(sorted(queues, key=lambda each: (each.broker_name or "", each.queue_id)))
 
     async def _queues(self, topic: str, address: str) -> list[TopicQueue]:
-        try:
-            table = await self._cluster.ask_for(
-                as_it_is,
-                TopicStatsTable,
-                address,
-                GET_TOPIC_STATS_INFO,
-                GetTopicStatsRequest(topic=topic),
-            )
-        except BrokerError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return []
-            raise
         queues = []
-        for queue, offsets in table.offset_table.items():
+        table = await broker_calls.topic_stats(self._cluster, address, topic, missing_ok=True)
+        for queue, offsets in table.items():
             topic_queue = TopicQueue(
                 queue.broker_name,
                 queue.queue_id,
@@ -177,16 +151,10 @@ class _Topics:
                 newest_ms=offsets.last_update_timestamp_ms or None,
             )
             if topic_queue.messages:
-                oldest_ms = await self._oldest_ms(topic, queue.queue_id, address)
-                topic_queue = replace(topic_queue, oldest_ms=oldest_ms)
+                oldest_ms = await broker_calls.oldest_ms(self._cluster, address, queue)
+                topic_queue = replace(topic_queue, oldest_ms=None if oldest_ms < 0 else oldest_ms)
             queues.append(topic_queue)
         return queues
-
-    async def _oldest_ms(self, topic: str, queue_id: int, address: str) -> int | None:
-        header = GetEarliestStoreTimeRequest(topic=topic, queue_id=queue_id)
-        answer = await self._cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
-        timestamp_ms = fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
-        return timestamp_ms if timestamp_ms >= 0 else None
 
 
 async def find_topic_settings(cluster: ClusterCalls, topic: str) -> tuple[TopicSettings, ...]:
@@ -241,12 +209,9 @@ async def stored_since(
             if queue.newest_ms is None or queue.newest_ms < since_ms:
                 # RocketMQ 4 answers with the last message where none is so new.
                 return 0
-            header = SearchOffsetRequest(
-                topic=topic, queue_id=queue.queue_id, timestamp_ms=since_ms
-            )
             address = _master(brokers.get(queue.broker_name or ""))
-            answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-            begin = fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
+            at = MessageQueue(topic, queue.broker_name or "", queue.queue_id)
+            begin = await broker_calls.offset_at_time(cluster, address, at, since_ms)
             return max(0, queue.max_offset - max(begin, queue.min_offset))
 
         return sum(await asyncio.gather(*map(count, queues)))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from rocketlens import limits
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import (
@@ -24,20 +25,13 @@ from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.wire.bodies.consumer import (
     ConsumerConnection,
     ConsumerRunningInfo,
-    GroupList,
     ProducerConnection,
 )
 from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.admin import (
-    GET_CONSUME_STATS,
-    GET_CONSUMER_CONNECTION_LIST,
     GET_PRODUCER_CONNECTION_LIST,
-    QUERY_TOPIC_CONSUME_BY_WHO,
-    GetConsumerConnectionListRequest,
-    GetConsumeStatsRequest,
     GetProducerConnectionListRequest,
-    QueryTopicConsumeByWhoRequest,
 )
 from rocketlens.wire.commands.consumer import (
     GET_CONSUMER_RUNNING_INFO,
@@ -83,14 +77,11 @@ async def connections_of(
     addresses = [broker_addr] if broker_addr is not None else []
     if broker_addr is None:
         addresses = [each.in_order[0] for each in await group_brokers(cluster, group)]
-    header = GetConsumerConnectionListRequest(consumer_group=group)
     refused: RocketLensError | None = None
     failed: RocketLensError | None = None
     for address in addresses:
         try:
-            connection = await cluster.ask_for(
-                as_it_is, ConsumerConnection, address, GET_CONSUMER_CONNECTION_LIST, header
-            )
+            connection = await broker_calls.connections(cluster, address, group)
         except BrokerError as error:
             refused = refused or error
         except RocketLensError as error:
@@ -181,15 +172,9 @@ async def consume_stats(
     :raises TopicNotFound: if no broker knows the group.
     :raises RemotingError: if a broker does not answer: part of the queues would look like all.
     """
-    header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
     calls = [
-        cluster.ask_for(
-            as_it_is,
-            ConsumeStats,
-            broker.in_order[0],
-            GET_CONSUME_STATS,
-            header,
-            timeout_s=3 * cluster.timeout_s,
+        broker_calls.consume_stats(
+            cluster, broker.in_order[0], group, topic, timeout_s=3 * cluster.timeout_s
         )
         for broker in await group_brokers(cluster, group)
     ]
@@ -207,13 +192,12 @@ async def groups_of_topic(cluster: ClusterCalls, topic: str) -> tuple[str, ...]:
     :raises TopicNotFound: if no broker has the topic.
     :raises RocketLensError: if one of them does not answer.
     """
-    header = QueryTopicConsumeByWhoRequest(topic=topic)
     calls = [
-        cluster.ask_for(as_it_is, GroupList, each.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header)
+        broker_calls.groups_of_topic(cluster, each.in_order[0], topic)
         for each in await _topic_brokers(cluster, topic)
     ]
     lists = await asyncio.gather(*calls)
-    return tuple(dict.fromkeys(group for each in lists for group in each.groups))
+    return tuple(dict.fromkeys(group for each in lists for group in each))
 
 
 async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:

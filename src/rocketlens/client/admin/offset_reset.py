@@ -6,24 +6,16 @@ Source: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp`` and ``resetOffsetByTime
 from dataclasses import dataclass
 from typing import Final
 
+from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
-from rocketlens.client.search.queue_offsets import max_offset, offset_at_time
-from rocketlens.wire.bodies.stats import (
-    ConsumeStats,
-    MessageQueueBody,
-    OffsetWrapper,
-    ResetOffsets,
-    TopicStatsTable,
-)
-from rocketlens.wire.commands.admin import GET_CONSUME_STATS, GetConsumeStatsRequest
+from rocketlens.wire.bodies.stats import MessageQueueBody, OffsetWrapper, ResetOffsets
 from rocketlens.wire.commands.offset import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     UPDATE_CONSUMER_OFFSET,
     ResetOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
-from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
 
 TO_THE_END: Final = -1
 """In place of a time: behind the last message."""
@@ -89,8 +81,13 @@ async def reset_table(
             queues = [each for each in route.read_queues if each.broker_name == broker.name]
             table = await _offsets(cluster, address, group, queues)
             for queue, offset in table.items():
-                reset = _QueueReset(cluster, address, group, timestamp_ms, is_force=is_force)
-                made.append(await reset.run(queue, offset))
+                reset = await _reset(
+                    *(cluster, address, group, queue),
+                    offset=offset,
+                    timestamp_ms=timestamp_ms,
+                    is_force=is_force,
+                )
+                made.append(reset)
     return tuple(made)
 
 
@@ -101,27 +98,20 @@ async def _offsets(
     if not queues:
         return {}
     topic = queues[0].topic
-    header = GetConsumeStatsRequest(consumer_group=group)
-    stats = await cluster.ask_for(as_it_is, ConsumeStats, address, GET_CONSUME_STATS, header)
-    table = {
+    stats = await broker_calls.consume_stats(cluster, address, group)
+    by_queue = {
         MessageQueue(queue.topic, queue.broker_name, queue.queue_id): (queue, offset)
         for queue, offset in stats.offset_table.items()
     }
     # The order in which RocketMQ's tool does and prints them.
-    committed = dict(table[each] for each in set_order(list(table)) if each.topic == topic)
+    committed = dict(by_queue[each] for each in set_order(list(by_queue)) if each.topic == topic)
     if committed:
         return committed
-    status = await cluster.ask_for(
-        as_it_is,
-        TopicStatsTable,
-        address,
-        GET_TOPIC_STATS_INFO,
-        GetTopicStatsRequest(topic=topic),
-    )
+    table = await broker_calls.topic_stats(cluster, address, topic)
     offsets: dict[MessageQueueBody, OffsetWrapper] = {}
     for each in queues:
         queue = MessageQueueBody(topic=topic, broker_name=each.broker_name, queue_id=each.queue_id)
-        bounds = status.offset_table.get(queue)
+        bounds = table.get(queue)
         if bounds is not None:
             offsets[queue] = OffsetWrapper(
                 broker_offset=bounds.max_offset, consumer_offset=bounds.min_offset
@@ -129,40 +119,35 @@ async def _offsets(
     return offsets
 
 
-class _QueueReset:
-    """Resets a group in one queue after another of a broker."""
-
-    def __init__(
-        self, cluster: ClusterCalls, address: str, group: str, timestamp_ms: int, *, is_force: bool
-    ) -> None:
-        self.cluster: Final = cluster
-        self.address: Final = address
-        self.group: Final = group
-        self.timestamp_ms: Final = timestamp_ms
-        self.is_force: Final = is_force
-
-    async def run(self, queue: MessageQueueBody, offset: OffsetWrapper) -> RollbackStats:
-        """Reset one queue."""
-        target = await self._offset_of_time(queue)
-        is_moved = self.is_force or target <= offset.consumer_offset
-        if is_moved:
-            header = UpdateConsumerOffsetRequest(
-                consumer_group=self.group,
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                commit_offset=target,
-            )
-            await self.cluster.ask(self.address, UPDATE_CONSUMER_OFFSET, header)
-        return RollbackStats(
-            broker_name=queue.broker_name,
+async def _reset(
+    cluster: ClusterCalls,
+    address: str,
+    group: str,
+    queue: MessageQueueBody,
+    *,
+    offset: OffsetWrapper,
+    timestamp_ms: int,
+    is_force: bool,
+) -> RollbackStats:
+    """Reset a group in one queue."""
+    if timestamp_ms == TO_THE_END:
+        target = await broker_calls.max_offset(cluster, address, queue)
+    else:
+        target = await broker_calls.offset_at_time(cluster, address, queue, timestamp_ms)
+    is_moved = is_force or target <= offset.consumer_offset
+    if is_moved:
+        header = UpdateConsumerOffsetRequest(
+            consumer_group=group,
+            topic=queue.topic,
             queue_id=queue.queue_id,
-            broker_offset=offset.broker_offset,
-            consumer_offset=offset.consumer_offset,
-            timestamp_offset=target,
-            rollback_offset=target if is_moved else offset.consumer_offset,
+            commit_offset=target,
         )
-
-    async def _offset_of_time(self, queue: MessageQueueBody) -> int:
-        if self.timestamp_ms == TO_THE_END:
-            return await max_offset(self.cluster, self.address, queue)
-        return await offset_at_time(self.cluster, self.address, queue, self.timestamp_ms)
+        await cluster.ask(address, UPDATE_CONSUMER_OFFSET, header)
+    return RollbackStats(
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        broker_offset=offset.broker_offset,
+        consumer_offset=offset.consumer_offset,
+        timestamp_offset=target,
+        rollback_offset=target if is_moved else offset.consumer_offset,
+    )

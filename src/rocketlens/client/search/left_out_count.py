@@ -9,16 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import as_it_is
+from rocketlens.client.connect import broker_calls
+from rocketlens.client.connect.broker_calls import offset_at_time
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.search.queue_offsets import offset_at_time
-from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
+from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
 from rocketlens.query.tally import SearchTally
-from rocketlens.wire.bodies.stats import TopicOffset, TopicStatsTable
-from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+from rocketlens.wire.bodies.stats import TopicOffset
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -82,17 +80,9 @@ async def _held(source: KeySource, request: FindRequest, topic: str) -> int | No
     route = (await source.topology.route(topic)).value
 
     async def ask(_: Broker, address: str) -> int:
-        header = GetTopicStatsRequest(topic=topic)
-        try:
-            table = await source.cluster.ask_for(
-                as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
-            )
-        except BrokerError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return 0
-            raise
         count = 0
-        for queue, offsets in table.offset_table.items():
+        table = await broker_calls.topic_stats(source.cluster, address, topic, missing_ok=True)
+        for queue, offsets in table.items():
             at = MessageQueue(topic, queue.broker_name, queue.queue_id)
             count += await _between(source, request, address, at, offsets)
         return count

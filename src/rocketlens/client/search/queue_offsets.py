@@ -1,45 +1,20 @@
-"""What one broker, at one address, says of the offsets of a queue.
-
-Errors are those of `ClusterCalls.ask`, and `BadAnswer` for a response without the offset.
-"""
+"""Where a broker's queues begin and end, and which of their messages cannot be read."""
 
 import asyncio
 from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls, fields_of
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, topic_stats
+from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.model.text.counted import counted
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
-from rocketlens.wire.bodies.stats import TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.stats import TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
-from rocketlens.wire.commands.offset import (
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    SearchOffsetRequest,
-)
-from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
 from rocketlens.wire.declare import read_body
-
-
-class QueueOfTopic(Protocol):
-    """A queue of a broker, however it is named elsewhere."""
-
-    @property
-    def topic(self) -> str:
-        """Its topic, as the broker has it."""
-        ...
-
-    @property
-    def queue_id(self) -> int:
-        """Its number."""
-        ...
 
 
 class QueueEnds(NamedTuple):
@@ -61,11 +36,8 @@ async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[in
 
     :raises RemotingError: if there is no response.
     """
-    header = GetTopicStatsRequest(topic=topic)
     try:
-        table = await cluster.ask_for(
-            lambda body: body.offset_table, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
-        )
+        table = await topic_stats(cluster, address, topic)
     except (BrokerError, BadAnswer):
         return {}
     return {
@@ -78,20 +50,6 @@ async def queue_ends(cluster: ClusterCalls, address: str, topic: str) -> dict[in
 def _newest_ms(ends: TopicOffset) -> int | None:
     # 0 or -1 where there is no message, or it is not in the log any more.
     return ends.last_update_timestamp_ms if ends.last_update_timestamp_ms > 0 else None
-
-
-async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
-    """Return the offset of the oldest message."""
-    header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    answer = await cluster.ask(address, GET_MIN_OFFSET, header)
-    return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
-
-
-async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
-    """Return the offset of the next message."""
-    header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    answer = await cluster.ask(address, GET_MAX_OFFSET, header)
-    return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
 
 
 async def unreadable_messages(
@@ -179,17 +137,3 @@ async def _former_count(cluster: ClusterCalls, address: str, queue: MessageQueue
     except ProtocolError as error:
         raise BadAnswer(address, "QUERY_CONSUME_QUEUE", str(error)) from None
     return offsets.max_offset - offsets.min_offset
-
-
-async def offset_at_time(
-    cluster: ClusterCalls, address: str, queue: QueueOfTopic, timestamp_ms: int
-) -> int:
-    """Return about the offset of the first message stored at a time, in epoch ms, or later.
-
-    A broker may return any of several of one millisecond.
-    """
-    header = SearchOffsetRequest(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
-    )
-    answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-    return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset

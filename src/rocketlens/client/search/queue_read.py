@@ -57,16 +57,11 @@ from itertools import pairwise
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.queue_puller import Pulled, PullStatus, add_damage, tools_puller
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_offsets import (
-    QueueEnds,
-    max_offset,
-    min_offset,
-    offset_at_time,
-    queue_ends,
-)
+from rocketlens.client.search.queue_offsets import QueueEnds, queue_ends
 from rocketlens.client.search.records import Page, joined, take_page_in_turn
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import Findings

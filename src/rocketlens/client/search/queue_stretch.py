@@ -20,10 +20,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.cluster import ClusterCalls, request_name
 from rocketlens.client.connect.queue_puller import PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue
-from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.errors import BadAnswer, RemotingError
 from rocketlens.wire.commands.offset import GET_MAX_OFFSET
 

@@ -30,6 +30,7 @@ from typing import Final, Self
 
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.cluster import ClusterCalls, request_name
 from rocketlens.client.connect.queue_puller import (
     Backoff,
@@ -40,12 +41,7 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.connect.topology import Topology, TopologyResult
-from rocketlens.client.search.queue_offsets import (
-    max_offset,
-    min_offset,
-    offset_at_time,
-    unreadable_messages,
-)
+from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.errors import BadAnswer, BrokerError, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState

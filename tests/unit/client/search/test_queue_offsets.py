@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.errors import BadAnswer
 from rocketlens.wire.bodies.stats import MessageQueueBody
 from rocketlens.wire.codes import RequestCode, ResponseCode

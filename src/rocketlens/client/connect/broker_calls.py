@@ -1,0 +1,138 @@
+"""The questions that one broker is asked, at one address: each stands here once.
+
+Errors are those of `ClusterCalls.ask_for`: `BrokerError` if the broker refuses, `RemotingError` if
+it does not answer, or its answer cannot be read.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, fields_of
+from rocketlens.errors import BrokerError
+from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList, ProducerTable
+from rocketlens.wire.bodies.stats import (
+    ConsumeStats,
+    MessageQueueBody,
+    TopicOffset,
+    TopicStatsTable,
+)
+from rocketlens.wire.bodies.subscription_group import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands import admin, offset
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+
+
+class QueueOfTopic(Protocol):
+    """A queue of a broker, however it is named elsewhere."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic, as the broker has it."""
+        ...
+
+    @property
+    def queue_id(self) -> int:
+        """Its number."""
+        ...
+
+
+async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+    """Return the offset of the oldest message of a queue."""
+    header = offset.GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, offset.GET_MIN_OFFSET, header)
+    return fields_of(address, offset.GET_MIN_OFFSET, answer).queue_offset
+
+
+async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+    """Return the offset of the next message of a queue."""
+    header = offset.GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, offset.GET_MAX_OFFSET, header)
+    return fields_of(address, offset.GET_MAX_OFFSET, answer).queue_offset
+
+
+async def offset_at_time(
+    cluster: ClusterCalls, address: str, queue: QueueOfTopic, timestamp_ms: int
+) -> int:
+    """Return about the offset of the first message stored at a time, in epoch ms, or later.
+
+    A broker may return any of several of one millisecond.
+    """
+    header = offset.SearchOffsetRequest(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
+    )
+    answer = await cluster.ask(address, offset.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return fields_of(address, offset.SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
+
+
+async def oldest_ms(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+    """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
+    header = offset.GetEarliestStoreTimeRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, offset.GET_EARLIEST_MSG_STORETIME, header)
+    return fields_of(address, offset.GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
+
+
+async def topic_stats(
+    cluster: ClusterCalls, address: str, topic: str, *, missing_ok: bool = False
+) -> Mapping[MessageQueueBody, TopicOffset]:
+    """Return the offsets of all queues that a broker has of a topic.
+
+    With ``missing_ok`` there are none if the broker does not have the topic.
+    """
+    header = GetTopicStatsRequest(topic=topic)
+    try:
+        read = await cluster.ask_for(
+            as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
+        )
+    except BrokerError as error:
+        if not missing_ok or error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        return {}
+    return read.offset_table
+
+
+async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tuple[str, ...]:
+    """Return the groups that a broker has offsets of in a topic."""
+    header = admin.QueryTopicConsumeByWhoRequest(topic=topic)
+    command = admin.QUERY_TOPIC_CONSUME_BY_WHO
+    return (await cluster.ask_for(as_it_is, GroupList, address, command, header)).groups
+
+
+async def group_configs(
+    cluster: ClusterCalls, address: str
+) -> Mapping[str, SubscriptionGroupConfig]:
+    """Return the configurations of all groups that a broker has, by name."""
+    command = admin.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+    read = await cluster.ask_for(as_it_is, SubscriptionGroupTable, address, command, NoFields())
+    return read.subscription_group_table
+
+
+async def connections(cluster: ClusterCalls, address: str, group: str) -> ConsumerConnection:
+    """Return the clients of a group that are connected to a broker, and what they subscribe to."""
+    header = admin.GetConsumerConnectionListRequest(consumer_group=group)
+    command = admin.GET_CONSUMER_CONNECTION_LIST
+    return await cluster.ask_for(as_it_is, ConsumerConnection, address, command, header)
+
+
+async def consume_stats(
+    cluster: ClusterCalls,
+    address: str,
+    group: str,
+    topic: str | None = None,
+    timeout_s: float | None = None,
+) -> ConsumeStats:
+    """Return the offsets of a group in a broker's queues, or in those of one topic."""
+    header = admin.GetConsumeStatsRequest(consumer_group=group, topic=topic)
+    command = admin.GET_CONSUME_STATS
+    return await cluster.ask_for(
+        as_it_is, ConsumeStats, address, command, header, timeout_s=timeout_s
+    )
+
+
+async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:
+    """Return the producers that are connected to a broker, by group."""
+    command = admin.GET_ALL_PRODUCER_INFO
+    return await cluster.ask_for(as_it_is, ProducerTable, address, command, NoFields())
