@@ -358,6 +358,8 @@ class BatchScan:
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
                     sound = self._sound(rows[run], content, base_offset, damage)
+                    if self.losses is not None:
+                        damage += _unread_batches(sound, content, base_offset)
                     yield from self._of_batches(sound, content, base_offset, share)
                     continue
                 is_chosen = self._choose(rows[run], content, base_offset, share)

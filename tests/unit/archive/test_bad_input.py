@@ -1,6 +1,7 @@
 """What is odd or damaged costs no other message, is named, and a run goes on where it was."""
 
 import shutil
+import zlib
 from dataclasses import replace
 
 import deltalake
@@ -12,6 +13,7 @@ from rocketlens.archive.journal import ArchiveTables
 from rocketlens.errors import ArchiveError
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from tests.support.archives import archive_store
 from tests.support.synthetic import record, write_log
 
@@ -47,6 +49,20 @@ def test_a_body_that_cannot_be_decompressed_is_kept_as_it_was_stored(tmp_path):
     message = check_alike(tmp_path, odd, "key-100")
     assert message.body == b"no zlib"
     assert message.body_error is not None
+
+
+@pytest.mark.parametrize("flags", [0, COMPRESSED])
+def test_a_batch_that_cannot_be_taken_apart_leaves_no_answer_complete(tmp_path, flags):
+    body = zlib.compress(b"no batch") if flags else b"no batch"
+    odd = replace(record(10), body=body, sys_flag=flags | SYS_FLAG_INNER_BATCH)
+    write_log(tmp_path / "store", [*map(record, range(10)), odd, record(11)], 1 << 20)
+    (batch,) = archive_store(tmp_path / "lake", tmp_path / "store")
+    assert "cannot be taken apart" in batch.gaps[0]
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        scan = archive.scan("Topic")
+        list(scan)
+        answers = [archive.find("inner"), archive.find(topic="Topic"), archive.tail("Topic"), scan]
+        assert not any(each.complete for each in answers)
 
 
 @pytest.mark.parametrize("size", [1, 32_000])
