@@ -9,7 +9,6 @@ Topics and tags rule out rows with others. What content does is in
 `rocketlens.archive.content_columns`, without which look-ups start.
 """
 
-import sys
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.model.rocketmq import is_internal_topic
@@ -21,15 +20,12 @@ if TYPE_CHECKING:
 
     from rocketlens.archive.content_columns import Mask, ReadColumns
 
-_MAX_INTERPRETED_ROWS: Final = 65_536
-"""Rows that a search looks at before it loads compiled code, which takes as long."""
-
 
 class ColumnFilter:
     """What a filter needs of columns; see the module."""
 
-    def __init__(self, message_filter: MessageFilter, *, is_compiled: bool | None = None) -> None:
-        """Look at a filter; ``is_compiled``: use compiled code (None: where it is worth it)."""
+    def __init__(self, message_filter: MessageFilter) -> None:
+        """Look at a filter."""
         content, topics = message_filter.content, message_filter.record_topics
         others = (message_filter.key, message_filter.unique_key, message_filter.expression)
         # What comes before the content decides for which messages the content counts something.
@@ -40,8 +36,6 @@ class ColumnFilter:
         self._tags: Final = message_filter.tags
         self._topics: Final = topics if topics is not None and len(topics) > 1 else None
         self._counts_topics: Final = message_filter.leaves_out
-        self._is_compiled: Final = is_compiled
-        self._rows_seen = 0
 
     @property
     def decides(self) -> bool:
@@ -67,13 +61,7 @@ class ColumnFilter:
         if self._content is not None:
             from rocketlens.archive.content_columns import RowsOfContent
 
-            self._rows_seen += len(left)
-            is_compiled = self._is_compiled
-            if is_compiled is None:
-                is_compiled = self._rows_seen > _MAX_INTERPRETED_ROWS or "numba" in sys.modules
-            RowsOfContent(
-                read, self._content, left, kept, self._tally, is_compiled=is_compiled
-            ).rule_out()
+            RowsOfContent(read, self._content, left, kept, self._tally).rule_out()
         may_match: Mask = left | kept
         return may_match
 

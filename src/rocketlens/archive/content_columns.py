@@ -3,10 +3,10 @@ r"""Evaluates the conditions of a content filter on columns of an archive: see `
 ================  =================================================================================
 condition         rules out rows
 ================  =================================================================================
-``where``         for which it is not true. Comparisons of a property, a key or a value in the body
-                  with numbers and texts are done for whole columns (`value_columns`). What they
+``where``         for which it is not true. Comparisons of a property or a key with texts, and of
+                  a number of the message, are done for whole columns (`value_columns`). What they
                   leave is evaluated once for each value of the first column that it looks at, and
-                  for each row only where it looks at more
+                  for each row only where it looks at more, or at the body
 ``body =~``, if   as ``grep``
 that is the
 first of these
@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.archive.value_columns import (
-    IN_BODY,
-    PathValues,
     PropertyValues,
     ValueColumn,
     any_of,
@@ -41,7 +39,7 @@ from rocketlens.model.sql.sql92_values import EvaluationFailed, Value
 from rocketlens.query.filters.body_values import BodyUnread, Step, value_at, value_of_tree
 from rocketlens.query.filters.content_filter import ContentFilter
 from rocketlens.query.filters.pattern import TextPattern
-from rocketlens.query.filters.where import KEY, number_named, property_named, steps_of
+from rocketlens.query.filters.where import KEY, number_named, property_named
 from rocketlens.query.tally import SearchTally
 
 if TYPE_CHECKING:
@@ -78,20 +76,13 @@ class RowsOfContent:
         left: "Mask",
         kept: "Mask",
         tally: SearchTally,
-        *,
-        is_compiled: bool,
     ) -> None:
-        """Look at no row yet; both masks are changed in place.
-
-        ``is_compiled``: compiled code may be loaded for it.
-        """
+        """Look at no row yet; both masks are changed in place."""
         self._content: Final = content
         self._left: Final = left
         self._kept: Final = kept
         self._bodies: Final = _Bodies(read)
-        self._subject: Final = _ColumnSubject(
-            read, tally, None if content.rules else self._bodies, is_compiled=is_compiled
-        )
+        self._subject: Final = _ColumnSubject(read, tally, None if content.rules else self._bodies)
         self._read: Final = read
 
     def rule_out(self) -> None:
@@ -152,14 +143,6 @@ class _Bodies:
         view = memoryview(b"" if content is None else content)
         return view, list_offsets(self._array).tolist(), self._unsure.tolist()
 
-    def values(self, steps: Sequence[Step], rows: "npt.NDArray[np.int64]") -> PathValues:
-        """Return the values at a path, of those of some rows that are plain."""
-        import numpy as np
-
-        is_read = np.zeros(len(self._unsure), np.bool_)
-        is_read[rows] = ~self._unsure[rows]
-        return PathValues(self._array, is_read, steps)
-
     def text(self, row: int) -> str:
         """Return the text of a body that is surely plain text.
 
@@ -198,20 +181,13 @@ class _Unsure(Exception):
 class _ColumnSubject:
     """The rows of a row group as filters look at messages, one at a time: a `FilterSubject`."""
 
-    def __init__(
-        self, read: ReadColumns, tally: SearchTally, bodies: _Bodies | None, *, is_compiled: bool
-    ) -> None:
+    def __init__(self, read: ReadColumns, tally: SearchTally, bodies: _Bodies | None) -> None:
         """Read nothing yet; ``bodies``: None if rules say what they are."""
         self._read: Final = read
         self._tally: Final = tally
         self._bodies: Final = bodies
-        self._is_compiled: Final = is_compiled and bodies is not None
         self._columns: Final[dict[str, ValueColumn]] = {}
         self._properties: Final[dict[str, PropertyValues]] = {}
-        self._paths: Final[dict[tuple[Step, ...], PathValues]] = {}
-        self._path_columns: Final[dict[tuple[Step, ...], ValueColumn]] = {}
-        self._rows: npt.NDArray[np.int64]
-        """Those that conditions are evaluated for; later ones are among them."""
         self._row = 0
         self._looked_at: list[ValueColumn | None] = []
         """Columns, and None for a body."""
@@ -255,28 +231,12 @@ class _ColumnSubject:
 
     def body_value(self, steps: tuple[Step, ...], /) -> Value:
         """Return the value in the body at the end of a path; errors as `body_text`."""
-        values = self._path(steps)
-        if values is not None:
-            column = self._path_columns.get(steps)
-            if column is None:
-                column = self._path_columns[steps] = values.column(self._rows)
-            value: Value | object = self._value(column)
-            if value is not IN_BODY:
-                return value  # type: ignore[return-value]
         return value_of_tree(value_at(self.body_tree(), steps))
 
     def _property(self, name: str) -> PropertyValues:
         if name not in self._properties:
             self._properties[name] = PropertyValues(self._read(["properties"]), name)
         return self._properties[name]
-
-    def _path(self, steps: tuple[Step, ...]) -> PathValues | None:
-        """Return the values at a path; None if compiled code cannot find them."""
-        if not self._is_compiled or not PathValues.can_be_compiled(steps):
-            return None
-        if steps not in self._paths and self._bodies is not None:
-            self._paths[steps] = self._bodies.values(steps, self._rows)
-        return self._paths[steps]
 
     def _column(self, name: str) -> ValueColumn:
         column = self._columns.get(name)
@@ -294,22 +254,20 @@ class _ColumnSubject:
         """Return for which of some rows a condition is TRUE, and for which messages decide."""
         import numpy as np
 
-        self._rows = rows
         passed, unsure = (np.zeros(len(rows), np.bool_) for _ in range(2))
         may_hold = np.ones(len(rows), np.bool_)
         for fact in condition.implied:
             may_hold &= self._may_hold(fact, rows)
         at = np.flatnonzero(may_hold)
         if len(at):
-            self._rows = rows[at]
-            passed[at], unsure[at] = self._evaluate_values(condition.evaluate, self._rows)
+            passed[at], unsure[at] = self._evaluate_values(condition.evaluate, rows[at])
         return passed, unsure
 
     def _may_hold(self, fact: Implied, rows: "npt.NDArray[np.int64]") -> "Mask":
         """Return for which rows a fact may hold, or something is counted."""
         import numpy as np
 
-        name, steps = property_named(fact.field), steps_of(fact.field)
+        name = property_named(fact.field)
         number = number_named(fact.field)
         if number is not None and fact.texts is None:
             return may_be_within(self._read([number]).column(0).to_numpy(), fact)[rows]
@@ -318,10 +276,7 @@ class _ColumnSubject:
             return self._of_property(props.KEYS, are_there[rows], may_hold[rows])
         if name is not None:
             values = self._property(name)
-            may_hold = values.may_hold(fact, is_compiled=self._is_compiled)
-            return self._of_property(name, values.are_there[rows], may_hold[rows])
-        if steps and (at_path := self._path(steps)) is not None:
-            return at_path.may_hold(fact)[rows]
+            return self._of_property(name, values.are_there[rows], values.may_hold(fact)[rows])
         return np.ones(len(rows), np.bool_)
 
     def _of_property(self, name: str, are_there: "Mask", may_hold: "Mask") -> "Mask":

@@ -156,9 +156,9 @@ def message_row(number, body, topic="T", properties=None, **others):
     }
 
 
-def rows_left(message_filter, rows, pieces=1, *, is_compiled=True):
+def rows_left(message_filter, rows, pieces=1):
     """The rows that columns leave, of a table that has them in some pieces."""
-    columns = ColumnFilter(message_filter, is_compiled=is_compiled)
+    columns = ColumnFilter(message_filter)
     if not columns.decides:
         return rows
     # A row before them and one behind: offsets do not begin with 0.
@@ -193,15 +193,14 @@ def outcome(message_filter, rows):
     st.none() | WHERE,
     st.tuples(st.none() | PATTERNS, st.sets(st.sampled_from(GREP_IN), min_size=1)),
     st.sampled_from([{}, {"tags": frozenset({"A"})}, {"topics": frozenset({"T", "Z"})}]),
-    st.tuples(st.integers(1, 3), st.booleans()),
+    st.integers(1, 3),
 )
-def test_what_columns_leave_has_the_matches_and_the_counts_of_all(rows, text, grep, others, read):
-    pieces, is_compiled = read
+def test_what_columns_leave_has_the_matches_and_the_counts_of_all(rows, text, grep, others, pieces):
     pattern, grep_in = grep
     if text is None and pattern is None:
         pattern = "a"
     by_columns = new_filter(text, pattern, grep_in, **others)
-    left = rows_left(by_columns, rows, pieces, is_compiled=is_compiled)
+    left = rows_left(by_columns, rows, pieces)
     by_rows = new_filter(text, pattern, grep_in, **others)
     assert outcome(by_columns, left) == outcome(by_rows, rows)
 
@@ -301,7 +300,6 @@ def json_rows(*bodies):
     return [message_row(number, body.encode()) for number, body in enumerate(bodies)]
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -314,7 +312,7 @@ def json_rows(*bodies):
         ("body.$.m CONTAINS '\"x\"'", [4]),
     ],
 )
-def test_a_value_in_bodies_rules_out_rows_as_it_is_compared(text, left, is_compiled):
+def test_a_value_in_bodies_rules_out_rows_as_it_is_compared(text, left):
     rows = json_rows(
         '{"n": 1}',
         '{"n": 7, "n": 5}',
@@ -324,7 +322,7 @@ def test_a_value_in_bodies_rules_out_rows_as_it_is_compared(text, left, is_compi
         '["n"]',
         "",
     )
-    kept = rows_left(new_filter(text), rows, is_compiled=is_compiled)
+    kept = rows_left(new_filter(text), rows)
     assert [each["queue_offset"] for each in kept] == left
 
 

@@ -86,17 +86,11 @@ Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
 
 def compile_all() -> CompiledKernels:
     """Compile every kernel that is not compiled yet: half a minute, if none is."""
-    from rocketlens.formats.compiled import kernels_values
-
-    del kernels_values
     return compile_kernels()
 
 
 def compiled_count() -> tuple[int, int]:
     """Return how many kernels are compiled, and how many there are; compiles none."""
-    from rocketlens.formats.compiled import kernels_values
-
-    del kernels_values
     return count_compiled()
 
 

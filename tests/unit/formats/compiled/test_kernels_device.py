@@ -23,7 +23,6 @@ SOURCE = Path(device.__file__).parents[2]
 # Which files have functions that are compiled into the kernels of another. What kernels take of
 # other files are numbers and layouts: constants, by their values.
 TAKES_IN = {
-    "formats/compiled/kernels_values.py": ["formats/compiled/kernels_device.py"],
     "formats/compiled/kernels_scan.py": [
         "formats/compiled/kernels_device.py",
         "model/text/java.py",
