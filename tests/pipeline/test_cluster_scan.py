@@ -503,3 +503,21 @@ def test_tls_is_used_when_an_option_of_it_is_given(options, verified, names):
     else:
         assert (context.verify_mode == ssl.CERT_REQUIRED) is verified
         assert context.check_hostname is names
+
+
+def test_a_broker_that_was_registered_before_is_an_error_if_nothing_may_be_lost(
+    caplog, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def scenario(cluster):
+        before = await bodies_of(scan_of(cluster.given))
+        (server,) = cluster.name_servers
+        del server.brokers["broker-b"]
+        server.topics["T"] = ["broker-a"]
+        assert len(await bodies_of(scan_of(cluster.given))) < len(before)
+        assert "broker-b: it was last seen" in caplog.text
+        with pytest.raises(StoreError, match="broker-b: it was last seen .* reads what it has"):
+            await bodies_of(scan_of(cluster.given, failOnDataLoss="true"))
+
+    with_cluster(scenario, masters=2)

@@ -114,6 +114,10 @@ def _read(
     spark: "SparkSession", source: "Context", topics: str, begin: int | None, end: int | None
 ) -> "tuple[DataFrame, list[str]]":
     """Return the messages of a store or a cluster, and what of them cannot be read."""
+    from rocketlens.bulk.messages import INT64
+    from rocketlens.bulk.options import known_options
+    from rocketlens.pipeline.cluster_scan import ClusterScan
+
     # A search that lacks messages fails, and names them, unless the damage did.
     options = {"body": "false", "failOnDataLoss": "true"}
     if topics:
@@ -124,8 +128,12 @@ def _read(
         options["endingTimestamp"] = str(end)
     reader = spark.read.format("rocketmq")
     if source.store is None:
-        cluster = {"namesrv": str(source.namesrv), **reader_options(source)}
-        return reader.options(**options, **cluster).load(), []
+        options |= {"namesrv": str(source.namesrv), **reader_options(source)}
+        scan = ClusterScan(known_options(options, "cluster reads"))
+        scan.stored(*INT64)
+        if scan.missing:
+            options["failOnDataLoss"] = "false"
+        return reader.options(**options).load(), scan.missing
     store = {"brokerConf" if Path(source.store).is_file() else "store": source.store}
     damage = spark.read.format("rocketmq").options(**store, table="damage").load().collect()
     problems = [

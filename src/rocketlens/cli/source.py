@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketlens.cli.options import store_directory
+from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
@@ -14,7 +15,6 @@ from rocketlens.terminal.cluster_access import (
     chosen_context,
     cluster_access,
     open_cluster,
-    seen_brokers_path,
 )
 from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.contexts import Context

@@ -34,10 +34,11 @@ from rocketlens.bulk.positions import (
     check_range,
     positions_option,
 )
+from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials
 from rocketlens.client.connect.name_server_addresses import name_server_addresses
 from rocketlens.client.connect.route import MessageQueue, Route
-from rocketlens.client.connect.topology import Topology
+from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
@@ -149,6 +150,11 @@ class ClusterScan:
         if options.get("path"):
             raise BadInput("option namesrv reads a cluster, load(DIR) a store: give one")
         self.address: Final = ClusterAddress.of(options)
+        self._seen_brokers: Final = seen_brokers_path()
+        self.missing: list[str] = []
+        """A line on each name server that did not answer when `stored` looked, and on each broker
+        that was registered before and was not then.
+        """
         topics = topic_option(options)
         if topics is None:
             raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
@@ -180,13 +186,15 @@ class ClusterScan:
         :raises TopicNotFound: when the cluster does not have a topic that is asked for.
         :raises BadInput: when it does not have a queue that has a position.
         :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
-        :raises StoreError: when only a slave answers, or a position is not in its queue, if
-            ``failOnDataLoss`` is set.
+        :raises StoreError: when a broker is missing, only a slave answers, or a position is not in
+            its queue, if ``failOnDataLoss`` is set.
         """
         has_positions = bool(self.starts.offsets or self.ends.offsets)
         # A position is compared with all that its queue has.
         times = INT64 if has_positions else self.row_filter.bounds["store_timestamp_ms"]
         answers = self.stored(*times)
+        for missing in self.missing:
+            self._warn(missing)
         for warning in dict.fromkeys(
             warning_text for _, warning_text in answers if warning_text is not None
         ):
@@ -237,7 +245,9 @@ class ClusterScan:
     ) -> list[tuple[QueueStretch, str | None]]:
         import asyncio
 
-        topology = Topology(cluster, None, time.monotonic)
+        self.missing = []
+        seen = SeenBrokers(self._seen_brokers, cluster.name_servers)
+        topology = Topology(cluster, seen, time.monotonic)
         reader = StretchReader(cluster)
         routes = [
             await self._route(topology, topic) for topic in await self._chosen_topics(topology)
@@ -251,7 +261,12 @@ class ClusterScan:
             if route is not None
             for queue in route.read_queues
         ]
-        return await asyncio.gather(*requests)
+        stored = await asyncio.gather(*requests)
+        # Asked last: name servers forget a broker that ended together with its queues.
+        brokers = (await topology.brokers()).value
+        gone = await asyncio.to_thread(topology.missing, brokers)
+        self._check(map(missing_coverage, gone))
+        return stored
 
     async def _check_unreadable(self, cluster: ClusterCalls, route: Route) -> None:
         """Warn of messages that cannot be pulled.
@@ -290,18 +305,24 @@ class ClusterScan:
                 return None
             listed_topics = (await topology.topics()).value
             raise unknown_topic(topic, set(listed_topics) - {topic}, "this cluster") from None
-        self._check(answer.coverage)
-        return answer.value
+        route = answer.value
+        of_queues = {queue.broker_name for queue in route.read_queues}
+        self._check(answer.coverage, of_queues - route.brokers.keys())
+        return route
 
-    def _check(self, coverage: tuple[Coverage, ...]) -> None:
-        """Warn of name servers that do not answer.
+    def _check(self, coverage: Iterable[Coverage], needed: Iterable[str] = ()) -> None:
+        """Add name servers and brokers that do not answer to what is missing.
 
-        :raises RemotingError: for a broker that cannot be asked.
+        :raises RemotingError: for a broker that has queues and cannot be asked.
         """
         for each in coverage:
-            if each.is_failure:
+            text = f"{each.source}: {each.error}"
+            if each.source in needed:
                 raise RemotingError(each.source, each.error or "it cannot be asked")
-            _log.warning("%s: %s", each.source, each.error)
+            if not each.is_failure:
+                _log.warning("%s", text)
+            elif text not in self.missing:
+                self.missing.append(text)
 
     def _warn(self, text: str) -> None:
         if self.fails_on_loss:

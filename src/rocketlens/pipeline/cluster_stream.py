@@ -116,6 +116,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = dict(ends)
         available: QueueOffsets = {}
         stored = self._scan.stored(*INT64)
+        for missing in self._scan.missing:
+            self._warn(missing)
         for (queue, first, stop), warning in stored:
             begin = begins.pop(queue, None)
             if begin is None:

@@ -17,6 +17,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from rocketlens.client.connect.broker_history import seen_brokers_path, state_directory
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.connection_options import (
@@ -158,13 +159,6 @@ def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
     )
 
 
-def state_directory() -> Path:
-    """Return the user's directory for what commands remember; it need not exist."""
-    directory = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
-    return base / "rocketlens"
-
-
 def user_name() -> str:
     """Return the name of the user who runs this program, for those who read what it did."""
     import getpass
@@ -183,11 +177,6 @@ def jobs_directory() -> Path:
 def saved_searches_path() -> Path:
     """Return the path of the file of searches that consoles of the user have saved."""
     return state_directory() / "saved-searches.json"
-
-
-def seen_brokers_path() -> Path:
-    """Return the path of the user's file of seen brokers."""
-    return state_directory() / "seen-brokers.jsonl"
 
 
 def name_servers_of_environment() -> str | None:

@@ -15,10 +15,10 @@ from rocketlens.cli.options import (
     positive_number,
     reader_options,
 )
+from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.terminal.cluster_access import seen_brokers_path
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say
 

@@ -66,7 +66,12 @@ def checks_of(status: "ClusterStatus", topics: "TopicsAnswer", now_ms: int) -> I
 def _unreachable(status: "ClusterStatus") -> Iterator[Check]:
     sources = {f"{each.name} ({each.address})" for each in status.brokers}
     for each in status.coverage:
-        if each.error is not None and each.source not in sources:
+        if each.error is None or each.source in sources:
+            continue
+        # Name servers are known by their addresses.
+        if ":" not in each.source:
+            yield fail("broker", f"{each.source}: {each.error}", f"start {each.source}")
+        else:
             mend = "start it, or take it out of the list of name servers"
             yield warn("name servers", f"{each.source}: {each.error}", mend)
 

@@ -80,6 +80,18 @@ class SeenBroker:
             return None
 
 
+def state_directory() -> Path:
+    """Return the user's directory for what commands remember; it need not exist."""
+    directory = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
+    return base / "rocketlens"
+
+
+def seen_brokers_path() -> Path:
+    """Return the path of the user's file of seen brokers."""
+    return state_directory() / "seen-brokers.jsonl"
+
+
 class SeenBrokers:
     """The brokers that name servers had, in a file.
 

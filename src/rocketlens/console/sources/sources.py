@@ -18,6 +18,7 @@ from rocketlens.archive.archive import Archive
 from rocketlens.client.admin.cluster_topics import find_topic_settings, stored_since
 from rocketlens.client.all_sources import AnySource, story_async
 from rocketlens.client.cluster_story import ClusterStorySource
+from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
@@ -34,7 +35,7 @@ from rocketlens.query.offline import Store
 from rocketlens.query.request import name_of
 from rocketlens.query.story.story import Story
 from rocketlens.query.threaded_source import ThreadedSource
-from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
+from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 

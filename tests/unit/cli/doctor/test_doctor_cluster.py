@@ -89,6 +89,13 @@ def test_a_name_server_that_does_not_answer_is_a_warning():
     assert (check.state, check.detail) == ("warn", "10.0.0.8:9876: refused")
 
 
+def test_a_broker_that_is_not_registered_any_more_fails():
+    error = "it was last seen 2026-11-20T10:00:00Z at 10.0.0.2:10911 and is not registered now"
+    gone = Coverage("broker-b", SourceKind.BROKER, SourceState.FAILED, None, error)
+    check = bad(SOUND, coverage=(gone,))
+    assert (check.state, check.detail) == ("fail", f"broker-b: {error}")
+
+
 def test_a_running_cluster_is_checked_and_one_that_is_not_there_fails(run, tmp_path):
     with cluster(tmp_path) as running:
         done = run("doctor", "--namesrv", running.name_server)
