@@ -1,10 +1,14 @@
 """A store read as Arrow batches, without a session."""
 
+from dataclasses import replace
+
 import pytest
 
 from rocketlens import read_batches
+from rocketlens.bulk.messages import BatchScan
 from rocketlens.errors import BadInput
-from tests.support.synthetic import write_busy_log
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
+from tests.support.synthetic import record, write_busy_log, write_log
 
 
 @pytest.fixture
@@ -35,3 +39,16 @@ def test_read_batches_takes_values_of_python_and_names_in_any_case(busy_store):
 def test_read_batches_refuses_options_at_once(busy_store, options, says):
     with pytest.raises(BadInput, match=says):
         read_batches(busy_store[0], **options)
+
+
+def test_a_batch_that_cannot_be_taken_apart_is_lost_for_an_archive(tmp_path):
+    flags = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
+    batch = replace(record(1, topic="B", body=b"none", INNER_NUM="3"), sys_flag=flags)
+    written = write_log(tmp_path, [record(0, topic="B"), batch, record(0, topic="B")], 1 << 14)
+    scan = BatchScan({"path": str(tmp_path)})
+    scan.losses = []
+    rows = [row for share in scan.shares() for each in scan.read(share) for row in each.to_pylist()]
+    assert [row["physical_offset"] for row in rows] == [each.physical_offset for each in written]
+    (lost,) = scan.losses
+    assert f"physical offsets {written[1].physical_offset}" in lost
+    assert "cannot be taken apart" in lost
