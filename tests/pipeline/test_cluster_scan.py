@@ -517,7 +517,7 @@ def test_a_broker_that_was_registered_before_is_an_error_if_nothing_may_be_lost(
         server.topics["T"] = ["broker-a"]
         assert len(await bodies_of(scan_of(cluster.given))) < len(before)
         assert "broker-b: it was last seen" in caplog.text
-        with pytest.raises(StoreError, match="broker-b: it was last seen .* reads what it has"):
+        with pytest.raises(StoreError, match=r"broker-b: it was last seen .* reads what it has"):
             await bodies_of(scan_of(cluster.given, failOnDataLoss="true"))
 
     with_cluster(scenario, masters=2)
