@@ -46,6 +46,7 @@ ROOT_PAGES: Final = {
 _MARKER: Final = re.compile(r"^<!-- generate: (\w+)((?: \S+)*) -->$", re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#:\s]+)(#[^)]*)?\)")
 _ROLE: Final = re.compile(r":(?:mod|class|func|meth|data|attr|exc):`~?([^`]+)`")
+_BOUND: Final = re.compile(r"^(?:MAX|MIN)_\w+: Final", re.MULTILINE)
 _RULE: Final = re.compile(r"=+( +=+)+")
 
 
@@ -441,15 +442,27 @@ def metrics() -> str:
 
 def limits() -> str:
     """Return every bound: its value, and what its docstring says."""
-    from rocketlens import limits as module
-
-    rows = [
-        (f"`{name}`", f"{getattr(module, name):,}", inline(" ".join(meaning.split())))
-        if isinstance(getattr(module, name), int | float)
-        else (f"`{name}`", f"`{getattr(module, name)}`", inline(" ".join(meaning.split())))
-        for name, meaning in attribute_docs(module).items()
-    ]
+    rows = []
+    for value, name, meaning in bounds():
+        shown = f"{value:,}" if isinstance(value, int | float) else f"`{value}`"
+        rows.append((f"`{name}`", shown, inline(" ".join(meaning.split()))))
     return table(("Bound", "Value", "Meaning"), rows)
+
+
+def bounds() -> Iterator[tuple[Any, str, str]]:
+    """Yield value, name and docstring of the bounds that modules share, then of those of one."""
+    from rocketlens import limits as shared
+
+    first = Path(shared.__file__)
+    package = first.parent
+    for path in (first, *sorted(set(package.rglob("*.py")) - {first})):
+        is_shared = path == first
+        if is_shared or _BOUND.search(path.read_text(encoding="utf-8")):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            module = import_module(".".join(parts))
+            for name, meaning in attribute_docs(module).items():
+                if is_shared or name.startswith(("MAX_", "MIN_")):
+                    yield getattr(module, name), name, meaning
 
 
 def modules() -> str:

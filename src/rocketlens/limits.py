@@ -1,8 +1,9 @@
-"""Every bound of this package: value, unit, why, and RocketMQ's own value.
+"""The bounds that several modules share: value, unit, why, and RocketMQ's own value.
 
-A number that comes from outside (a file, a frame, a user) is compared with one of these before it
-is used to allocate, loop or recurse. How much a module shows, or does in one step, whatever comes
-from outside, is a private constant of that module.
+A number that comes from outside (a file, a frame, a user) is compared with a bound before it is
+used to allocate, loop or recurse. A bound of one module stands there, and its name begins with
+``MAX_`` or ``MIN_``. How much a module shows, or does in one step, whatever comes from outside, is
+a private constant of that module.
 """
 
 from typing import Final
@@ -50,9 +51,6 @@ MAX_KEY_BYTES: Final = MAX_PROPERTIES_BYTES
 MAX_TOPIC_CHARACTERS: Final = 255
 """Longest topic name in a store: those of retry and dead-letter topics. RocketMQ: the same."""
 
-MAX_NEW_TOPIC_CHARACTERS: Final = 127
-"""Longest name of other topics that are created. RocketMQ: the same (``TopicValidator``)."""
-
 DEFAULT_QUERY_MESSAGES: Final = 64
 """Messages returned by ``query_message`` unless asked otherwise. RocketMQ: at most 64."""
 
@@ -65,29 +63,6 @@ JSON, a tool so stays below 1 GiB whatever it is given. RocketMQ has no bound.
 
 MESSAGE_OVERHEAD_BYTES: Final = 1_200
 """What a message takes in memory beside its body, properties and keys, with its order entry."""
-
-TEXT_OVERHEAD_BYTES: Final = 100
-"""What a property takes in memory beside its two texts: its part of a table."""
-
-MAX_INDEX_CHECK_ENTRIES: Final = 400_000
-"""Index files of at most so many entries together are checked whole before they are used.
-
-That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked by samples and
-along each path that a look-up walks. RocketMQ checks nothing.
-"""
-
-MAX_INTERPRETED_INDEX_ENTRIES: Final = 20_000
-"""Index files of at most so many entries together are checked whole without numpy.
-
-That takes 30 ms; loading numpy alone takes 60 to 90 ms.
-"""
-
-MAX_INDEX_CANDIDATES: Final = 100_000
-"""Positions in an index file that are tried for an entry when its geometry is looked for.
-
-In a real file they number the entries and slots of one record; more is a file made to be searched
-for hours.
-"""
 
 MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
 """Log between index files that a broker reads again when they are opened anew: 20 ms."""
@@ -109,32 +84,8 @@ MAX_UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
 Twice RocketMQ's largest record. Once, a segment is searched to its end; holes are never read.
 """
 
-MAX_NEWEST_SCAN_BYTES: Final = 1 << 30
-"""Log behind the place where a topic's newest messages begin that is read, a second a GiB.
-
-Behind an earlier place only what consume queues lead to is read; and of a longer log only the files
-that can have messages of the range of times that is asked for. RocketMQ has no such search.
-"""
-
 MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
 """Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
-
-MAX_TAIL_ENTRIES: Final = 64_000_000
-"""Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
-
-A message has one for its unique key and one for each of its keys, so 12 million messages with one
-key, ten minutes at 20,000 a second, take 190 MiB. What is beyond is read again by each query.
-RocketMQ answers nothing for such log.
-"""
-
-MAX_RUN_ENTRIES: Final = 1 << 21
-"""Entries of a sorted run that merging makes: 16 MiB."""
-
-MAX_MAPPED_FILES: Final = 256
-"""Segments that one reader of a log keeps mapped, an open file each. RocketMQ: all of them."""
-
-MAX_OPEN_FILES: Final = 65_536
-"""Files that a process has open, even if more are allowed: Linux maps about as many at once."""
 
 MIN_QUEUE_FILES: Final = 128
 """Files of queues that a broker has open, however few a process may have."""
@@ -142,39 +93,11 @@ MIN_QUEUE_FILES: Final = 128
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Largest file of what is known to be durable that is read, in bytes."""
 
-MAX_INDEX_STATE_BYTES: Final = 64 * 1024 * 1024
-"""Largest file of how far index files are safe that is read, in bytes."""
-
-MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
-"""Largest file of those in which recovery keeps what it cuts off, in bytes."""
-
 MAX_IDENTITY_SEGMENTS: Final = 16
 """Segments by which a log is recognized again. One that shares none of them may be the same."""
 
-MIN_SEGMENT_BYTES: Final = 4096
-"""Smallest ``mappedFileSizeCommitLog`` that a store is written with. RocketMQ: any."""
-
-MAX_DELETED_SEGMENTS: Final = 10
-"""Segments that a cleaner deletes at once. RocketMQ: the same (deleteFileBatchMax)."""
-
-MAX_QUEUES_ASKED: Final = 2_000
-"""Queues that are looked at for the topics of what a cleaner deletes: some 0.1 s."""
-
-MAX_TOPICS_NAMED: Final = 20
-"""Topics that the log line about deleted segments names."""
-
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
-
-MAX_HA_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""Largest frame of log bytes that a master sends a replica. RocketMQ: any, by default 32 KiB
-(``haTransferBatchSize``); its slaves read into a buffer of 4 MiB.
-"""
-
-MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
-"""Largest record, or filler, of a log that is copied from a broker, in bytes: it is held in memory
-until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
-"""
 
 MAX_REPLICAS: Final = 16
 """Slaves that may copy the log of a broker at once; one address has at most half of these places.
@@ -227,25 +150,11 @@ MAX_JSON_BODY_BYTES: Final = MAX_FRAME_BYTES
 MAX_CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
 """Largest JSON body that a broker reads from a client: heartbeats and lists of queues."""
 
-MAX_JSON_VALUES: Final = 1_000_000
-"""Values in the large lists and objects of one JSON body: members of a topic or a queue do not
-count, so this is six times `MAX_TOPICS`. RocketMQ: no limit.
-"""
-
-MAX_CONFIG_DEPTH: Final = 128
-"""Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
-
-More than in a request (`MAX_JSON_DEPTH`): what came in one is kept a few levels further in.
-"""
-
 MAX_UNANSWERED_REQUESTS: Final = 10_000
 """Requests of one connection that a server works on at once; more are answered with "busy".
 
 RocketMQ: 10,000 in the queue of its senders (sendThreadPoolQueueCapacity), over all connections.
 """
-
-MAX_PENDING_REQUESTS: Final = 65_535
-"""Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
 
 MAX_CONNECTIONS: Final = 10_000
 """Connections that a server has at once, at most; fewer where few files may be open. Idle ones are
@@ -631,9 +540,6 @@ MAX_HELD_PULLS_OF_CONNECTION: Final = 10_000
 MAX_SUSPEND_S: Final = 600.0
 """Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""
 
-MAX_SQL92_DEPTH: Final = 50
-"""Nesting of a SQL92 expression. RocketMQ: as deep as a thread's stack."""
-
 QUEUE_LOCK_S: Final = 60.0
 """Seconds that a lock of a queue lasts. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
 
@@ -779,31 +685,8 @@ MAX_DECIMAL_BITS: Final = 14_000
 """Integers of more bits are shown in hexadecimal: Python writes none of over 4,300 digits, which
 takes long.
 """
-
-MAX_PATTERN_CHARACTERS: Final = 1_000
-"""Longest pattern that text is searched for."""
-MAX_PATTERN_MEMORY_BYTES: Final = 8 << 20
-"""Memory of one regular expression, its states while it searches included. RE2: 8 MiB."""
-MAX_PATTERN_INSTRUCTIONS: Final = 4_096
-"""Of a compiled regular expression: each byte of a text can cost as many steps."""
-MAX_PATTERN_STEPS: Final = 1 << 28
-"""Instructions of a regular expression, times bytes of a text: at worst 20 ns each, 5 s in all. A
-longer text is not searched, and the answer says so.
-"""
-MAX_FILTER_VALUES: Final = 10_000
-"""Values of one body that one path of a filter selects."""
 MAX_WAITING_MESSAGES: Final = 2_000
 """Newest messages that wait, of delays and of timers, that are counted by topic."""
-MAX_DELAY_MS: Final = 2 * 3_600_000
-"""How long a delayed message is taken to wait. RocketMQ: messageDelayLevel, by default up to 2h."""
-MAX_TIMER_MS: Final = 3 * 86_400_000
-"""How long a timer is taken to wait. RocketMQ: timerMaxDelaySec (default 3 days)."""
-MAX_HINTED_BODIES: Final = 200
-"""Messages without a property of a filter whose bodies are looked at for a field of that name."""
-MAX_FILTER_FAILURES: Final = 100_000
-"""Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
-where they are read again.
-"""
 
 MAX_SCHEMA_BYTES: Final = 1 << 20
 """Largest schema of a registry, in bytes."""

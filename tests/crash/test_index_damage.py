@@ -7,7 +7,6 @@ import struct
 import pytest
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.formats.compiled import kernels
 from rocketlens.store.read.index import index_files
 from tests.crash.asking import assert_key, assert_right
@@ -24,7 +23,7 @@ ODD_SEEDS = range(3)
 def check(request, monkeypatch):
     """Small files are checked whole, large ones at some places: all must hold for both."""
     if request.param:
-        monkeypatch.setattr(limits, "MAX_INDEX_CHECK_ENTRIES", 0)
+        monkeypatch.setattr("rocketlens.store.read.index.index_files.MAX_INDEX_CHECK_ENTRIES", 0)
     return request.param
 
 

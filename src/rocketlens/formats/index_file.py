@@ -60,6 +60,12 @@ if TYPE_CHECKING:
 
     Searchable = bytes | bytearray | mmap
 
+MAX_INDEX_CANDIDATES: Final = 100_000
+"""Positions in an index file that are tried for an entry when its geometry is looked for.
+
+In a real file they number the entries and slots of one record; more is a file made to be searched
+for hours.
+"""
 SLOT: Final = struct.Struct(">i")
 SLOT_BYTES: Final = SLOT.size
 DEFAULT_SLOT_COUNT: Final = 5_000_000
@@ -302,7 +308,7 @@ def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterato
             HEADER_BYTES + header.last_entry * ENTRY_BYTES + ENTRY_LAYOUT.offsets["physical_offset"]
         )
         needle = header.end_offset.to_bytes(8, "big")
-        for position in islice(_positions_of(content, needle, before), limits.MAX_INDEX_CANDIDATES):
+        for position in islice(_positions_of(content, needle, before), MAX_INDEX_CANDIDATES):
             slot_count, rest = divmod(position - before, SLOT_BYTES)
             if not rest:
                 yield slot_count
@@ -310,7 +316,7 @@ def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterato
     if header.last_entry > limits.MAX_RECORD_ENTRIES:
         return
     before = HEADER_BYTES + ENTRY_BYTES
-    for position in islice(_nonzero_positions(content, HEADER_BYTES), limits.MAX_INDEX_CANDIDATES):
+    for position in islice(_nonzero_positions(content, HEADER_BYTES), MAX_INDEX_CANDIDATES):
         for start in range(position - 3, position + 1):
             slot_count, rest = divmod(start - before, SLOT_BYTES)
             if not rest and slot_count > 0:

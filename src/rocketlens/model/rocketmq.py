@@ -12,6 +12,8 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
 
+MAX_NEW_TOPIC_CHARACTERS: Final = 127
+"""Longest name of other topics that are created. RocketMQ: the same (``TopicValidator``)."""
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
@@ -161,8 +163,8 @@ def topic_problem(topic: str) -> str | None:
                 f"The specified topic is DLQ or Retry topic: {shown}, "
                 f"and it's longer than topic max length: {longest}"
             )
-    elif len(topic) > limits.MAX_NEW_TOPIC_CHARACTERS:
-        longest = limits.MAX_NEW_TOPIC_CHARACTERS
+    elif len(topic) > MAX_NEW_TOPIC_CHARACTERS:
+        longest = MAX_NEW_TOPIC_CHARACTERS
         return f"The specified topic: {shown}, is longer than topic max length: {longest}"
     return None
 

@@ -25,6 +25,8 @@ from rocketlens.query.tally import SearchTally
 if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
 
+TEXT_OVERHEAD_BYTES: Final = 100
+"""What a property takes in memory beside its two texts: its part of a table."""
 _Rank = tuple[Any, ...]
 """Order and identity of messages: the lowest is dropped first."""
 
@@ -341,7 +343,7 @@ def memory_bytes(message: MessageExt) -> int:
     """
     size = limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
     for name, value in message.properties.items():
-        size += limits.TEXT_OVERHEAD_BYTES + sys.getsizeof(name) + sys.getsizeof(value)
+        size += TEXT_OVERHEAD_BYTES + sys.getsizeof(name) + sys.getsizeof(value)
     for key in message.keys:
         size += sys.getsizeof(key)
     return size

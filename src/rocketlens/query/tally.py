@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import is_internal_topic
@@ -33,6 +32,12 @@ from rocketlens.model.text.sentences import Sentence
 if TYPE_CHECKING:
     from rocketlens.formats.commitlog_record import Record
 
+MAX_FILTER_FAILURES: Final = 100_000
+"""Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
+where they are read again.
+"""
+MAX_HINTED_BODIES: Final = 200
+"""Messages without a property of a filter whose bodies are looked at for a field of that name."""
 _EVERY_NAME: Final = "*?"
 _SHOWN: Final = 3
 
@@ -46,7 +51,7 @@ class SearchTally:
     """Counts for one search of one source. Several threads may add to it.
 
     A message is counted once, however often it is read, as far as
-    `rocketlens.limits.MAX_FILTER_FAILURES` of each case are remembered.
+    `MAX_FILTER_FAILURES` of each case are remembered.
     """
 
     def __init__(self) -> None:
@@ -61,7 +66,7 @@ class SearchTally:
         """Names of properties that a filter asked for, and some message has."""
         self.body_fields: Final[set[str]] = set()
         """Names of properties that some message lacks, and its body has as a field."""
-        self._bodies_left: int = limits.MAX_HINTED_BODIES
+        self._bodies_left: int = MAX_HINTED_BODIES
         self._lock: Final = Lock()
 
     def is_internal(self, record: "Record | RecordView") -> bool:
@@ -71,7 +76,7 @@ class SearchTally:
             return False
         with self._lock:
             if record.physical_offset not in self._seen:
-                if len(self._seen) < limits.MAX_FILTER_FAILURES:
+                if len(self._seen) < MAX_FILTER_FAILURES:
                     self._seen.add(record.physical_offset)
                 self._internal[topic] += 1
         return True
@@ -91,7 +96,7 @@ class SearchTally:
     def add_batch(self, record: "Record") -> None:
         """Count a batch that cannot be taken apart."""
         with self._lock:
-            if len(self._batches) < limits.MAX_FILTER_FAILURES:
+            if len(self._batches) < MAX_FILTER_FAILURES:
                 where = record.store_host, record.physical_offset
                 position = f"{record.topic}/{record.queue_id}/{record.queue_offset}"
                 self._batches[where] = position
@@ -168,7 +173,7 @@ class _Counted:
         identity = (record.topic, queue_id, queue_offset, record.physical_offset)
         if identity in self._seen:
             return
-        if len(self._seen) < limits.MAX_FILTER_FAILURES:
+        if len(self._seen) < MAX_FILTER_FAILURES:
             self._seen.add(identity)
         if not self.count:
             self._first = f"{record.topic}/{queue_id}/{queue_offset}"

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from rocketlens import limits
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+MAX_OPEN_FILES: Final = 65_536
+"""Files that a process has open, even if more are allowed: Linux maps about as many at once."""
+MAX_MAPPED_FILES: Final = 256
+"""Segments that one reader of a log keeps mapped, an open file each. RocketMQ: all of them."""
 _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_LOOK_BYTES)
@@ -145,7 +147,7 @@ class MappedFile:
 def max_open_files() -> int:
     """Return how many files this process may have open at once, up to 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(soft, limits.MAX_OPEN_FILES) if soft >= 0 else limits.MAX_OPEN_FILES
+    return min(soft, MAX_OPEN_FILES) if soft >= 0 else MAX_OPEN_FILES
 
 
 _OTHER_FILES: Final = 64
@@ -165,7 +167,7 @@ def max_open_queues() -> int:
 
 def max_mapped_files() -> int:
     """Return how many segments one reader of a log may keep mapped, a descriptor each."""
-    return min(max(max_open_files() // 16, _MIN_MAPPED), limits.MAX_MAPPED_FILES)
+    return min(max(max_open_files() // 16, _MIN_MAPPED), MAX_MAPPED_FILES)
 
 
 def store_open_files() -> int:

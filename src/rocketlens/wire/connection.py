@@ -33,6 +33,8 @@ from rocketlens.wire.command import (
 )
 from rocketlens.wire.frame import BINARY_CODEC, JSON_CODEC, NO_LIMIT, Frame, FrameSplitter
 
+MAX_PENDING_REQUESTS: Final = 65_535
+"""Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
 C = TypeVar("C")
 
 OVERLOAD_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
@@ -81,7 +83,7 @@ class Connection(Generic[C]):
         *,
         max_header_bytes: int = limits.MAX_HEADER_BYTES,
         max_unanswered: int = limits.MAX_UNANSWERED_REQUESTS,
-        max_pending: int = limits.MAX_PENDING_REQUESTS,
+        max_pending: int = MAX_PENDING_REQUESTS,
         header_codec: int = JSON_CODEC,
         language: LanguageCode = OUR_LANGUAGE,
         version: int = OUR_VERSION,

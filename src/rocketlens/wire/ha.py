@@ -31,6 +31,10 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import FrameError
 
+MAX_HA_FRAME_BYTES: Final = 64 * 1024 * 1024
+"""Largest frame of log bytes that a master sends a replica. RocketMQ: any, by default 32 KiB
+(``haTransferBatchSize``); its slaves read into a buffer of 4 MiB.
+"""
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
 
@@ -119,10 +123,10 @@ class FrameReader:
         """Check a header; return False and set ``failure`` if it lies."""
         if not 0 <= offset < limits.MAX_PHYSICAL_OFFSET:
             self.failure = FrameError(f"a frame of the log begins at physical offset {offset}")
-        elif not 0 <= body_bytes <= limits.MAX_HA_FRAME_BYTES:
+        elif not 0 <= body_bytes <= MAX_HA_FRAME_BYTES:
             self.failure = FrameError(
                 f"a frame of the log says that it has {body_bytes} bytes, "
-                f"the limit is {limits.MAX_HA_FRAME_BYTES}"
+                f"the limit is {MAX_HA_FRAME_BYTES}"
             )
         elif body_bytes and self._next_offset not in (-1, offset):
             self.failure = FrameError(

@@ -4,7 +4,6 @@ from argparse import ArgumentParser
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.cli.message_stream import MessageSelection, add_selection, selection_of
 from rocketlens.errors import BadInput
 from tests.support.made_stores import make_store, some_messages
@@ -57,7 +56,7 @@ def test_times_in_the_wrong_order_are_refused():
 def test_a_range_of_times_in_a_long_log_says_what_it_relies_on_unless_all_is_read(
     run, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -1)
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -1)
     made = make_store(tmp_path / "store", some_messages(200), segment_bytes=8192)
     words = [str(tmp_path / "out.csv") if each == "OUT" else each for each in command]
     options = ("--store", made.path, "--since", made.records[150].store_timestamp_ms)

@@ -20,6 +20,7 @@ from rocketlens.model.answer import SourceKind
 from rocketlens.model.due_time import due_text
 from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 from rocketlens.query.facts.group_state import GroupState
+from rocketlens.query.filters.pattern import MAX_PATTERN_CHARACTERS
 from rocketlens.query.story.story_events import EventKind
 from tests.support.console_client import answers, store_at
 from tests.support.made_stores import NOW_MS, Sent, make_store, record_of, some_messages
@@ -263,9 +264,9 @@ def test_the_api_has_stories_in_english_and_names_no_sentences(store):
             "过滤条件第 4 个字符：此处应为值，而不是 '='；等于写作 =",
         ),
         (
-            f"grep={'x' * (limits.MAX_PATTERN_CHARACTERS + 1)}",
-            f"the pattern has {limits.MAX_PATTERN_CHARACTERS + 1} characters",
-            f"正则表达式有 {limits.MAX_PATTERN_CHARACTERS + 1} 个字符",
+            f"grep={'x' * (MAX_PATTERN_CHARACTERS + 1)}",
+            f"the pattern has {MAX_PATTERN_CHARACTERS + 1} characters",
+            f"正则表达式有 {MAX_PATTERN_CHARACTERS + 1} 个字符",
         ),
         ("since=x", "since 'x' is not a time: expected 2h", "since 的值 'x' 不是时间：可以是 2h"),
         (
@@ -310,7 +311,7 @@ def test_what_a_filter_could_not_look_at_is_shown_in_the_language(write_store):
 
 def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -1)
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -1)
     made = make_store(tmp_path / "store", some_messages(300), segment_bytes=8192)
     path = f"/search?topic=Topic0&since={NOW_MS + 137 * 290}"
     (english,) = answers([path], store_at(made.path, "s"))

@@ -16,6 +16,7 @@ from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.formats.compiled import kernels
 from rocketlens.formats.index_file import (
     DEFAULT_GEOMETRY,
+    MAX_INDEX_CANDIDATES,
     Geometry,
     IndexEntry,
     IndexHeader,
@@ -212,9 +213,9 @@ def test_a_file_made_to_be_searched_for_hours_is_refused_after_so_many_tries(fil
         tried.clear()
         with pytest.raises(IndexFileError, match="no slot and entry counts fit"):
             infer_geometry(made)
-        assert made.searches <= limits.MAX_INDEX_CANDIDATES + 1
+        assert made.searches <= MAX_INDEX_CANDIDATES + 1
         # A position that is not zero can be in any byte of a hash, of which one fits.
-        assert len(tried) <= limits.MAX_INDEX_CANDIDATES
+        assert len(tried) <= MAX_INDEX_CANDIDATES
 
 
 def test_a_chain_of_the_first_record_that_leads_elsewhere_fits_no_counts():

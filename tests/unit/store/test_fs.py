@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.store import fs
 from tests.support.patched import change_for
 
@@ -135,7 +134,7 @@ def test_whether_files_can_be_opened_is_found_out_and_none_stays_open():
 def test_no_more_files_are_kept_mapped_than_allowed_and_those_in_use_stay_valid(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(limits, "MAX_MAPPED_FILES", 4)
+    monkeypatch.setattr("rocketlens.store.fs.MAX_MAPPED_FILES", 4)
     paths = [tmp_path / str(n) for n in range(12)]
     for n, path in enumerate(paths):
         path.write_bytes(bytes([n]) * 5000)

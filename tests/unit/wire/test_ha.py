@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens import limits
 from rocketlens.formats import commitlog_record
 from rocketlens.wire import ha
-from rocketlens.wire.ha import FrameReader, Heartbeat, LogBytes, ReportReader
+from rocketlens.wire.ha import MAX_HA_FRAME_BYTES, FrameReader, Heartbeat, LogBytes, ReportReader
 
 VECTORS = Path(__file__).parent / "vectors"
 FRAMES = [(4096, b"one record"), (4106, b""), (4106, b"x" * 300), (4406, b"y")]
@@ -105,7 +104,7 @@ def test_frames_are_read_as_they_were_written(begin, bodies, cuts):
         (ha.encode_header(-1, 0), "begins at physical offset -1"),
         (ha.encode_header(1 << 62, 5), f"begins at physical offset {1 << 62}"),
         (ha.encode_header(0, -1), "says that it has -1 bytes"),
-        (ha.encode_header(0, limits.MAX_HA_FRAME_BYTES + 1), "the limit is"),
+        (ha.encode_header(0, MAX_HA_FRAME_BYTES + 1), "the limit is"),
     ],
 )
 def test_a_header_that_lies_ends_the_stream_before_anything_is_kept(header, said):

@@ -14,6 +14,8 @@ from rocketlens.errors import BadInput
 from rocketlens.model.sql.sql92_values import Long, Value, compare, double
 from rocketlens.model.text.sentences import Sentence
 
+MAX_SQL92_DEPTH: Final = 50
+"""Nesting of a SQL92 expression. RocketMQ: as deep as a thread's stack."""
 Evaluator = Callable[[Any], Value]
 """Returns the value of an expression for a subject: the properties of a message, or more of it."""
 
@@ -308,8 +310,8 @@ class Parser:
         )
 
     def _check_depth(self, depth: int) -> None:
-        if depth > limits.MAX_SQL92_DEPTH:
-            raise self.invalid(Sentence("nested_too_deep", limit=limits.MAX_SQL92_DEPTH))
+        if depth > MAX_SQL92_DEPTH:
+            raise self.invalid(Sentence("nested_too_deep", limit=MAX_SQL92_DEPTH))
 
     def primary(self, token: Token) -> Operand:
         """Return the operand of one token."""

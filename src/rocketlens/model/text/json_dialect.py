@@ -41,6 +41,15 @@ from typing import Any, Final, NamedTuple, NoReturn
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RocketLensError
 
+MAX_CONFIG_DEPTH: Final = 128
+"""Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
+
+More than in a request (`MAX_JSON_DEPTH`): what came in one is kept a few levels further in.
+"""
+MAX_JSON_VALUES: Final = 1_000_000
+"""Values in the large lists and objects of one JSON body: members of a topic or a queue do not
+count, so this is six times `MAX_TOPICS`. RocketMQ: no limit.
+"""
 SPACE: Final = " \t\r\n"
 
 PIECE_CHARACTERS: Final = 4 * 1024
@@ -100,7 +109,7 @@ class _Rules(NamedTuple):
 
 _WIRE: Final = _Rules(STRICT_DECODER, limits.MAX_JSON_DEPTH, allows_twice=False, in_pieces=True)
 _FILE: Final = _Rules(
-    json.JSONDecoder(strict=False), limits.MAX_CONFIG_DEPTH, allows_twice=True, in_pieces=False
+    json.JSONDecoder(strict=False), MAX_CONFIG_DEPTH, allows_twice=True, in_pieces=False
 )
 
 
@@ -305,8 +314,8 @@ class _Reader:
     def _another(self, closing: str) -> bool:
         """Pass a comma and return True, or the closing mark and return False."""
         self.values += 1
-        if self.rules.in_pieces and self.values > limits.MAX_JSON_VALUES:
-            raise ValueError(f"more than {limits.MAX_JSON_VALUES} values")
+        if self.rules.in_pieces and self.values > MAX_JSON_VALUES:
+            raise ValueError(f"more than {MAX_JSON_VALUES} values")
         mark = self._next_mark()
         if mark not in (",", closing):
             raise ValueError(f"expected ',' or {closing!r} at character {self.cursor}")

@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
 from rocketlens.model.due_time import due_ms
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
 
-KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: limits.MAX_DELAY_MS, TIMER_TOPIC: limits.MAX_TIMER_MS}
+MAX_TIMER_MS: Final = 3 * 86_400_000
+"""How long a timer is taken to wait. RocketMQ: timerMaxDelaySec (default 3 days)."""
+MAX_DELAY_MS: Final = 2 * 3_600_000
+"""How long a delayed message is taken to wait. RocketMQ: messageDelayLevel, by default up to 2h."""
+KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: MAX_DELAY_MS, TIMER_TOPIC: MAX_TIMER_MS}
 """How long a message waits at most by default, by the topic in which it does."""
 
 

@@ -11,6 +11,8 @@ from rocketlens import limits
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.model.sql.sql92_values import Long, Value
 
+MAX_FILTER_VALUES: Final = 10_000
+"""Values of one body that one path of a filter selects."""
 ALL: Final = None
 """The step of a path that every element takes."""
 Step = str | int | None
@@ -37,9 +39,9 @@ def values_at(tree: Tree, steps: Sequence[Step], path: str) -> tuple[Value, ...]
 
     :raises BodyUnread: if they are more than MAX_FILTER_VALUES.
     """
-    values = tuple(islice(_each_at(tree, steps), limits.MAX_FILTER_VALUES + 1))
-    if len(values) > limits.MAX_FILTER_VALUES:
-        raise BodyUnread(f"{path[:80]} selects more than {limits.MAX_FILTER_VALUES} values")
+    values = tuple(islice(_each_at(tree, steps), MAX_FILTER_VALUES + 1))
+    if len(values) > MAX_FILTER_VALUES:
+        raise BodyUnread(f"{path[:80]} selects more than {MAX_FILTER_VALUES} values")
     return tuple(value for each in values if (value := value_of_tree(each)) is not None)
 
 

@@ -10,11 +10,20 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_text
 from rocketlens.model.text.sentences import Sentence
 
+MAX_PATTERN_STEPS: Final = 1 << 28
+"""Instructions of a regular expression, times bytes of a text: at worst 20 ns each, 5 s in all. A
+longer text is not searched, and the answer says so.
+"""
+MAX_PATTERN_INSTRUCTIONS: Final = 4_096
+"""Of a compiled regular expression: each byte of a text can cost as many steps."""
+MAX_PATTERN_MEMORY_BYTES: Final = 8 << 20
+"""Memory of one regular expression, its states while it searches included. RE2: 8 MiB."""
+MAX_PATTERN_CHARACTERS: Final = 1_000
+"""Longest pattern that text is searched for."""
 _SPECIAL: Final = re.compile(r"[\\.^$|?*+()\[\]{}]")
 
 
@@ -38,13 +47,13 @@ class TextPattern:
         check_text(text, "pattern")
         if not text:
             raise BadInput(Sentence("pattern_empty"))
-        if len(text) > limits.MAX_PATTERN_CHARACTERS:
-            limit = limits.MAX_PATTERN_CHARACTERS
+        if len(text) > MAX_PATTERN_CHARACTERS:
+            limit = MAX_PATTERN_CHARACTERS
             raise BadInput(Sentence("pattern_too_long", count=len(text), limit=limit))
         self.text: Final = text
         self._regexp: Final[Any] = _compiled(text) if _SPECIAL.search(text) else None
         instructions = 1 if self._regexp is None else self._regexp.programsize
-        self.max_bytes: Final = limits.MAX_PATTERN_STEPS // max(instructions, 1)
+        self.max_bytes: Final = MAX_PATTERN_STEPS // max(instructions, 1)
         """Bytes of text that a search may take; of more it raises `TextTooLong`."""
 
     @property
@@ -80,7 +89,7 @@ class TextPattern:
 
 def plain_pattern(text: str) -> TextPattern | None:
     """Return the pattern that is a text itself; None if a text is no such pattern."""
-    if not text or len(text) > limits.MAX_PATTERN_CHARACTERS or _SPECIAL.search(text):
+    if not text or len(text) > MAX_PATTERN_CHARACTERS or _SPECIAL.search(text):
         return None
     return TextPattern(text)
 
@@ -91,7 +100,7 @@ def _compiled(text: str) -> Any:
 
     re2: Any = package("re2", "decode", "a regular expression")
     options = re2.Options()
-    options.max_mem = limits.MAX_PATTERN_MEMORY_BYTES
+    options.max_mem = MAX_PATTERN_MEMORY_BYTES
     options.log_errors = False
     options.never_capture = True
     try:
@@ -103,13 +112,13 @@ def _compiled(text: str) -> Any:
         )
         wrong = Sentence("pattern_wrong", pattern=repr(text[:80]), why=reason_text[:200])
         raise BadInput(wrong) from error
-    if compiled.programsize > limits.MAX_PATTERN_INSTRUCTIONS:
+    if compiled.programsize > MAX_PATTERN_INSTRUCTIONS:
         raise BadInput(
             Sentence(
                 "pattern_too_large",
                 pattern=repr(text[:80]),
                 count=compiled.programsize,
-                limit=limits.MAX_PATTERN_INSTRUCTIONS,
+                limit=MAX_PATTERN_INSTRUCTIONS,
             )
         )
     return compiled

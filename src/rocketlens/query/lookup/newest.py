@@ -52,6 +52,12 @@ from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.log.commitlog import CommitLog, Segment
 from rocketlens.store.read.log.resync import next_record
 
+MAX_NEWEST_SCAN_BYTES: Final = 1 << 30
+"""Log behind the place where a topic's newest messages begin that is read, a second a GiB.
+
+Behind an earlier place only what consume queues lead to is read; and of a longer log only the files
+that can have messages of the range of times that is asked for. RocketMQ has no such search.
+"""
 _MAX_OTHERS: Final = 20_000
 """Messages at the ends of queues that do not match, 10 us each: behind them a scan is faster."""
 _GRAIN_BYTES: Final = 1 << 20
@@ -101,7 +107,7 @@ def _find_in_log(
     log_end = reader.least_end()
     end = log_end if part.stop is None else part.stop
     start = newest.records[-1].physical_offset if newest and newest.is_enough else None
-    if start is not None and end - start <= limits.MAX_NEWEST_SCAN_BYTES:
+    if start is not None and end - start <= MAX_NEWEST_SCAN_BYTES:
         # What is before it is not needed.
         relies_on = LogPart(stop=part.stop).relies_on
         scan = Scan(reader, message_filter, start=start, stop=part.stop, relies_on=relies_on)
@@ -351,7 +357,7 @@ class _Samples:
 
 def is_long(reader: StoreReader, log_end: int) -> bool:
     """Return whether a log that ends there is too long to be read whole where a part may do."""
-    return log_end - reader.log.min_offset > limits.MAX_NEWEST_SCAN_BYTES
+    return log_end - reader.log.min_offset > MAX_NEWEST_SCAN_BYTES
 
 
 def _first_times(log: CommitLog) -> list[int] | None:

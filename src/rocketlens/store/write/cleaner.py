@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.errors import StoreFull
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
@@ -34,6 +33,12 @@ from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.refused_writes import DISK_FULL
 from rocketlens.store.write.store_views import LogView, QueueView
 
+MAX_TOPICS_NAMED: Final = 20
+"""Topics that the log line about deleted segments names."""
+MAX_QUEUES_ASKED: Final = 2_000
+"""Queues that are looked at for the topics of what a cleaner deletes: some 0.1 s."""
+MAX_DELETED_SEGMENTS: Final = 10
+"""Segments that a cleaner deletes at once. RocketMQ: the same (deleteFileBatchMax)."""
 _log: Final = logging.getLogger(__name__)
 
 _QUEUES_AT_ONCE: Final = 50
@@ -90,7 +95,7 @@ def plan(
     chosen: list[SegmentAge] = []
     expired_count = 0
     if is_due or is_forced or excess > 0:
-        for number, segment in enumerate(segments[:-1][: limits.MAX_DELETED_SEGMENTS]):
+        for number, segment in enumerate(segments[:-1][:MAX_DELETED_SEGMENTS]):
             age_ms = now_ms - segment.modified_ms
             is_expired = age_ms > config.fileReservedTime * _HOUR_MS
             if number < excess or (is_expired and (is_due or is_forced)):
@@ -125,8 +130,8 @@ def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: lis
         f"{segment.path.name} (last written {minutes} min ago)"
         for segment, minutes in zip(plan.segments, ages, strict=True)
     )
-    named = ", ".join(topics[: limits.MAX_TOPICS_NAMED])
-    if len(topics) > limits.MAX_TOPICS_NAMED:
+    named = ", ".join(topics[:MAX_TOPICS_NAMED])
+    if len(topics) > MAX_TOPICS_NAMED:
         named += " and others"
     return (
         f"the disk is {used_ratio:.0%} full: {plan.forced_count} of {len(plan.segments)} commit "
@@ -164,8 +169,8 @@ def topics_below(
     ``first_of`` gives a queue's first queue offset. At most some names, of at most some queues.
     """
     topics: set[str] = set()
-    for queue in islice(queues, limits.MAX_QUEUES_ASKED):
-        if queue.topic in topics or len(topics) > limits.MAX_TOPICS_NAMED:
+    for queue in islice(queues, MAX_QUEUES_ASKED):
+        if queue.topic in topics or len(topics) > MAX_TOPICS_NAMED:
             continue
         first = queue.entry(first_of(queue))
         if first is not None and not first.is_filler and first.physical_offset < end_offset:

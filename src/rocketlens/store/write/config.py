@@ -18,6 +18,8 @@ from rocketlens.formats.index_file import (
 from rocketlens.model.config_keys import DAY_MS, OURS, SINCE_5, Configuration, key
 from rocketlens.model.rocketmq import DELAY_LEVELS, parse_delay_levels
 
+MIN_SEGMENT_BYTES: Final = 4096
+"""Smallest ``mappedFileSizeCommitLog`` that a store is written with. RocketMQ: any."""
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 
@@ -45,7 +47,7 @@ class StoreConfig(Configuration):
         1024 * _MIB,
         "Size of a commit log file.",
         unit="bytes",
-        allowed=range(limits.MIN_SEGMENT_BYTES, limits.MAX_INT + 1),
+        allowed=range(MIN_SEGMENT_BYTES, limits.MAX_INT + 1),
     )
     mappedFileSizeConsumeQueue: int = key(
         6_000_000,

@@ -11,7 +11,7 @@ whole records         written, with their queue entries, as :mod:`rocketlens.sto
                       records
 a filler              written when all of it has arrived; the next segment begins
 no record             damage of the other log: written as it is, without a queue entry, once a
-                      record follows it, or :data:`rocketlens.limits.MAX_COPIED_RECORD_BYTES` do
+                      record follows it, or `MAX_COPIED_RECORD_BYTES` do
 the rest              kept in memory until more arrives
 ====================  ==========================================================================
 
@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Rows = npt.NDArray[np.void]
 
+MAX_COPIED_RECORD_BYTES: Final = 64 * 1024 * 1024
+"""Largest record, or filler, of a log that is copied from a broker, in bytes: it is held in memory
+until it has arrived. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB.
+"""
 _HELD_BYTES: Final = 4 * 1024 * 1024
 """Room for bytes that have arrived, at first."""
 _TAIL_BYTES: Final = 1024 * 1024
@@ -188,7 +192,7 @@ class CopyAppender(Appender):
         size, magic = SIZE_AND_MAGIC.unpack(content[:BLANK_BYTES].tobytes())
         is_head = magic in (MAGIC_V1, MAGIC_V2) and MIN_RECORD_BYTES <= size <= segment_left
         is_filler = magic == MAGIC_BLANK and size == segment_left
-        may_come = size <= limits.MAX_COPIED_RECORD_BYTES and len(content) < size
+        may_come = size <= MAX_COPIED_RECORD_BYTES and len(content) < size
         if (is_head or is_filler) and may_come:
             return 0
         if is_filler:
@@ -200,7 +204,7 @@ class CopyAppender(Appender):
         if len(content) < self.segment_bytes - self._byte_offset:
             raise CopyFailed(
                 f"the filler at physical offset {self.position} is larger than "
-                f"{limits.MAX_COPIED_RECORD_BYTES} bytes: no broker leaves so much of a file unused"
+                f"{MAX_COPIED_RECORD_BYTES} bytes: no broker leaves so much of a file unused"
             )
         return self._append_raw(content, head_bytes=BLANK_BYTES)
 
@@ -211,7 +215,7 @@ class CopyAppender(Appender):
             return self._append_raw(content[:position])
         if len(content) == segment_left:
             return self._append_raw(content)
-        if len(content) > limits.MAX_COPIED_RECORD_BYTES:
+        if len(content) > MAX_COPIED_RECORD_BYTES:
             return self._append_raw(content[:-_TAIL_BYTES])
         return 0
 

@@ -58,6 +58,8 @@ from rocketlens.store.write.torn import lacks_a_sector
 if TYPE_CHECKING:
     import numpy as np
 
+MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
+"""Largest file of those in which recovery keeps what it cuts off, in bytes."""
 _INTERPRETED_BYTES: Final = 4 * 1024 * 1024
 """Bytes of log up to which the kernels are not used: 0.3 s, and loading them takes up to 1 s."""
 
@@ -397,8 +399,8 @@ class Recovery:
     def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
         """Keep a copy of bytes ``start`` to ``stop`` of a segment, then zero them."""
         with fs.MappedFile(segment.path, stop) as mapped:
-            for begin in range(start, stop, limits.MAX_KEPT_PIECE_BYTES):
-                piece = bytes(mapped.view[begin : begin + limits.MAX_KEPT_PIECE_BYTES])
+            for begin in range(start, stop, MAX_KEPT_PIECE_BYTES):
+                piece = bytes(mapped.view[begin : begin + MAX_KEPT_PIECE_BYTES])
                 if piece != bytes(len(piece)):
                     self._keep(f"{segment.base_offset + begin:020}", "cut", piece)
         file = self._disk.open_file(segment.path)
@@ -512,7 +514,7 @@ class Recovery:
                 continue
             start = damage.start - segment.base_offset
             stop = min(
-                damage.stop - segment.base_offset, segment.size, start + limits.MAX_KEPT_PIECE_BYTES
+                damage.stop - segment.base_offset, segment.size, start + MAX_KEPT_PIECE_BYTES
             )
             if fs.file_size(self._layout.aside / f"{damage.start:020}.damaged") is None:
                 content = bytes(self._log.map(segment).view[start:stop])

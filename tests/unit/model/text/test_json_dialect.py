@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import CommandBodyError, ConfigError
 from rocketlens.model.text import json_dialect
 from rocketlens.model.text.json_dialect import PIECE_CHARACTERS, STRICT_DECODER, loads
@@ -76,7 +75,7 @@ def test_what_is_refused_in_a_short_text_is_refused_in_a_long_one(bad):
 
 
 def test_a_long_text_has_a_bounded_number_of_values(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_JSON_VALUES", 5000)
+    monkeypatch.setattr("rocketlens.model.text.json_dialect.MAX_JSON_VALUES", 5000)
     text = json.dumps([[]] * 5000)
     assert len(loads(text, CommandBodyError)) == 5000
     with pytest.raises(CommandBodyError, match="more than 5000 values"):

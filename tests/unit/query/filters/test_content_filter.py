@@ -289,7 +289,7 @@ def test_whatever_a_body_is_a_filter_decides_or_counts_it(content, body, sys_fla
 
 
 def test_no_more_messages_are_told_apart_than_the_bound(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_FILTER_FAILURES", 1)
+    monkeypatch.setattr("rocketlens.query.tally.MAX_FILTER_FAILURES", 1)
     content, tally = filter_of(None, "x"), SearchTally()
     for number in range(3):
         record, _ = record_of(sent("binary", UNREAD["binary"], number), number, number)
@@ -327,7 +327,7 @@ def test_a_property_that_some_message_has_is_no_mistake(tmp_path):
 
 
 def test_few_bodies_are_looked_at_for_a_hint(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_HINTED_BODIES", 2)
+    monkeypatch.setattr("rocketlens.query.tally.MAX_HINTED_BODIES", 2)
     messages = [Sent(body=b"text")] * 2 + [Sent(body=b'{"amount": 5}')]
     with rocketlens.open_store(make_store(tmp_path / "store", messages).path) as store:
         assert told_by(store.find(where="amount > 100")) == []

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens import limits
 from rocketlens.errors import BadInput, PackageMissing, WrongType
 from rocketlens.query.filters import pattern
-from rocketlens.query.filters.pattern import TextPattern, TextTooLong
+from rocketlens.query.filters.pattern import MAX_PATTERN_CHARACTERS, TextPattern, TextTooLong
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,7 @@ def test_a_text_has_a_pattern_or_not(text, has, has_not):
         (r"(a)\1", "invalid escape"),
         ("(a{1000}){1000}", "repetition size"),
         (".{1000}.{1000}", "instructions"),
-        ("a" * (limits.MAX_PATTERN_CHARACTERS + 1), "characters"),
+        ("a" * (MAX_PATTERN_CHARACTERS + 1), "characters"),
     ],
 )
 def test_what_is_no_pattern_or_too_costly_is_refused(text, said):

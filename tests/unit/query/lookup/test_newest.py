@@ -130,7 +130,7 @@ def test_whatever_queues_are_like_the_answer_is_that_of_the_log(made, damage, co
 
 
 def test_a_rare_topic_is_found_by_its_queues_and_says_what_it_relies_on(made, scans, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -(1 << 40))
     found = newest_of(made, 4)
     assert [each.physical_offset for each in found] == expected_of(made, 4)
     assert (found.complete, found.truncated) == (True, True)
@@ -145,7 +145,7 @@ def test_a_rare_topic_is_found_by_its_queues_and_says_what_it_relies_on(made, sc
 
 
 def test_log_behind_the_queues_is_read_also_of_a_rare_topic(made, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -(1 << 40))
     middle = made.records[len(made.records) // 2].physical_offset
     for file in (made.path / "consumequeue").rglob("*"):
         if file.is_file():
@@ -216,7 +216,7 @@ def test_all_of_the_log_is_read_where_queues_have_too_few_of_a_range(made, scans
 @pytest.mark.parametrize(("first", "last"), [(100, 200), (0, 5), (290, 299), (40, 41)])
 def test_a_range_of_times_is_read_from_the_queues_of_a_long_log(made, monkeypatch, first, last):
     monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -(1 << 40))
     times = [each.store_timestamp_ms for each in made.records]
     found = newest_of(made, 1000, begin=times[first], end=times[last])
     assert [each.physical_offset for each in found] == in_time(made, times[first], times[last])
@@ -231,7 +231,7 @@ def test_a_range_of_times_reads_all_of_a_long_log_whose_clock_is_known_to_have_b
     tmp_path, scans, monkeypatch
 ):
     monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
-    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rocketlens.query.lookup.newest.MAX_NEWEST_SCAN_BYTES", -(1 << 40))
     sent = some_messages(300)
     sent[150:] = [
         replace(each, store_timestamp_ms=each.store_timestamp_ms - 3_600_000) for each in sent[150:]

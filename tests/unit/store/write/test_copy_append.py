@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.errors import CopyFailed, StoreError, StoreFull
 from rocketlens.formats.commitlog_record import MAGIC_BLANK
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
@@ -207,7 +206,7 @@ def test_damage_at_the_end_of_a_segment_is_copied(tmp_path, original):
 
 
 def test_a_filler_that_no_broker_leaves_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_COPIED_RECORD_BYTES", 1000)
+    monkeypatch.setattr("rocketlens.store.write.copy_append.MAX_COPIED_RECORD_BYTES", 1000)
     with open_copy(tmp_path / "copy") as store:
         store.take(struct.pack(">ii", SEGMENT, MAGIC_BLANK))
         with pytest.raises(CopyFailed, match="the filler at physical offset 0"):
@@ -215,7 +214,7 @@ def test_a_filler_that_no_broker_leaves_is_refused(tmp_path, monkeypatch):
 
 
 def test_damage_without_an_end_is_not_held_in_memory_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_COPIED_RECORD_BYTES", 1 << 21)
+    monkeypatch.setattr("rocketlens.store.write.copy_append.MAX_COPIED_RECORD_BYTES", 1 << 21)
     config = StoreConfig(mappedFileSizeCommitLog=1 << 23, diskSpaceWarningLevelRatio=100)
     prepare_copy(StoreLayout(tmp_path), config, 0)
     with CopyStore(tmp_path, config, QUIET) as store:

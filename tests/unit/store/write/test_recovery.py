@@ -274,7 +274,7 @@ def test_what_a_real_broker_that_was_killed_appended_is_not_behind_our_synced_po
 
 
 def test_all_that_is_cut_is_kept_aside_whatever_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.limits.MAX_KEPT_PIECE_BYTES", 1000)
+    monkeypatch.setattr("rocketlens.store.write.recovery.MAX_KEPT_PIECE_BYTES", 1000)
     store = open_small(tmp_path)
     send_many(store, 20)
     store.flush()

@@ -20,12 +20,12 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens import limits
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+MAX_RUN_ENTRIES: Final = 1 << 21
+"""Entries of a sorted run that merging makes: 16 MiB."""
 WINDOW_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << WINDOW_BITS) - 1
 _SORT_AFTER_LOOK_UPS: Final = 4
@@ -183,6 +183,5 @@ def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
 def _are_to_merge(older: EntryRun, newer: EntryRun) -> bool:
     lengths = len(older.packed), len(newer.packed)
     return older.window == newer.window and (
-        sum(lengths) <= _SMALL
-        or (lengths[0] < 2 * lengths[1] and sum(lengths) <= limits.MAX_RUN_ENTRIES)
+        sum(lengths) <= _SMALL or (lengths[0] < 2 * lengths[1] and sum(lengths) <= MAX_RUN_ENTRIES)
     )

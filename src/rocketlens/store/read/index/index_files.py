@@ -26,7 +26,6 @@ from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.commitlog_record import Record
@@ -48,6 +47,17 @@ from rocketlens.store.read.log.scan import LogWalk
 if TYPE_CHECKING:
     from os import DirEntry
 
+MAX_INTERPRETED_INDEX_ENTRIES: Final = 20_000
+"""Index files of at most so many entries together are checked whole without numpy.
+
+That takes 30 ms; loading numpy alone takes 60 to 90 ms.
+"""
+MAX_INDEX_CHECK_ENTRIES: Final = 400_000
+"""Index files of at most so many entries together are checked whole before they are used.
+
+That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked by samples and
+along each path that a look-up walks. RocketMQ checks nothing.
+"""
 _JOIN_AFTER_LOOK_UPS: Final = 3
 _JOIN_FILES: Final = 8
 """Look-ups after which many files are joined into one table in memory."""
@@ -359,8 +369,8 @@ class IndexFiles:
         """Check each file, whole or by samples, and store the range that it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         entry_count = sum(file.last_entry for file in files)
-        is_small = entry_count <= limits.MAX_INDEX_CHECK_ENTRIES
-        has_few = entry_count <= limits.MAX_INTERPRETED_INDEX_ENTRIES
+        is_small = entry_count <= MAX_INDEX_CHECK_ENTRIES
+        has_few = entry_count <= MAX_INTERPRETED_INDEX_ENTRIES
         sample_count = max(_SAMPLE_COUNT // max(len(files), 4), 4)
         synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:

@@ -14,13 +14,14 @@ of another builder until the new ones cover as much of the log.
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.index_file import Geometry, IndexHeader, decode_header
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.note import LogMark, Note, encode_note, read_note
 
+MAX_INDEX_STATE_BYTES: Final = 64 * 1024 * 1024
+"""Largest file of how far index files are safe that is read, in bytes."""
 _KIND: Final = "index"
 
 
@@ -95,7 +96,7 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
 
     :raises OSError: when it is there and cannot be read now.
     """
-    note = read_note(layout.index_state, _KIND, max_bytes=limits.MAX_INDEX_STATE_BYTES)
+    note = read_note(layout.index_state, _KIND, max_bytes=MAX_INDEX_STATE_BYTES)
     return None if note is None else _state_of(note)
 
 

@@ -4,7 +4,7 @@ In a running broker that is the log's end, hence the name; after an index was lo
 damaged it can be all of the log. It holds one hash and one physical offset per index entry, and
 grows with the log: each look-up first reads what was added since the last.
 
-What is kept is bounded (:data:`rocketlens.limits.MAX_TAIL_ENTRIES`); log beyond that is read again
+What is kept is bounded (`MAX_TAIL_ENTRIES`); log beyond that is read again
 by each look-up. The first records are read without the compiled kernels, which take longer to load
 than to read some hundreds; once they are loaded, they read all but a handful.
 
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+MAX_TAIL_ENTRIES: Final = 64_000_000
+"""Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
+
+A message has one for its unique key and one for each of its keys, so 12 million messages with one
+key, ten minutes at 20,000 a second, take 190 MiB. What is beyond is read again by each query.
+RocketMQ answers nothing for such log.
+"""
 _COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 _INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
 _MAX_DICTIONARY_ENTRIES: Final = 4096
@@ -385,7 +392,7 @@ class Tail:
         self._add_times(int(rows["physical_offset"][0]), int(rows["store_timestamp_ms"].max()))
         self._topics.update(chunk.topics().names)
         self._last_read = int(rows[-1]["physical_offset"])
-        if self._runs.count > limits.MAX_TAIL_ENTRIES:
+        if self._runs.count > MAX_TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:
             self._runs.add(*_entries(chunk))

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.store.read.index import index_files
@@ -134,7 +133,9 @@ def test_the_golden_files_pass(golden):
 @pytest.mark.parametrize(("bound", "by_numpy"), [(10_000, False), (100, True)])
 def test_the_number_of_entries_decides_how_a_file_is_read(made, monkeypatch, bound, by_numpy):
     called = []
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_INDEX_ENTRIES", bound)
+    monkeypatch.setattr(
+        "rocketlens.store.read.index.index_files.MAX_INTERPRETED_INDEX_ENTRIES", bound
+    )
     monkeypatch.setattr(
         index_files,
         "check_whole",

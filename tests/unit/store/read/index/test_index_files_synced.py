@@ -5,7 +5,6 @@ import struct
 import pytest
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.index_file import HEADER_BYTES, Geometry, decode_header
 from rocketlens.model.answer import SourceKind, SourceState
@@ -33,7 +32,7 @@ OFTEN = next(f"often-{n}" for n in range(99) if page_of(f"often-{n}") not in NEW
 @pytest.fixture
 def checked(monkeypatch):
     """Files are large from 100 entries on; the names of those that are replayed."""
-    monkeypatch.setattr(limits, "MAX_INDEX_CHECK_ENTRIES", 100)
+    monkeypatch.setattr("rocketlens.store.read.index.index_files.MAX_INDEX_CHECK_ENTRIES", 100)
     names = []
 
     def check_links(file):

@@ -31,7 +31,7 @@ def knows_nothing(_record):
 
 
 def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_TAIL_ENTRIES", 50)
+    monkeypatch.setattr("rocketlens.store.read.index.tail.MAX_TAIL_ENTRIES", 50)
     monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
     monkeypatch.setattr("rocketlens.store.read.log.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", some_messages(300), index=None)
