@@ -10,15 +10,16 @@ sees numbers. Extensions keep to Python's stable ABI: one serves all versions fr
 """
 
 import os
-import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -158,11 +159,7 @@ def _run(command: list[str], failure: str) -> None:
 
 def _write_constants(source: Path, path: Path) -> None:
     """Write a ``.pxd`` with the numbers, texts and rows that a module declares."""
-    sys.path.insert(0, str(source))
-    try:
-        values = runpy.run_path(str(path))
-    finally:
-        sys.path.remove(str(source))
+    values = _values_of(source, path)
     lines = [f"# Written by packaging/kernels.py from {path.name}.", ""]
     numbers, arrays = [], []
     for name, value in values.items():
@@ -183,6 +180,21 @@ def _write_constants(source: Path, path: Path) -> None:
     target = path.with_suffix(".pxd")
     if not target.exists() or target.read_text("utf-8") != text:
         target.write_text(text, "utf-8")
+
+
+def _values_of(source: Path, path: Path) -> dict[str, Any]:
+    """Return what a module declares; the package that it is in is not built, and not imported."""
+    before = dict(sys.modules)
+    package = ModuleType(FOLDER.replace("/", "."))
+    package.__path__ = [str(path.parent)]
+    sys.path.insert(0, str(source))
+    sys.modules[package.__name__] = package
+    try:
+        return vars(import_module(f"{package.__name__}.{path.stem}"))
+    finally:
+        sys.path.remove(str(source))
+        sys.modules.clear()
+        sys.modules.update(before)
 
 
 def _number(name: str, value: int) -> str:

@@ -17,7 +17,7 @@ import rocketlens
 from tests.crash.broker_load import BROKER_GONE, TOPIC, Load, assert_found, clients_of
 from tests.crash.test_broker_kill import check_log
 from tests.crash.test_store_kill import check_index_has_each_entry_once
-from tests.support.broker_process import WITH_KERNELS, BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 SEED = 20_261_123
 QUEUES = 150
@@ -132,7 +132,7 @@ def test_a_broker_out_of_descriptors_again_and_again_keeps_what_it_acknowledged(
     tmp_path, rounds, open_files, record_property
 ):
     load = Load(SEED)
-    with BrokerProcess(tmp_path, open_files=open_files, program=WITH_KERNELS) as broker:
+    with BrokerProcess(tmp_path, open_files=open_files) as broker:
         broker.start()
         storm = asyncio.run(storm_over(broker, load, open_files, rounds))
         assert storm.refused

@@ -5,18 +5,15 @@ Whatever is asked is found as it was sent, or its place is before where the log 
 
 import asyncio
 import random
-import re
 import threading
 
 import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
-from rocketlens.formats.compiled import kernels_answer, kernels_pull_header
-from rocketlens.store.read.kernel_loader import LOADER_THREAD
 from tests.crash.broker_load import TOPIC, WAYS, Load, clients_of, undisturbed
-from tests.support.broker_process import CLEANING, TELLS_LOADS, BrokerProcess
-from tests.support.patience import PATIENCE_S, complaints
+from tests.support.broker_process import CLEANING, BrokerProcess
+from tests.support.patience import complaints
 
 SEED = 20_241_124
 LASTS_S = [3, pytest.param(60, marks=pytest.mark.slow)]
@@ -30,7 +27,6 @@ ROLLING = {
 
 CLIENT_TASKS = 8
 READERS = 8
-LAST_KERNELS = {kernels_answer.answer.__name__, kernels_pull_header.read_request.__name__}
 AS_LATE_AS = 1_000
 """Asked for is one of so many newest messages: of those some are just being deleted."""
 
@@ -224,37 +220,3 @@ def test_readers_of_the_directory_find_all_that_the_log_still_has_while_it_is_wr
         record_property("missed", outcomes.missed)
         record_property("log_files", rolls(broker))
         broker.stop()
-
-
-def loaded_kernels(broker):
-    """What a broker of `TELLS_LOADS` said: the names of kernels, and their threads."""
-    return re.findall(r"^kernel (\S+) (\S+)$", broker.said(), re.MULTILINE)
-
-
-def test_a_broker_wants_kernels_only_in_the_thread_that_a_stop_does_not_wait_for(tmp_path):
-    """The compiler lets one thread in at a time: any other would wait for all that is loaded."""
-    load, outcomes = Load(SEED), Outcomes()
-
-    def are_all_loaded():
-        return dict(loaded_kernels(broker)).keys() >= LAST_KERNELS
-
-    async def main():
-        async with asyncio.timeout(PATIENCE_S), clients_of(broker.name_server) as clients:
-            sending = load.tasks(clients, senders=6, askers=0)
-            asking = [
-                asyncio.create_task(ask_for_ever(broker, load, clients[1], outcomes, SEED + n))
-                for n in range(CLIENT_TASKS)
-            ]
-            await undisturbed([*sending, *asking], 0, are_all_loaded)
-            before = outcomes.found
-            await undisturbed([*sending, *asking], 0, lambda: outcomes.found > before + 500)
-            for task in (*sending, *asking):
-                task.cancel()
-            await asyncio.gather(*sending, *asking, return_exceptions=True)
-
-    with BrokerProcess(tmp_path, program=TELLS_LOADS, **ROLLING) as broker:
-        broker.start()
-        asyncio.run(main())
-        broker.stop()
-        threads = {thread for _, thread in loaded_kernels(broker)}
-    assert threads == {LOADER_THREAD}

@@ -1,23 +1,19 @@
 """Whatever the bytes are, the kernels agree with the decoder and stay inside their arrays."""
 
-import os
 import random
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketlens.formats.compiled import kernels, kernels_device
+from rocketlens.formats.compiled import kernels
 from tests.support.effort import sized
+from tests.unit.broker.delivery import test_compiled_pulls as pulls
+from tests.unit.broker.lookup import test_compiled as look_ups
+from tests.unit.broker.sends import test_send_runs as send_runs
 from tests.unit.broker.sends.mutated_sends import take_mutated
 from tests.unit.formats import kernel_logs as logs
-
-REPOSITORY = Path(__file__).parents[2]
 
 SIGNED_FIELDS = [
     name for name in kernels.RECORD_DTYPE.names if kernels.RECORD_DTYPE[name].kind == "i"
@@ -243,105 +239,16 @@ def test_damaged_logs_and_lying_rows_are_survived():
     use_every_kernel_on_damaged_logs(seed=3, rounds=sized(500, 2000))
 
 
-def assert_that_an_access_outside_is_noticed():
-    @kernels_device.device
-    def read(buffer, position):
-        return kernels_device.load_i32(buffer, position)
-
-    for position in (-1, 7, 2**62):
-        with pytest.raises(IndexError):
-            read(np.zeros(10, np.uint8), position)
-
-
-@pytest.mark.slow
-def test_nothing_is_read_or_written_outside_with_every_access_checked():
-    """Compiled with checks, an access outside raises IndexError; without, it'd go unnoticed."""
-    program = (
-        "from hypothesis import settings\n"
-        "import tests.support.effort\n"
-        f"settings.load_profile({settings.get_current_profile_name()!r})\n"
-        "import tests.property.test_kernels_hostile as hostile\n"
-        "from rocketlens.formats.compiled import kernels_device\n"
-        "assert kernels_device.CHECKED\n"
-        "hostile.assert_that_an_access_outside_is_noticed()\n"
-        "hostile.use_every_kernel_on_damaged_logs(seed=4, rounds=hostile.sized(600, 3000))\n"
-        "hostile.test_every_prefix_of_a_log_is_read_as_the_decoder_reads_it()\n"
-        "hostile.test_every_flipped_byte_of_a_log_is_read_as_the_decoder_reads_it()\n"
-        "hostile.test_index_files_of_any_entries_are_what_putting_them_one_by_one_gives()\n"
-        "hostile.test_the_next_record_is_the_first_position_that_the_decoder_takes()\n"
-        "hostile.test_keys_and_properties_of_any_records_are_cut_as_python_cuts_them()\n"
-    )
-    with tempfile.TemporaryDirectory() as cache:
-        # The cache doesn't tell checked code from unchecked.
-        environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
-        # To optimize takes longer than what the short form then runs.
-        environment["NUMBA_OPT"] = sized("0", "3")
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=REPOSITORY,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("is_signed", [False, True])
 def test_mutated_sends_are_taken_as_far_as_they_are_plain(tmp_path, is_signed):
     assert take_mutated(tmp_path, 1, 400, is_signed=is_signed) > 40
 
 
-SENDS = (
-    "from tests.unit.broker.sends import mutated_sends, test_send_runs as sends\n"
-    f"streams = sends.streams_of(seed=9, count={sized(100, 5_000)}, odd=0.9)\n"
-    "print(sends.outcome(directory, streams, with_runs=True)[2])\n"
-    "for is_signed in (False, True):\n"
-    f"    count = {sized(5_000, 500_000)}\n"
-    "    each = directory / str(is_signed)\n"
-    "    assert mutated_sends.take_mutated(each, 9, count, is_signed=is_signed) > 100\n"
-)
-LOOK_UPS = (
-    "from tests.unit.broker.lookup import test_compiled as look_ups\n"
-    "kinds = 'nothing', 'index', 'commitlog'\n"
-    f"rounds = [(seed, kind) for seed in range(1, {sized(3, 60)}) for kind in kinds]\n"
-    "print(sum(look_ups.run(directory / f'{seed}{kind}', seed, kind, 400, 0.5)\n"
-    "    for seed, kind in rounds))\n"
-)
-PULLS = (
-    "from tests.unit.broker.delivery import test_compiled_pulls as pulls\n"
-    f"print(sum(pulls.run(directory / str(seed), seed, 2_000, 0.5)\n"
-    f"    for seed in range({sized(2, 30)})))\n"
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("use", [SENDS, LOOK_UPS, PULLS], ids=["sends", "look-ups", "pulls"])
-def test_requests_of_any_bytes_are_handled_with_every_access_checked(use):
-    """As above, for the kernels of the rooms ``broker.sends``, ``broker.lookup`` and
-    ``broker.delivery``.
-
-    In full a million mutated sends.
-    """
-    program = (
-        "import sys, pathlib\n"
-        "from rocketlens.formats.compiled import kernels_device\n"
-        "assert kernels_device.CHECKED\n"
-        f"directory = pathlib.Path(sys.argv[1])\n{use}"
-    )
-    with tempfile.TemporaryDirectory() as directory:
-        environment = os.environ | {
-            "NUMBA_BOUNDSCHECK": "1",
-            "NUMBA_CACHE_DIR": directory,
-            "NUMBA_OPT": sized("0", "3"),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", program, directory],
-            cwd=REPOSITORY,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 10
+@pytest.mark.parametrize("seed", range(sized(1, 20)))
+def test_requests_of_any_bytes_are_handled_as_python_handles_them(tmp_path, seed):
+    """Sends, look-ups and pulls, of which many are damaged; `make sanitize` runs these, too."""
+    streams = send_runs.streams_of(seed=seed, count=sized(50, 2_000), odd=0.9)
+    assert send_runs.outcome(tmp_path / "sends", streams, with_runs=True)[2] > 10
+    for kind in ("nothing", "index", "commitlog"):
+        assert look_ups.run(tmp_path / kind, seed, kind, sized(100, 400), 0.5) > 10
+    assert pulls.run(tmp_path / "pulls", seed, sized(200, 2_000), 0.5) > 10

@@ -27,40 +27,6 @@ SMALL_FILES = {
 CLEANING = {"fileReservedTime": 0, "deleteWhen": ";".join(map(str, range(24)))}
 """Whatever is not the last file is old enough to go, at any hour."""
 
-WITH_KERNELS = (
-    *PROGRAM[:-2],
-    "-c",
-    (
-        "import sys; from rocketlens.store.read.index.tail import load_kernels; load_kernels(); "
-        "from rocketlens.main import main; sys.exit(main())"
-    ),
-)
-"""The same, with what it loads a second after its start loaded before."""
-
-TELLS_LOADS = (
-    *PROGRAM[:-2],
-    "-c",
-    """
-import sys, threading
-from rocketlens.formats.compiled import kernels_device
-from rocketlens.store.read.kernel_loader import KernelLoader
-compile_one, load = kernels_device._compile, KernelLoader.load
-def tell(what):
-    sys.stderr.write(f"kernel {what} {threading.current_thread().name}\\n")
-def compile_and_tell(function, signature):
-    tell(function.__name__)
-    return compile_one(function, signature)
-def load_and_tell(loader, what, *timeout_s):
-    if what.__name__ == "compiled_function":
-        tell("wanted")
-    return load(loader, what, *timeout_s)
-kernels_device._compile, KernelLoader.load = compile_and_tell, load_and_tell
-from rocketlens.main import main
-sys.exit(main())
-""",
-)
-"""The same, which tells of each kernel which thread wants it, and which thread loads it."""
-
 LONGEST_END_S = 60
 
 

@@ -11,7 +11,7 @@ from rocketlens.store.read.log.scan import LogWalk
 
 def refuse_kernels(monkeypatch):
     """Make each import of kernels fail until the end of the test."""
-    for name in ("kernels", "send", "send_parse", "request_names", "kernels_send_header"):
+    for name in ("kernels", "send", "send_parse", "request_names"):
         monkeypatch.setitem(sys.modules, f"{compiled.__name__}.{name}", None)
         monkeypatch.delattr(compiled, name, raising=False)
     monkeypatch.delitem(sys.modules, "rocketlens.broker.sends.send_runs", raising=False)

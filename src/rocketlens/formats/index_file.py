@@ -37,7 +37,7 @@ Source: ``IndexFile``, ``IndexHeader``.
 
 A record has one entry for each of its keys, in this order: the unique key, each of KEYS (repeated
 ones repeatedly), and with RocketMQ 5's tag index the tags.
-:mod:`rocketlens.formats.compiled.kernels_scan` has the same rule compiled; a test holds the two
+:mod:`rocketlens.formats.compiled.scan` has the same rule compiled; a test holds the two
 together. Source: ``IndexService.buildIndex``.
 """
 

@@ -6,8 +6,7 @@ pull that may have to be held, an offset that was reset, an error) is left to
 ``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes
 the same tables, or nothing. The records of a pull of all messages are mostly taken by one call of a
 kernel; others are taken as always. Where access control is on, it is asked for each pull; one that
-it refuses, or may refuse, is left to others, and so are topics of copies. Importing this module
-loads numba.
+it refuses, or may refuse, is left to others, and so are topics of copies.
 """
 
 from array import array
@@ -20,9 +19,10 @@ from rocketlens import limits
 from rocketlens.broker.delivery.held_pulls import PullFields
 from rocketlens.broker.delivery.pull_filter import PullRefused
 from rocketlens.broker.delivery.pull_reader import FOUND, PullReader, PullResult, answered_fields
-from rocketlens.formats.compiled import kernels_pull_header as kernels
-from rocketlens.formats.compiled import kernels_send_header as headers
-from rocketlens.formats.compiled.kernels_pull import take
+from rocketlens.formats.compiled import pull_constants as constants
+from rocketlens.formats.compiled.pull import read_request, take
+from rocketlens.formats.compiled.request_constants import CODE, F_SIGNATURE, F_USER, NUMBERS
+from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.model.rocketmq import LMQ_PREFIX
@@ -60,15 +60,14 @@ class CompiledPulls:
         self._rights: Final = rights
         names = _field_names(is_signed=rights is not None)
         self._signed_order: Final = acl.signed_order(names)
-        self._names: Final = headers.name_cells([*names, *names])
-        self._settings: Final = headers.settings_without_body(*CODES)
-        self._numbers: Final = array("q", bytes(8 * kernels.REQUEST_NUMBERS))
+        self._names: Final = name_cells([*names, *names])
+        self._settings: Final = settings_without_body(*CODES)
+        self._numbers: Final = array("q", bytes(8 * constants.REQUEST_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
         inbox = bytearray(_REQUEST_BYTES)
         self._inbox_view: Final = memoryview(inbox)
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
         self._bounds: Final = np.zeros(2 * _MAX_ENTRIES, np.int64)
-        self._read(self._inbox, 0, 0)
 
     def take(
         self, channel: Channel, received: memoryview, max_count: int
@@ -105,9 +104,7 @@ class CompiledPulls:
         return self._reply(channel, received)
 
     def _read(self, frames: Any, position: int, length: int) -> int:
-        return kernels.read_request(
-            frames, position, length, self._names, self._settings, self._request
-        )
+        return read_request(frames, position, length, self._names, self._settings, self._request)
 
     def _reply(self, channel: Channel, received: bytes | memoryview) -> bytes | None:
         """Return the reply to the pull that was read."""
@@ -129,12 +126,12 @@ class CompiledPulls:
         signed = acl.signed_values(received, numbers, self._signed_order)
         if not signed.isascii() or rights.has_copies(request.topic):
             return False
-        user = acl.value_at(received, numbers, headers.F_USER)
-        code, host = numbers[headers.NUMBERS + headers.CODE], host_of(channel)
+        user = acl.value_at(received, numbers, F_USER)
+        code, host = numbers[NUMBERS + CODE], host_of(channel)
         secret = rights.secret_for(code, user, host, request.topic, request.consumer_group)
         if not secret:
             return secret is not None
-        signature = acl.value_at(received, numbers, headers.F_SIGNATURE) or b""
+        signature = acl.value_at(received, numbers, F_SIGNATURE) or b""
         return acl.is_signed(signed, signature, secret)
 
     def _pull(self, request: PullFields, channel: Channel) -> bytes | None:
@@ -153,7 +150,7 @@ class CompiledPulls:
         if result.code == ResponseCode.PULL_NOT_FOUND or size > limits.MAX_ANSWER_FRAME_BYTES:
             return None
         _, low, high = reader.queue_of(request)
-        opaque = self._numbers[kernels.OPAQUE]
+        opaque = self._numbers[constants.OPAQUE]
         if result.code == ResponseCode.SUCCESS:
             header = _FOUND % (result.next_offset, low, high, opaque)
             prefix = frame.PREFIX.pack(frame.MIN_LENGTH + len(header) + size, len(header))
@@ -190,7 +187,7 @@ class CompiledPulls:
             first,
             np.frombuffer(topic.encode(), np.uint8),
             _NO_CODES,
-            False,  # noqa: FBT003 - numba takes positional arguments only
+            False,  # noqa: FBT003 - kernels take positional arguments only
             np.frombuffer(view, np.uint8),
             base_offset,
             max(base_offset, budget.in_memory_from),
@@ -208,7 +205,7 @@ class CompiledPulls:
 
     def _fields(self, received: bytes | memoryview) -> PullFields:
         """Return the fields of the pull that was read."""
-        numbers = self._numbers[kernels.VALUES : kernels.REQUEST_NUMBERS]
+        numbers = self._numbers[constants.VALUES : constants.REQUEST_NUMBERS]
         queue_id, queue_offset, max_nums, flag, commit, suspend_ms = numbers[:6]
         version, max_bytes, group, group_bytes, topic, topic_bytes = numbers[6:12]
         wanted, wanted_bytes, kind, kind_bytes = numbers[12:]
@@ -250,7 +247,7 @@ def _field_names(*, is_signed: bool) -> list[str | None]:
             *("consumer_group", "topic", "subscription", "expression_type"),
         )
     ]
-    names.insert(kernels.NO_FIELD, None)
+    names.insert(constants.NO_FIELD, None)
     if is_signed:
         return [*names, "bname", acl.ACCESS_KEY, acl.SIGNATURE]
     return [*names, "requestSource", "bname", "lo"]

@@ -9,7 +9,6 @@ viewed; a request that it refuses, or may refuse, is left to others, and so are 
 One call answers, with what a snapshot of memory, index files and segments knows of the log. The end
 of the log that it lacks is not read into memory if it is short: its records are compared with the
 request. Snapshots are taken by the thread that reads memory on, and here where that is late.
-Importing this module loads numba.
 """
 
 from array import array
@@ -21,10 +20,10 @@ from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.broker.lookup.snapshot import LogSnapshot, snapshot_of
-from rocketlens.formats.compiled import kernels_answer as one_call
-from rocketlens.formats.compiled import kernels_candidates as candidates_of
-from rocketlens.formats.compiled import kernels_look_up as kernels
-from rocketlens.formats.compiled import kernels_send_header as headers
+from rocketlens.formats.compiled import look_up_constants as constants
+from rocketlens.formats.compiled.answer import answer
+from rocketlens.formats.compiled.request_constants import F_SIGNATURE, F_USER, FIELD_COUNT
+from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
 from rocketlens.store.read.index.tail import load_kernels
@@ -72,11 +71,11 @@ class CompiledLookUps:
         self._search: Final = search
         self._config: Final = config
         cells = [*_cells_of(_QUERY_FIELDS), *_cells_of(_VIEW_FIELDS)]
-        self._names: Final = headers.name_cells(cells)
-        self._settings: Final = headers.settings_without_body(*CODES)
-        self._numbers: Final = array("q", bytes(8 * one_call.ANSWER_NUMBERS))
+        self._names: Final = name_cells(cells)
+        self._settings: Final = settings_without_body(*CODES)
+        self._numbers: Final = array("q", bytes(8 * constants.ANSWER_NUMBERS))
         self._request: Final = np.frombuffer(self._numbers, np.int64)
-        self._offsets: Final = array("q", bytes(16 * candidates_of.CANDIDATE_ROOM))
+        self._offsets: Final = array("q", bytes(16 * constants.CANDIDATE_ROOM))
         self._candidates: Final = np.frombuffer(self._offsets, np.int64)
         inbox, outbox = bytearray(_REQUEST_BYTES), bytearray(_REPLY_BYTES)
         self._inbox_view: Final = memoryview(inbox)
@@ -87,7 +86,7 @@ class CompiledLookUps:
         names = commands.QUERY_MESSAGE.response.wire_names.values()
         of_query = _header_parts(dict(zip(names, _MARKS, strict=True)))
         of_view = _header_parts({})
-        self._settings[one_call.UNIQUE_NUM : one_call.VIEW_PARTS + one_call.VIEW_PART_COUNT] = (
+        self._settings[constants.UNIQUE_NUM : constants.VIEW_PARTS + constants.VIEW_PART_COUNT] = (
             *(config.defaultQueryMaxNum, config.maxMsgsNumBatch),
             *map(len, of_query),
             *map(len, of_view),
@@ -98,10 +97,6 @@ class CompiledLookUps:
             *(head, np.frombuffer(outbox, np.uint8)),
         )
         self._reader: _Reader | None = None
-        one_call.answer(
-            *(self._inbox, 0, 0, self._work, np.zeros(one_call.FIRST_ROW, np.int64)),
-            *(0, 0, 0, 0),
-        )
         search.has_read = self._renew_snapshot
 
     def take(
@@ -116,7 +111,7 @@ class CompiledLookUps:
                 reply = self._reply(channel, received, end, length)
                 if reply is None:
                     break
-                end = self._numbers[one_call.FRAME_END]
+                end = self._numbers[constants.FRAME_END]
                 size += len(reply)
                 replies.append(reply)
         finally:
@@ -131,7 +126,7 @@ class CompiledLookUps:
             return None
         self._inbox_view[:length] = received
         reply = self._reply(channel, self._inbox_view, 0, length)
-        return reply if self._numbers[one_call.FRAME_END] == length else None
+        return reply if self._numbers[constants.FRAME_END] == length else None
 
     def _reply(
         self, channel: Channel, received: memoryview, position: int, length: int
@@ -144,7 +139,7 @@ class CompiledLookUps:
         if snapshot is None or not snapshot.is_of(search.index):
             snapshot = self._snapshot_now(channel)
         state = self._ask(snapshot, position, length)
-        if state == one_call.BEHIND:
+        if state == constants.BEHIND:
             state = self._ask(self._snapshot_now(channel), position, length)
         elif (
             snapshot is not None
@@ -153,8 +148,8 @@ class CompiledLookUps:
             search.read_soon()
         if state not in _WRITTEN or not self._is_let_through(channel, received):
             return None
-        reply_bytes = self._numbers[one_call.REPLY_LENGTH]
-        is_proven = state == one_call.ANSWERED
+        reply_bytes = self._numbers[constants.REPLY_LENGTH]
+        is_proven = state == constants.ANSWERED
         return (
             bytes(self._outbox_view[:reply_bytes])
             if self._is_answer(reply_bytes, is_proven=is_proven)
@@ -166,8 +161,8 @@ class CompiledLookUps:
         store = self._store
         last = store.last_appended
         if snapshot is None or last is None:
-            return candidates_of.UNUSUAL
-        state: int = one_call.answer(
+            return constants.UNUSUAL
+        state: int = answer(
             *(self._frames, position, length, self._work, snapshot.sources),
             *(store.min_offset, store.end_offset, last.store_timestamp_ms, last.physical_offset),
         )
@@ -182,23 +177,23 @@ class CompiledLookUps:
         if rights is None:
             return True
         numbers = self._numbers
-        code = numbers[kernels.REQUEST_CODE]
+        code = numbers[constants.REQUEST_CODE]
         is_query = code == RequestCode.QUERY_MESSAGE
         order = _QUERY_ORDER if is_query else _VIEW_ORDER
         signed = acl.signed_values(received, numbers, order)
         if not signed.isascii():
             return False
-        user, host = acl.value_at(received, numbers, headers.F_USER), host_of(channel)
-        field = kernels.Q_TOPIC if is_query else kernels.V_TOPIC
+        user, host = acl.value_at(received, numbers, F_USER), host_of(channel)
+        field = constants.Q_TOPIC if is_query else constants.V_TOPIC
         topic = acl.value_at(received, numbers, field)
         name = None if topic is None else topic.decode()
         secret = rights.secret_for(code, user, host, name)
         if secret is None:
             return False
-        signature = acl.value_at(received, numbers, headers.F_SIGNATURE) or b""
+        signature = acl.value_at(received, numbers, F_SIGNATURE) or b""
         if secret and not acl.is_signed(signed, signature, secret):
             # Earlier clients add a field when they have signed the others: see `acl.verify`.
-            if not is_query or numbers[2 * kernels.Q_IS_UNIQUE + 1] < 0:
+            if not is_query or numbers[2 * constants.Q_IS_UNIQUE + 1] < 0:
                 return False
             signed = acl.signed_values(received, numbers, _ORDER_WITHOUT_FLAG)
             if not acl.is_signed(signed, signature, secret):
@@ -210,11 +205,11 @@ class CompiledLookUps:
         """Return whether what was written up to ``end`` is the answer: to a view only if a record
         begins there, and it may be read.
         """
-        if self._numbers[kernels.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
+        if self._numbers[constants.REQUEST_CODE] == RequestCode.QUERY_MESSAGE:
             return True
         if is_proven and self._rights is None:
             return True
-        offset, size = self._offsets[0], self._offsets[candidates_of.CANDIDATE_ROOM]
+        offset, size = self._offsets[0], self._offsets[constants.CANDIDATE_ROOM]
         record = self._outbox_view[end - size : end]
         return self._may_view(record, offset, is_proven=is_proven)
 
@@ -223,11 +218,14 @@ class CompiledLookUps:
         ``is_proven`` that it begins there.
         """
         numbers, rights = self._numbers, self._rights
-        start = numbers[kernels.TOPIC_START]
-        topic = bytes(record[start : start + numbers[kernels.TOPIC_BYTES]])
+        start = numbers[constants.TOPIC_START]
+        topic = bytes(record[start : start + numbers[constants.TOPIC_BYTES]])
         if not topic.isascii():
             return False
-        name, position = topic.decode(), (numbers[kernels.QUEUE_ID], numbers[kernels.QUEUE_OFFSET])
+        name, position = (
+            topic.decode(),
+            (numbers[constants.QUEUE_ID], numbers[constants.QUEUE_OFFSET]),
+        )
         if rights is not None:
             reader = self._reader
             code = RequestCode.VIEW_MESSAGE_BY_ID
@@ -268,7 +266,7 @@ def _header_parts(ext_fields: dict[str, str]) -> list[bytes]:
     return [*parts, rest]
 
 
-_WRITTEN: Final = one_call.ANSWERED, one_call.UNPROVEN
+_WRITTEN: Final = constants.ANSWERED, constants.UNPROVEN
 _QUERY: Final = commands.QUERY_MESSAGE.request.wire_names
 _VIEW: Final = commands.VIEW_MESSAGE_BY_ID.request.wire_names
 _QUERY_FIELDS: Final = tuple(
@@ -283,11 +281,11 @@ _VIEW_FIELDS: Final = _VIEW["physical_offset"], _VIEW["topic"]
 
 def _cells_of(names: tuple[str, ...]) -> list[str | None]:
     """Return the names of all fields of a request; None for a field that it does not have."""
-    cells: list[str | None] = [*names, *[None] * (headers.FIELD_COUNT - len(names))]
-    cells[headers.F_USER], cells[headers.F_SIGNATURE] = acl.ACCESS_KEY, acl.SIGNATURE
+    cells: list[str | None] = [*names, *[None] * (FIELD_COUNT - len(names))]
+    cells[F_USER], cells[F_SIGNATURE] = acl.ACCESS_KEY, acl.SIGNATURE
     return cells
 
 
 _QUERY_ORDER: Final = acl.signed_order(_cells_of(_QUERY_FIELDS))
-_ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != kernels.Q_IS_UNIQUE)
+_ORDER_WITHOUT_FLAG: Final = tuple(each for each in _QUERY_ORDER if each != constants.Q_IS_UNIQUE)
 _VIEW_ORDER: Final = acl.signed_order(_cells_of(_VIEW_FIELDS))

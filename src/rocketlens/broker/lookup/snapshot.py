@@ -1,4 +1,4 @@
-"""What a compiled look-up needs to know of the log, as one array: see `kernels_answer`.
+"""What a compiled look-up needs to know of the log, as one array: see `answer`.
 
 It stays right while memory reads on and is sorted, since the arrays of runs never change, and needs
 no lock: what was appended since is compared record by record.

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.compiled import index as kernels_index
-from rocketlens.formats.compiled import kernels_pull, record_constants
+from rocketlens.formats.compiled import pull as kernels_pull
+from rocketlens.formats.compiled import record_constants
 from rocketlens.formats.compiled import scan as kernels_scan
 from rocketlens.formats.compiled import text as kernels_text
 from rocketlens.formats.compiled.kernels_device import (

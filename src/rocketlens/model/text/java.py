@@ -12,9 +12,8 @@ malformed bytes as the JDK does. The JDK replaces by one U+FFFD
 An ASCII byte is never swallowed, so decoding the parts of a string between ASCII separators gives
 the same as decoding the whole and splitting it. Verified against JDK 17 in ``tests/peer``.
 
-The ``utf8_*`` functions take anything that indexes to ``int`` (bytes, or a ``uint8`` array when
-compiled); :mod:`rocketlens.formats.compiled.kernels_device` compiles these same functions, so they
-keep to integers and tuples. Source: ``java.lang.String.decodeUTF8_UTF16``,
+The ``utf8_*`` functions take anything that indexes to ``int``. ``formats/compiled/device.pxd`` has
+them compiled, and a test holds both together. Source: ``java.lang.String.decodeUTF8_UTF16``,
 ``StringUTF16.hashCode``, ``Integer.parseInt``, ``IndexFile.indexKeyHashMethod``.
 """
 

@@ -2,6 +2,8 @@
 
 import importlib
 import mmap
+import os
+import subprocess
 import sys
 import zlib
 
@@ -180,3 +182,16 @@ def test_a_missing_or_foreign_extension_is_an_error_with_the_remedy(monkeypatch)
     monkeypatch.setitem(sys.modules, f"{compiled.__name__}.scan", None)
     with pytest.raises(ImportError, match=r"install it again .*rocketlens; in a checkout: python"):
         importlib.reload(compiled)
+
+
+@pytest.mark.skipif("asan" not in os.environ.get("LD_PRELOAD", ""), reason="make sanitize runs it")
+def test_a_sanitizer_ends_a_process_that_reads_outside():
+    program = (
+        "from rocketlens.formats.compiled.device_check import read_outside\n"
+        "print(read_outside(bytearray(b'ab' * 20), 10)); read_outside(bytearray(40), 60)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1633837922\n"
+    assert "heap-buffer-overflow" in done.stderr
