@@ -46,7 +46,7 @@ ADMIN: Final = Client(
     "SyncMQAdmin",
     "SyncClusterClient[MQAdmin]",
     f"{CLIENT}.connect.connection_settings:AdminSettings",
-    ("admin.group_admin:GroupAdmin", "search.topic_scan:ScanAdmin", "mq_admin:MQAdmin"),
+    ("group_admin:GroupAdmin", "mq_admin:MQAdmin"),
     "`rocketlens.MQAdmin` with blocking calls; the same arguments, results and errors.",
 )
 PRODUCER: Final = Client(

@@ -4,7 +4,6 @@ All brokers of the route are asked at once, each one's master first, and its sla
 broker that fails makes an answer incomplete and is named in its coverage.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -169,16 +168,8 @@ class ClusterClient:
         :raises TopicNotFound: when no broker has the topic.
         :raises RemotingError: when no name server answers.
         """
-        full_topic = self._full_topic(check_text(topic, "topic"))
-        low, high = time_range(begin, end)
-        message_filter = MessageFilter(
-            topic=full_topic,
-            key=check_text(key, "key"),
-            unique_key=key,
-            begin=low,
-            end=high,
-        )
-        return await self._by_key(message_filter, max_num)
+        key_filter = MessageFilter(key=check_text(key, "key"), unique_key=key)
+        return await self._by_key(topic, key_filter, max_num, time_range(begin, end))
 
     async def query_message_by_unique_key(
         self,
@@ -193,15 +184,8 @@ class ClusterClient:
         Resent messages keep their unique key, so there can be several. Otherwise as
         `query_message`.
         """
-        full_topic = self._full_topic(check_text(topic, "topic"))
-        low, high = time_range(begin, end)
-        message_filter = MessageFilter(
-            topic=full_topic,
-            unique_key=check_text(unique_key, "unique_key"),
-            begin=low,
-            end=high,
-        )
-        return await self._by_key(message_filter, max_num)
+        key_filter = MessageFilter(unique_key=check_text(unique_key, "unique_key"))
+        return await self._by_key(topic, key_filter, max_num, time_range(begin, end))
 
     def forget_broker(self, broker_name: str) -> bool:
         """Remove a broker that is gone for good, so that answers can be complete without it.
@@ -283,16 +267,10 @@ class ClusterClient:
             topic_sys_flag=0,
             order=order,
         )
-        made = [self._cluster.ask(each, UPDATE_AND_CREATE_TOPIC, header) for each in masters]
-        outcomes = await asyncio.gather(*made, return_exceptions=True)
-        self._cluster.forget_route(full_topic)
-        errors = [each for each in outcomes if isinstance(each, BaseException)]
-        if errors:
-            for address, outcome in zip(masters, outcomes, strict=True):
-                errors[0].add_note(
-                    f"{address}: {outcome if isinstance(outcome, BaseException) else 'made'}"
-                )
-            raise errors[0]
+        try:
+            await self._cluster.ask_all(masters, UPDATE_AND_CREATE_TOPIC, header)
+        finally:
+            self._cluster.forget_route(full_topic)
 
     async def start(self) -> None:
         """Do nothing: connections are opened by the first call."""
@@ -316,13 +294,23 @@ class ClusterClient:
         """Return the topic's name on brokers."""
         return self.source.full_topic(topic)
 
-    async def _by_key(self, message_filter: MessageFilter, max_num: int | None) -> Answer:
-        check_key(message_filter.index_key)
+    async def _by_key(
+        self,
+        topic: str,
+        key_filter: MessageFilter,
+        max_num: int | None,
+        times: tuple[int | None, int],
+    ) -> Answer:
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        check_key(key_filter.index_key)
         findings = Findings(AnswerMessages(check_max_num(max_num)))
-        message_filter = replace(message_filter, tally=findings.tally)
+        begin, end = times
+        message_filter = replace(
+            key_filter, topic=full_topic, begin=begin, end=end, tally=findings.tally
+        )
         await self.source.find_by_key(message_filter, findings)
         findings.cover(await self.source.topology.gone_since())
-        return findings.answer(message_filter.index_key)
+        return findings.answer(key_filter.index_key)
 
     async def _ask_queue(
         self, queue: MessageQueue, ask: Callable[[str, MessageQueue], Awaitable[int]]

@@ -7,10 +7,8 @@ from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups, find_producers
 from rocketlens.client.admin.cluster_status import find_brokers, find_status
 from rocketlens.client.admin.cluster_topics import find_topics
-from rocketlens.client.admin.group_admin import GroupAdmin
-from rocketlens.client.cluster_client import ClusterClient
-from rocketlens.client.search.cluster_source import ClusterSource
-from rocketlens.client.search.topic_scan import ScanAdmin
+from rocketlens.client.group_admin import GroupAdmin
+from rocketlens.client.search.topic_scan import ClusterMessages
 from rocketlens.client.search.topic_tail import TailRequest, TopicTail
 from rocketlens.client.send.message import RESEND_GROUP, message_again
 from rocketlens.client.send.send_result import SendResult
@@ -19,11 +17,8 @@ from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
-from rocketlens.query.options import TailOptions, takes
-from rocketlens.query.request import (
-    check_max_num,
-    tail_filter,
-)
+from rocketlens.query.options import ScanOptions, TailOptions, takes
+from rocketlens.query.request import FindRequest, check_max_num, tail_filter
 from rocketlens.query.topic_choice import asked_topics
 
 if TYPE_CHECKING:
@@ -32,7 +27,7 @@ if TYPE_CHECKING:
     from rocketlens.client.send.producer import Producer
 
 
-class MQAdmin(ClusterClient, GroupAdmin, ScanAdmin):
+class MQAdmin(GroupAdmin):
     """Queries a running RocketMQ cluster, RocketLens or any other, and acts on it.
 
     ::
@@ -45,9 +40,34 @@ class MQAdmin(ClusterClient, GroupAdmin, ScanAdmin):
 
     _resender: "Producer | None" = None
 
-    @property
-    def _source(self) -> ClusterSource:
-        return self.source
+    @takes(ScanOptions, FindRequest.parse)
+    def scan(
+        self,
+        topic: str | Iterable[str] | None = None,
+        *,
+        exhaustive: bool = False,
+        **options: "Unpack[ScanOptions]",
+    ) -> ClusterMessages:
+        """Return an async iterator over the messages of a topic or several, or of all.
+
+        The keywords are those of `rocketlens.query.options.ScanOptions`; ``exhaustive`` reads whole
+        queues, instead of relying on the order of store times. Any number of messages is read in
+        bounded memory, where `find` keeps an answer in it, and the first ones come at once.
+        ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
+        returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
+        order of their store times, as far as those rise in each queue.
+
+        The iteration raises TopicNotFound if the cluster has no topic of a name or none matches a
+        pattern, and RemotingError if no name server answers.
+
+        :raises BadInput: if a condition is not well-formed, or a time is negative.
+        :raises WrongType: if an argument is of a type that cannot be used.
+        """
+        return self.scan_for(FindRequest.parse_scan(topic, exhaustive=exhaustive, **options))
+
+    def scan_for(self, request: FindRequest) -> ClusterMessages:
+        """Return an async iterator over the messages of a request that has no text; as `scan`."""
+        return ClusterMessages(self.source, request)
 
     async def resend(self, message: MessageExt) -> SendResult:
         """Send a stored message again: to its own topic, with its properties and unique key.

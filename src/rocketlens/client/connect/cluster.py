@@ -340,6 +340,19 @@ class ClusterCalls:
         answers = [self.ask_broker(broker, partial(ask, broker)) for broker in brokers]
         return await asyncio.gather(*answers)
 
+    async def ask_all(
+        self, addresses: Sequence[str], command: Command[Q, A], header: Q, body: bytes = b""
+    ) -> None:
+        """Ask all brokers at once; raise the first error, with notes of the outcome at the rest."""
+        calls = [self.ask(each, command, header, body) for each in addresses]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        errors = [each for each in outcomes if isinstance(each, BaseException)]
+        if errors:
+            for address, outcome in zip(addresses, outcomes, strict=True):
+                text = str(outcome) if isinstance(outcome, BaseException) else "done"
+                errors[0].add_note(f"{address}: {text}")
+            raise errors[0]
+
     async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
         """Ask the name servers in turn until one responds with success; see
         `ask_name_servers_for`.

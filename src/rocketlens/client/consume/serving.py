@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
@@ -26,7 +26,6 @@ from rocketlens.formats.commitlog_record import decode, message_of
 from rocketlens.model.message import MessageExt
 from rocketlens.net.channel import BUSY, Channel, Handler, Response
 from rocketlens.wire.bodies.consumer import (
-    ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumerStatusAnswer,
 )
@@ -42,36 +41,14 @@ from rocketlens.wire.commands.consumer import (
 )
 from rocketlens.wire.declare import read_body, write_body
 
-
-class ServedConsumer(Protocol):
-    """The consumer that answers."""
-
-    @property
-    def group(self) -> str:
-        """The group, with its namespace."""
-
-    def members_changed(self) -> None:
-        """Share out the queues anew."""
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Continue from other offsets."""
-
-    def offsets_of(self, topic: str) -> Mapping[MessageQueue, int]:
-        """Return the consumed offset of each queue."""
-
-    async def running_info(self) -> ConsumerRunningInfo:
-        """Return how the consumer does."""
-
-    async def consume_directly(
-        self, message: MessageExt, broker_name: str
-    ) -> ConsumeMessageDirectlyResult | None:
-        """Let the listener consume one message; None if there is no listener."""
+if TYPE_CHECKING:
+    from rocketlens.client.consume.consumer_client import ConsumerClient
 
 
 class Serving:
     """Answers brokers for one consumer."""
 
-    def __init__(self, consumer: ServedConsumer) -> None:
+    def __init__(self, consumer: "ConsumerClient") -> None:
         self._consumer: Final = consumer
         self._direct = 0
 

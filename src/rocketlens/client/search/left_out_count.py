@@ -6,7 +6,7 @@ brokers name for each queue, and for its times. What cannot be counted leaves th
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
@@ -21,30 +21,11 @@ from rocketlens.wire.bodies.stats import TopicOffset
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from rocketlens.client.connect.cluster import ClusterCalls
-    from rocketlens.client.connect.topology import Topology
-    from rocketlens.query.lookup.message_filter import MessageFilter
-
-
-class KeySource(Protocol):
-    """The source that messages are counted for, which stands above this."""
-
-    @property
-    def cluster(self) -> "ClusterCalls":
-        """The calls to its brokers."""
-
-    @property
-    def topology(self) -> "Topology":
-        """The brokers and routes of its cluster."""
-
-    async def find_by_key(
-        self, message_filter: "MessageFilter", findings: Findings, /, *, tries_index: bool
-    ) -> None:
-        """Add the messages of a topic with a key."""
+    from rocketlens.client.search.cluster_source import ClusterSource
 
 
 async def count_left_out(
-    source: KeySource, request: FindRequest, topics: "Collection[str]", tally: SearchTally
+    source: "ClusterSource", request: FindRequest, topics: "Collection[str]", tally: SearchTally
 ) -> None:
     """Count in ``tally`` the messages of some topics, whatever their content is."""
 
@@ -64,7 +45,7 @@ async def count_left_out(
 
 
 async def _count_with_key(
-    source: KeySource, request: FindRequest, topic: str, tally: SearchTally
+    source: "ClusterSource", request: FindRequest, topic: str, tally: SearchTally
 ) -> None:
     most = limits.MAX_QUERY_MESSAGES
     findings = Findings(AnswerMessages(most))
@@ -75,7 +56,7 @@ async def _count_with_key(
     tally.put_internal(topic, min(findings.count, most), is_least=is_least)
 
 
-async def _held(source: KeySource, request: FindRequest, topic: str) -> int | None:
+async def _held(source: "ClusterSource", request: FindRequest, topic: str) -> int | None:
     """Return about how many messages a topic has of the request's times; None if not known."""
     route = (await source.topology.route(topic)).value
 
@@ -93,7 +74,7 @@ async def _held(source: KeySource, request: FindRequest, topic: str) -> int | No
 
 
 async def _between(
-    source: KeySource,
+    source: "ClusterSource",
     request: FindRequest,
     address: str,
     queue: MessageQueue,

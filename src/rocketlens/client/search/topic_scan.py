@@ -22,7 +22,6 @@ that a clock which was set back made older than those before it comes when it is
 """
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -32,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
-from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.dispatch_wait import Dispatch
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
@@ -46,16 +44,14 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.query.answer_builder import AnswerMessages, Findings, order_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.query.options import ScanOptions, takes
 from rocketlens.query.request import FindRequest
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     import pyarrow as pa
 
     from rocketlens.client.connect.cluster import BrokerAnswer
+    from rocketlens.client.search.cluster_source import ClusterSource
 
 _ROUTES_AT_ONCE: Final = 16
 _FIRST_BYTES: Final = 4096
@@ -139,44 +135,6 @@ class ClusterMessages:
         batches = [batch async for batch in self.record_batches()]
         table: pa.Table = pyarrow.Table.from_batches(batches, arrow_schema())
         return table
-
-
-class ScanAdmin(ABC):
-    """The part of an admin that reads whole topics."""
-
-    @property
-    @abstractmethod
-    def _source(self) -> ClusterSource:
-        """The cluster that is asked."""
-
-    @takes(ScanOptions, FindRequest.parse)
-    def scan(
-        self,
-        topic: str | Iterable[str] | None = None,
-        *,
-        exhaustive: bool = False,
-        **options: "Unpack[ScanOptions]",
-    ) -> ClusterMessages:
-        """Return an async iterator over the messages of a topic or several, or of all.
-
-        The keywords are those of `rocketlens.query.options.ScanOptions`; ``exhaustive`` reads whole
-        queues, instead of relying on the order of store times. Any number of messages is read in
-        bounded memory, where `find` keeps an answer in it, and the first ones come at once.
-        ``record_batches()`` of the result yields them as Arrow record batches, and ``to_arrow()``
-        returns a table; ``complete`` and ``coverage`` say what could be read. Messages are in the
-        order of their store times, as far as those rise in each queue.
-
-        The iteration raises TopicNotFound if the cluster has no topic of a name or none matches a
-        pattern, and RemotingError if no name server answers.
-
-        :raises BadInput: if a condition is not well-formed, or a time is negative.
-        :raises WrongType: if an argument is of a type that cannot be used.
-        """
-        return self.scan_for(FindRequest.parse_scan(topic, exhaustive=exhaustive, **options))
-
-    def scan_for(self, request: FindRequest) -> ClusterMessages:
-        """Return an async iterator over the messages of a request that has no text; as `scan`."""
-        return ClusterMessages(self._source, request)
 
 
 class Arrivals(Findings):

@@ -186,18 +186,7 @@ class Producer(ClusterClient):
         self.attempt_timeout_s: Final = settings.attempt_timeout_s
         self.retries_when_not_safe: Final = settings.retries_when_not_safe
         self.hooks: Final = tuple(settings.hooks)
-        self._sending: Final = Sending(
-            group=self.group,
-            namespace=settings.namespace,
-            full_topic=self._full_topic,
-            compression=settings.compression,
-            compression_level=settings.compression_level,
-            compress_over_bytes=settings.compress_over_bytes,
-            max_message_bytes=settings.max_message_bytes,
-            default_topic=DEFAULT_TOPIC,
-            default_topic_queue_nums=settings.default_topic_queue_nums,
-            now_ms=lambda: time.time_ns() // 1_000_000,
-        )
+        self._sending: Final = Sending(self.group, self._full_topic, settings)
         self._trace: Final = trace_writer(
             Producer,
             self._cluster.name_servers,

@@ -1,9 +1,10 @@
 """Requests that send a message or a batch, and their responses."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import (
@@ -20,6 +21,7 @@ from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD, com
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     DEFAULT_REGION,
+    DEFAULT_TOPIC,
     RETRY_PREFIX,
     SYS_FLAG_PREPARED,
     is_group_topic,
@@ -34,6 +36,9 @@ from rocketlens.wire.commands.send import (
     SendMessageRequest,
     SendMessageResponse,
 )
+
+if TYPE_CHECKING:
+    from rocketlens.client.send.producer import SendingSettings
 
 SendCommand = Command[SendMessageRequest, SendMessageResponse]
 
@@ -67,20 +72,14 @@ class SendRequest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sending:
     """Builds the requests of one producer."""
 
     group: str
-    namespace: str
+    """With its namespace."""
     full_topic: Callable[[str], str]
-    compression: Compression | None
-    compression_level: int
-    compress_over_bytes: int
-    max_message_bytes: int
-    default_topic: str
-    default_topic_queue_nums: int
-    now_ms: Callable[[], int]
+    settings: "SendingSettings"
 
     def request(self, message: Message) -> SendRequest:
         """Return the request for one message; set its unique key unless it has one.
@@ -90,7 +89,7 @@ class Sending:
         is_reply = _is_reply(message)
         # The topic of replies is the cluster's, in no namespace.
         topic = message.topic if is_reply else self.full_topic(message.topic)
-        check_sendable(message, topic, self.max_message_bytes)
+        check_sendable(message, topic, self.settings.max_message_bytes)
         self._complete(message)
         body, sys_flag = self._body(message.body)
         if message.properties.get(props.TRANSACTION_PREPARED) == "true":
@@ -119,8 +118,9 @@ class Sending:
             check_message(each)
         first = messages[0]
         topic = self.full_topic(first.topic)
+        max_bytes = self.settings.max_message_bytes
         for each in messages:
-            check_sendable(each, self.full_topic(each.topic), self.max_message_bytes)
+            check_sendable(each, self.full_topic(each.topic), max_bytes)
             if each.topic != first.topic:
                 raise MessageIllegal(f"a batch of topics {first.topic} and {each.topic}")
             if each.properties[props.WAIT] != first.properties[props.WAIT]:
@@ -139,10 +139,8 @@ class Sending:
             )
             for each in messages
         )
-        if len(body) > self.max_message_bytes:
-            raise MessageIllegal(
-                f"the batch has {len(body)} bytes, {self.max_message_bytes} allowed: split it"
-            )
+        if len(body) > max_bytes:
+            raise MessageIllegal(f"the batch has {len(body)} bytes, {max_bytes} allowed: split it")
         fields = self._fields(topic, 0, 0)
         # Brokers append these to each member's own, so there must be no unique key among them.
         fields["properties"] = encoded_properties({props.WAIT: first.properties[props.WAIT]})
@@ -153,23 +151,24 @@ class Sending:
     def _complete(self, message: Message) -> None:
         if props.UNIQUE_KEY not in message.properties:
             message.put(props.UNIQUE_KEY, new_unique_key())
-        if self.namespace:
-            message.put(props.INSTANCE_ID, self.namespace)
+        if self.settings.namespace:
+            message.put(props.INSTANCE_ID, self.settings.namespace)
 
     def _body(self, body: bytes) -> tuple[bytes, int]:
-        if self.compression is None or len(body) < self.compress_over_bytes:
+        settings = self.settings
+        if settings.compression is None or len(body) < settings.compress_over_bytes:
             return body, 0
-        sys_flag = COMPRESSED | SYS_FLAG_OF[self.compression]
-        return compress(body, sys_flag, self.compression_level), sys_flag
+        sys_flag = COMPRESSED | SYS_FLAG_OF[settings.compression]
+        return compress(body, sys_flag, settings.compression_level), sys_flag
 
     def _fields(self, topic: str, sys_flag: int, flag: int) -> dict[str, Any]:
         return {
             "producer_group": self.group,
             "topic": topic,
-            "default_topic": self.default_topic,
-            "default_topic_queue_nums": self.default_topic_queue_nums,
+            "default_topic": DEFAULT_TOPIC,
+            "default_topic_queue_nums": self.settings.default_topic_queue_nums,
             "sys_flag": sys_flag,
-            "born_timestamp_ms": self.now_ms(),
+            "born_timestamp_ms": time.time_ns() // 1_000_000,
             "flag": flag,
             "reconsume_times": 0,
             "unit_mode": False,

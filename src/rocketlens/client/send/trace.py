@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
@@ -36,6 +36,9 @@ from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEFAULT_REGION, TRACE_TOPIC, check_topic
+
+if TYPE_CHECKING:
+    from rocketlens.client.send.producer import Producer
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -75,13 +78,6 @@ class ConsumptionBegun:
     messages: tuple[MessageExt, ...]
 
 
-class _Sender(Protocol):
-    """A sender of the trace: a producer, which writes a trace itself and so stands above this."""
-
-    async def send(self, message: Message, *, timeout_s: float) -> object:
-        """Send one message."""
-
-
 class TraceWriter:
     """Sends trace records of one client. Belongs to one event loop. Its methods raise nothing.
 
@@ -91,7 +87,7 @@ class TraceWriter:
     def __init__(
         self,
         topic: str,
-        make_producer: Callable[[], AbstractAsyncContextManager[_Sender]],
+        make_producer: Callable[[], AbstractAsyncContextManager["Producer"]],
         *,
         group: str,
         namespace: str,
@@ -127,23 +123,16 @@ class TraceWriter:
             # A batch that is stored in a queue of its own kind has one offset id for all.
             offset_ids = result.offset_msg_ids
             for number, (message, msg_id) in enumerate(zip(messages, result.msg_ids, strict=False)):
-                self._add(
-                    TraceRecord(
-                        TraceType.PUB,
-                        msg_id,
-                        timestamp_ms=begin_ms,
-                        region_id=result.region_id,
-                        group=self._group,
-                        topic=without_namespace(self._namespace, message.topic),
-                        tags=message.properties.get(props.TAGS, ""),
-                        keys=message.properties.get(props.KEYS, ""),
-                        store_host=broker_address,
-                        body_length=len(message.body),
-                        cost_ms=cost_ms,
-                        message_type=_type_of(message),
-                        offset_msg_id=offset_ids[min(number, len(offset_ids) - 1)],
-                        is_success=result.send_status is SendStatus.SEND_OK,
-                    )
+                self._add_sent(
+                    TraceType.PUB,
+                    *(msg_id, message, message.topic, broker_address),
+                    timestamp_ms=begin_ms,
+                    region_id=result.region_id,
+                    body_length=len(message.body),
+                    cost_ms=cost_ms,
+                    message_type=_type_of(message),
+                    offset_msg_id=offset_ids[min(number, len(offset_ids) - 1)],
+                    is_success=result.send_status is SendStatus.SEND_OK,
                 )
 
     def transaction_ended(
@@ -160,22 +149,15 @@ class TraceWriter:
         given = message.properties
         topic = given.get(props.REAL_TOPIC, message.topic)
         with self._harmless():
-            self._add(
-                TraceRecord(
-                    TraceType.END_TRANSACTION,
-                    msg_id,
-                    timestamp_ms=self._now_ms(),
-                    region_id=given.get(props.MSG_REGION) or DEFAULT_REGION,
-                    group=self._group,
-                    topic=without_namespace(self._namespace, topic),
-                    tags=given.get(props.TAGS, ""),
-                    keys=given.get(props.KEYS, ""),
-                    store_host=broker_address,
-                    message_type=_COMMIT,
-                    transaction_id=transaction_id,
-                    transaction_state=state,
-                    from_transaction_check=from_check,
-                )
+            self._add_sent(
+                TraceType.END_TRANSACTION,
+                *(msg_id, message, topic, broker_address),
+                timestamp_ms=self._now_ms(),
+                region_id=given.get(props.MSG_REGION) or DEFAULT_REGION,
+                message_type=_COMMIT,
+                transaction_id=transaction_id,
+                transaction_state=state,
+                from_transaction_check=from_check,
             )
 
     def consume_begun(self, messages: Sequence[MessageExt]) -> ConsumptionBegun:
@@ -244,6 +226,28 @@ class TraceWriter:
             logger.exception("group %s: a trace record is dropped", self._group)
             self.dropped += 1
 
+    def _add_sent(
+        self,
+        trace_type: TraceType,
+        msg_id: str,
+        message: Message | MessageExt,
+        topic: str,
+        broker_address: str,
+        **more: Any,
+    ) -> None:
+        """Add what a producer did with a message."""
+        record = TraceRecord(
+            trace_type,
+            msg_id,
+            group=self._group,
+            topic=without_namespace(self._namespace, topic),
+            tags=message.properties.get(props.TAGS, ""),
+            keys=message.properties.get(props.KEYS, ""),
+            store_host=broker_address,
+            **more,
+        )
+        self._add(record)
+
     def _add(self, record: TraceRecord) -> None:
         if self._is_closing or len(self._waiting) >= limits.MAX_TRACE_QUEUE:
             self._drop(1, "too many wait, or the client is closed")
@@ -273,7 +277,7 @@ class TraceWriter:
                 while self._waiting:
                     await self._send(producer)
 
-    async def _send(self, producer: _Sender) -> None:
+    async def _send(self, producer: "Producer") -> None:
         """Send the first records that wait, as many as one message may have."""
         body, keys, count = bytearray(), dict[str, None](), 0
         keys_bytes = 0
@@ -306,7 +310,7 @@ class TraceWriter:
 
 
 def trace_writer(
-    producer_class: Callable[..., AbstractAsyncContextManager[_Sender]],
+    producer_class: "type[Producer]",
     name_servers: Sequence[str],
     group: str,
     *,
@@ -322,7 +326,7 @@ def trace_writer(
     if topic is None:
         return None
 
-    def make_producer() -> AbstractAsyncContextManager[_Sender]:
+    def make_producer() -> "Producer":
         return producer_class(name_servers, group=TRACE_GROUP, **connection)
 
     return TraceWriter(topic, make_producer, group=group, namespace=namespace)

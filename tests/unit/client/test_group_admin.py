@@ -2,7 +2,6 @@
 
 import pytest
 
-from rocketlens.client.admin.group_admin import GroupAdmin
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.client.blocking.sync_consumer import SyncPushConsumer
 from rocketlens.client.send.message import Message
@@ -65,11 +64,6 @@ def test_groups_and_brokers_that_cannot_be_are_refused_before_anyone_is_asked():
         assert cluster.masters[0].asked == []
 
     ask(scenario)
-
-
-def test_an_admin_of_groups_without_a_cluster_cannot_be_made():
-    with pytest.raises(TypeError, match="_source"):
-        GroupAdmin()
 
 
 def test_groups_are_those_of_the_namespace():

@@ -4,9 +4,6 @@ Names of groups and topics are those of the namespace, if there is one. Messages
 full names.
 """
 
-import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from rocketlens.client.admin.consume_directly import (
@@ -22,8 +19,8 @@ from rocketlens.client.admin.group_calls import (
 )
 from rocketlens.client.admin.offset_reset import RollbackStats, reset_running, reset_table
 from rocketlens.client.admin.track import MessageTrack, message_tracks
+from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.arguments import check_text
@@ -50,13 +47,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class GroupAdmin(ABC):
+class GroupAdmin(ClusterClient):
     """The part of an admin that is about consumer groups."""
-
-    @property
-    @abstractmethod
-    def _source(self) -> ClusterSource:
-        """The cluster that is asked."""
 
     # What is known.
 
@@ -72,7 +64,7 @@ class GroupAdmin(ABC):
         :raises RemotingError: if no broker answers.
         """
         await self._allow(broker_addr)
-        return await connections_of(self._source.cluster, self._group(group), broker_addr)
+        return await connections_of(self._cluster, self._group(group), broker_addr)
 
     async def examine_producer_connection_info(self, group: str, topic: str) -> ProducerConnection:
         """Return the producers of a group that are connected to the brokers of a topic.
@@ -81,7 +73,7 @@ class GroupAdmin(ABC):
         :raises TopicNotFound: if no broker has the topic.
         :raises RemotingError: if no broker answers.
         """
-        return await producers_of(self._source.cluster, self._group(group), self._topic(topic))
+        return await producers_of(self._cluster, self._group(group), self._topic(topic))
 
     async def get_consumer_running_info(
         self, group: str, client_id: str, *, jstack: bool = False
@@ -93,7 +85,7 @@ class GroupAdmin(ABC):
         :raises RemotingError: if a broker does not answer, or the answer cannot be read.
         """
         return await running_info(
-            self._source.cluster,
+            self._cluster,
             self._group(group),
             check_text(client_id, "client_id"),
             jstack=jstack,
@@ -109,7 +101,7 @@ class GroupAdmin(ABC):
         :raises RemotingError: if one of its brokers does not answer.
         """
         full_topic = None if topic is None else self._topic(topic)
-        return await consume_stats(self._source.cluster, self._group(group), full_topic)
+        return await consume_stats(self._cluster, self._group(group), full_topic)
 
     async def message_track_detail(self, message: MessageExt) -> tuple[MessageTrack, ...]:
         """Return what each consumer group of a message's topic did with it, as far as it is known.
@@ -119,7 +111,7 @@ class GroupAdmin(ABC):
         :raises TopicNotFound: if no broker has the topic.
         :raises RocketLensError: if the groups cannot be listed.
         """
-        return await message_tracks(self._source.cluster, message)
+        return await message_tracks(self._cluster, message)
 
     async def get_broker_config(self, broker_addr: str) -> dict[str, str]:
         """Return the configuration of a broker, in its order.
@@ -128,7 +120,7 @@ class GroupAdmin(ABC):
         :raises RemotingError: if it does not answer, or is not registered.
         """
         await self._allow(broker_addr)
-        answer = await self._source.cluster.ask(broker_addr, GET_BROKER_CONFIG, NoFields())
+        answer = await self._cluster.ask(broker_addr, GET_BROKER_CONFIG, NoFields())
         return loads(answer.body.decode("utf-8", "replace"))
 
     # What is done.
@@ -150,7 +142,7 @@ class GroupAdmin(ABC):
         """
         full_group = self._group(group)
         message = await self._message(topic, msg_id)
-        return await consume_directly(self._source.cluster, full_group, client_id, message)
+        return await consume_directly(self._cluster, full_group, client_id, message)
 
     async def consume_message_directly_by_all(
         self, group: str, topic: str, msg_id: str
@@ -162,7 +154,7 @@ class GroupAdmin(ABC):
         """
         full_group = self._group(group)
         message = await self._message(topic, msg_id)
-        return await consume_directly_by_all(self._source.cluster, full_group, message)
+        return await consume_directly_by_all(self._cluster, full_group, message)
 
     async def reset_offset_by_time(
         self, group: str, topic: str, time: "int | datetime | str", *, is_force: bool = True
@@ -178,7 +170,7 @@ class GroupAdmin(ABC):
         :raises RemotingError: if a broker does not answer.
         """
         return await reset_running(
-            self._source.cluster,
+            self._cluster,
             self._group(group),
             self._topic(topic),
             moment_ms(time, "time"),
@@ -197,7 +189,7 @@ class GroupAdmin(ABC):
         :raises RocketLensError: if a broker refuses or does not answer; those before it are done.
         """
         return await reset_table(
-            self._source.cluster,
+            self._cluster,
             self._group(group),
             self._topic(topic),
             moment_ms(time, "time"),
@@ -223,14 +215,8 @@ class GroupAdmin(ABC):
         if problem is not None:
             raise BadInput(problem)
         addresses = await self._masters(cluster_name, broker_addr)
-        body = write_body(config)
-        cluster = self._source.cluster
-        await _at_all(
-            addresses,
-            [
-                cluster.ask(each, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoFields(), body)
-                for each in addresses
-            ],
+        await self._cluster.ask_all(
+            addresses, UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoFields(), write_body(config)
         )
         return tuple(addresses)
 
@@ -251,34 +237,31 @@ class GroupAdmin(ABC):
         header = DeleteSubscriptionGroupRequest(
             group_name=self._group(group), clean_offset=clean_offset
         )
-        cluster = self._source.cluster
-        await _at_all(
-            addresses, [cluster.ask(each, DELETE_SUBSCRIPTIONGROUP, header) for each in addresses]
-        )
+        await self._cluster.ask_all(addresses, DELETE_SUBSCRIPTIONGROUP, header)
         return tuple(addresses)
 
     # How it is done.
 
     def _group(self, group: str) -> str:
         """Return the group's name on brokers."""
-        return self._source.full_topic(check_text(group, "group"))
+        return self._full_topic(check_text(group, "group"))
 
     def _topic(self, topic: str) -> str:
         """Return the topic's name on brokers."""
-        return self._source.full_topic(check_text(topic, "topic"))
+        return self._full_topic(check_text(topic, "topic"))
 
     async def _message(self, topic: str, msg_id: str) -> MessageExt:
-        return await self._source.view_in_topic(self._topic(topic), check_text(msg_id, "msg_id"))
+        return await self.source.view_in_topic(self._topic(topic), check_text(msg_id, "msg_id"))
 
     async def _allow(self, broker_addr: str | None) -> None:
         """Let a broker be dialled if it is registered."""
         if broker_addr is not None:
-            await self._source.cluster.all_brokers()
+            await self._cluster.all_brokers()
 
     async def _masters(self, cluster_name: str | None, broker_addr: str | None) -> list[str]:
         if cluster_name is not None and broker_addr is not None:
             raise BadInput("cluster_name or broker_addr can be given, not both")
-        brokers = await self._source.cluster.all_brokers(cluster_name)
+        brokers = await self._cluster.all_brokers(cluster_name)
         masters = [each.master for each in brokers.values() if each.master is not None]
         if broker_addr is not None:
             masters = [each for each in masters if each == broker_addr]
@@ -286,15 +269,3 @@ class GroupAdmin(ABC):
             where = f"cluster {cluster_name}" if cluster_name else (broker_addr or "the cluster")
             raise BadInput(f"the name servers know no master of {where}")
         return masters
-
-
-async def _at_all(addresses: Sequence[str], calls: Sequence[Awaitable[object]]) -> None:
-    """Wait for all brokers; raise the first error, with notes of the outcome at the rest."""
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [each for each in outcomes if isinstance(each, BaseException)]
-    if not errors:
-        return
-    for address, outcome in zip(addresses, outcomes, strict=True):
-        text = str(outcome) if isinstance(outcome, BaseException) else "done"
-        errors[0].add_note(f"{address}: {text}")
-    raise errors[0]
