@@ -11,9 +11,11 @@ from enum import StrEnum
 from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens.archive.copied import known_missing
+from rocketlens.archive.file_check import check_file, check_values
 from rocketlens.archive.lists import ArchiveLists
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.tables import message_schema, widened
+from rocketlens.archive.tables import MESSAGES, message_schema, widened
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (
@@ -189,7 +191,12 @@ def archived_messages(
         messages = messages.where(sql.col("store_timestamp_ms") >= begin)
     if end is not None:
         messages = messages.where(sql.col("store_timestamp_ms") <= end)
-    gaps = [f"{each.source}: {gap}" for each in has.listing.batches for gap in each.gaps]
+    gaps = [
+        f"{name}: {each.what}"
+        for name, batches in has.listing.sources
+        for each in known_missing(batches)
+        if each.is_within(low, high)
+    ]
     return messages, [*gaps, *has.problems]
 
 
@@ -214,9 +221,10 @@ class _FileReader:
         columns = message_schema()
         names = [each.partition(" ")[0] for each in _COLUMNS.split(", ")]
         with self._location.parquet(path) as file:
+            check_file(file, MESSAGES, path)
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=names, use_threads=False)
-                yield from widened(rows, columns, names).select(names).to_batches()
+                yield from check_values(widened(rows, columns, names)).select(names).to_batches()
 
 
 def _host() -> "Column":
