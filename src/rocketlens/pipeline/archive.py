@@ -178,9 +178,11 @@ class ArchivedStore(RocketMQStreamReader):
         shares = [] if end == begin else self.partitions(begin, end)
         lines = list(self._losses)
         plan = Plan(begin, end, asked_ms, [(self.broker, each.value) for each in shares])
-        if self.latestOffset(end, ReadMaxBytes(1)) == end:
-            behind = []
-        else:
+        first, stop = (StreamOffset.from_json(each).physical_offset for each in (begin, end))
+        # What was written since it was asked does not count: only a full batch leaves something.
+        is_full = bool(lines) or stop >= first + self._max_bytes
+        behind = []
+        if is_full and self.latestOffset(end, ReadMaxBytes(1)) != end:
             newest_ms = _last_of(end)[1]
             low_ms = None if newest_ms is None else min(newest_ms, asked_ms)
             what = "its log continues behind what was archived: run `rocketlens archive run` again"

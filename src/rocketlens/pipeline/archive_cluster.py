@@ -338,7 +338,7 @@ class ClusterPlanner:
                         broker,
                     )
                 )
-        doubted = {broker for broker, *_ in self._behind}
+        doubted = {broker for broker, topic, _ in self._behind if not topic}
         for key, generations in self.copied.queues.items():
             topic, broker, queue_id = key
             now = found.get(key)

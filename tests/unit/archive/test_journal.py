@@ -226,6 +226,24 @@ def test_a_log_that_goes_on_behind_the_last_batch_is_not_complete(tmp_path, stor
         assert not archive.status().sources[0].behind
 
 
+def test_what_is_stored_while_a_batch_is_planned_is_not_behind(tmp_path, store, monkeypatch):
+    latest = ArchivedStore.latestOffset
+
+    def then_more(source, *arguments):
+        offset = latest(source, *arguments)
+        written(tmp_path, 45)
+        return offset
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchivedStore, "latestOffset", then_more)
+        source = ArchivedStore(str(store), "broker-a")
+        tables = ArchiveTables(str(tmp_path / "lake"), create=True)
+        batch = archive_next(tables, source, run_here)
+    assert (batch.messages, batch.behind) == (30, ())
+    with rocketlens.open_archive(tmp_path / "lake") as archive:
+        assert archive.find("no such key").complete
+
+
 def test_an_earlier_version_did_not_say_whether_the_log_went_on(tmp_path, store, monkeypatch):
     make, root = journal.next_batch, tmp_path / "lake"
 

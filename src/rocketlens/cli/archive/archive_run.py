@@ -53,7 +53,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
         "A job that was killed, or is run again, archives nothing twice and leaves out nothing.\n"
-        "Messages that expired before they were read are named, here and in each answer."
+        "Messages that expired before they were read are named, here and in each answer.\n"
+        "Exit code 3: something is missing, or a broker that is known could not be asked."
     )
     parser.add_argument(
         "--table",
@@ -111,7 +112,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> ExitCode:
-    """Archive until a signal comes, or all is archived; FAILED if messages were lost."""
+    """Archive until a signal comes, or all is archived; INCOMPLETE if something is missing."""
     from rocketlens.archive.conditional_put import check_conditional_put
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.location import ArchiveLocation
