@@ -12,6 +12,7 @@ runs everything else: connections with few requests, timers, and responses that 
 import asyncio
 import errno
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -33,7 +34,9 @@ OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 """Numbers of errors after which the same call can succeed later."""
 _CODEC_AT: Final = 4
 _HEAD_BYTES: Final = len(b'{"code":10,')
-"""What tells the code of a request, behind its lengths."""
+"""What tells the code of a request, behind its lengths, as RocketMQ's own clients write it."""
+_USUAL_HEAD: Final = re.compile(rb'\{"code":\d')
+_CODE: Final = re.compile(rb'"code"[ \t\r\n]*:[ \t\r\n]*"?(\d{1,5})')
 CLOSE_PATIENCE_S: Final = 1.0
 """Seconds that peers have to read the last bytes sent to them, when all channels are closed."""
 
@@ -162,11 +165,14 @@ class RunsByCode:
     def _of(self, received: bytes | memoryview) -> Runs | None:
         head = bytes(received[frame.PREFIX_BYTES : frame.PREFIX_BYTES + _HEAD_BYTES])
         runs = self._by_text.get(head)
-        if runs is None:
-            runs = self._by_number.get(head[:2])
-            if runs is None or received[_CODEC_AT] != frame.BINARY_CODEC:
-                return None
-        return runs
+        if runs is not None or not head or _USUAL_HEAD.match(head):
+            return runs
+        if received[_CODEC_AT] == frame.BINARY_CODEC:
+            return self._by_number.get(head[:2])
+        # Other clients write the code elsewhere, or with blanks.
+        end = frame.PREFIX_BYTES + int.from_bytes(received[_CODEC_AT + 1 : frame.PREFIX_BYTES])
+        code = _CODE.search(received, frame.PREFIX_BYTES, end)
+        return code and self._by_text.get((b'{"code":%b,' % code[1])[:_HEAD_BYTES])
 
 
 C = TypeVar("C", bound=GroupedChannel)

@@ -1,17 +1,17 @@
 """Plain sends of one connection, handled together by compiled code: a run, also of one send.
 
 What a connection has received is read by a kernel as far as it is plain: codes 10 and 310 in either
-header, to known queues, with a unique key, and ASCII but for values of properties. A second kernel
-writes its records, queue entries and replies, and a third makes the records readable. Everything
-else (a batch, a delay, a transaction, a group's topic, a topic to be created, a refusal, no room
-reserved) ends the run, and goes the way of ``broker.requests.send``, which is also the definition
-of what a run does. Where access control is on, each message's signature is checked, and one that is
-refused, or may be, ends the run, too. Where replies wait for the disk or a slave, all of a run wait
-for its last message, and a message whose reply does not wait ends it.
+header, JSON as any library writes it, to known queues, with a unique key, and names of properties
+in ASCII. A second kernel writes its records, queue entries and replies, and a third makes the
+records readable. Everything else (a batch, a delay, a transaction, a group's topic, a topic to be
+created, a refusal, no room reserved) ends the run, and goes the way of ``broker.requests.send``,
+which is also the definition of what a run does. Where access control is on, each message's
+signature is checked, and one that is refused, or may be, ends the run, too. Where replies wait for
+the disk or a slave, all of a run wait for its last message, and a message whose reply does not wait
+ends it.
 
 What is decided by topic and queue, and by user and queue, is decided once a run for each, from the
-tables themselves, so that nothing has to be told when they change. Importing this module loads
-numba.
+tables themselves, so that nothing has to be told when they change.
 """
 
 import asyncio
@@ -121,6 +121,7 @@ class SendRuns:
             parts.replies.is_needed,
             *acl.signed_order(_SHORT),
             *acl.signed_order(_LONG),
+            _UNREAD_TEXTS | (constants.OTHER_FIELDS if parts.access is None else 0),
         )
         self._words: Final = name_cells(_NAMES), self._settings, _bytes_of(own)
         self._rows: Final = array("q", bytes(8 * limits.MAX_RUN_QUEUES * ROW_NUMBERS))
@@ -421,6 +422,12 @@ def _bytes_of(content: bytes) -> Any:
 _OF_ACCESS: Final = acl.ACCESS_KEY, acl.SIGNATURE
 _SHORT: Final = *commands.SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
 _LONG: Final = *commands.SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
+_UNREAD_TEXTS: Final = sum(
+    1 << number
+    for number, name in enumerate(_LONG)
+    if name in {"producerGroup", "defaultTopic", "bname"}
+)
+"""A bit for each field that no plain send needs."""
 _NAMES: Final = (*_SHORT, *_LONG, props.UNIQUE_KEY, props.TAGS, props.WAIT, *_NEVER_PLAIN)
 
 

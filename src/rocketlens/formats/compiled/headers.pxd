@@ -1,16 +1,17 @@
 """The reading of a request's header, JSON or binary: where its fields are.
 
-Nothing here trusts its input, and what is not written as RocketMQ's clients write it is not plain:
-it is left to :mod:`rocketlens.wire`, which is the definition.
+Nothing here trusts its input. JSON is read as the libraries of any language write it; what is not
+plain (a nested value, an escape in a name, a fraction) is left to :mod:`rocketlens.wire`, which is
+the definition.
 """
 
 from rocketlens.formats.compiled.device cimport (
     Bytes,
     Step,
-    copy_bytes,
     load_i16,
     load_i32,
     same_memory,
+    step_of,
     utf8_step,
 )
 from rocketlens.formats.compiled.record_constants cimport REPLACEMENT
@@ -65,6 +66,57 @@ cdef inline long long name_at(
     return NONE
 
 
+cdef inline long long after_blanks(Bytes buffer, long long position, long long stop) noexcept nogil:
+    while position < stop and buffer[position] <= SPACE and BLANKS >> buffer[position] & 1:
+        position += 1
+    return position
+
+
+cdef inline long long hex_digit(long long byte) noexcept nogil:
+    """Return the value of a hexadecimal digit, or a negative number."""
+    cdef long long letter = byte | SPACE
+    if ZERO_DIGIT <= byte <= NINE_DIGIT:
+        return byte - ZERO_DIGIT
+    return letter - LOWER_A + 10 if LOWER_A <= letter < LOWER_A + 6 else NONE
+
+
+cdef inline long long utf16_unit(Bytes buffer, long long position, long long stop) noexcept nogil:
+    """Return the number that ``u`` and four hexadecimal digits write, or -1."""
+    cdef long long value = 0
+    cdef long long index, digit
+    if position + 4 >= stop or buffer[position] != LOWER_U:
+        return NONE
+    for index in range(position + 1, position + 5):
+        digit = hex_digit(buffer[index])
+        if digit < 0:
+            return NONE
+        value = value << 4 | digit
+    return value
+
+
+cdef inline Step unescape(Bytes buffer, long long position, long long stop) noexcept nogil:
+    """Return the character of the JSON escape behind a backslash; -1 if there is none."""
+    cdef unsigned char kind = buffer[position] if position < stop else 0
+    cdef long long value, low
+    if kind == LOWER_U:
+        value = utf16_unit(buffer, position, stop)
+        if value & 0xF800 != 0xD800:
+            return step_of(value, position + 5)
+        # Half of a surrogate pair is no character.
+        low = NONE
+        if position + 5 < stop and buffer[position + 5] == BACKSLASH:
+            low = utf16_unit(buffer, position + 6, stop)
+        if value & 0xFC00 != 0xD800 or low & 0xFC00 != 0xDC00:
+            return step_of(NONE, position)
+        return step_of(0x10000 + ((value & 0x3FF) << 10) + (low & 0x3FF), position + 11)
+    if kind == QUOTE or kind == BACKSLASH or kind == SLASH:
+        return step_of(kind, position + 1)
+    for value in range(ESCAPE_COUNT):
+        if kind == ESCAPES[value]:
+            return step_of(ESCAPED[value], position + 1)
+    return step_of(NONE, position)
+
+
 cdef inline long long text_end(
     Bytes buffer, long long position, long long stop, bint with_any
 ) noexcept nogil:
@@ -73,15 +125,19 @@ cdef inline long long text_end(
     It is one of printable ASCII, unless it may have ``with_any`` characters and escapes.
     """
     cdef unsigned char byte
+    cdef Step step
     while position < stop:
         byte = buffer[position]
         if byte == QUOTE:
             return position
         if byte < SPACE or (not with_any and (byte > LAST_PRINTABLE or byte == BACKSLASH)):
             return NONE
-        if byte == BACKSLASH:
-            position += 1
         position += 1
+        if byte == BACKSLASH:
+            step = unescape(buffer, position, stop)
+            if step.code_point < 0:
+                return NONE
+            position = step.after
     return NONE
 
 
@@ -153,29 +209,15 @@ cdef inline long long json_number_end(
     return position
 
 
-cdef inline long long hex_digit(long long byte) noexcept nogil:
-    """Return the value of a hexadecimal digit, or a negative number."""
-    cdef long long letter = byte | SPACE
-    if ZERO_DIGIT <= byte <= NINE_DIGIT:
-        return byte - ZERO_DIGIT
-    return letter - LOWER_A + 10 if LOWER_A <= letter < LOWER_A + 6 else NONE
-
-
-cdef inline long long unescape(Bytes buffer, long long position, long long stop) noexcept nogil:
-    """Return the character of the JSON escape behind a backslash, or 0 if it is not plain."""
-    cdef long long kind = buffer[position]
-    cdef long long value = 0
-    cdef long long index, digit
-    if kind == LOWER_U:
-        if position + 4 >= stop:
-            return 0
-        for index in range(position + 1, position + 5):
-            digit = hex_digit(buffer[index])
-            if digit < 0:
-                return 0
-            value = value << 4 | digit
-        return value
-    return kind if kind == QUOTE or kind == BACKSLASH or kind == SLASH else 0
+cdef inline long long write_utf8(unsigned char *out, long long at, long long value) noexcept nogil:
+    """Write a character of other than ASCII; return the position behind it."""
+    cdef long long rest = 1 if value < 0x800 else 2 if value < 0x10000 else 3
+    out[at] = <unsigned char>((0xFF00 >> rest + 1 & 0xFF) | value >> 6 * rest)
+    while rest > 0:
+        at += 1
+        rest -= 1
+        out[at] = <unsigned char>(0x80 | value >> 6 * rest & 0x3F)
+    return at + 1
 
 
 cdef inline long long plain_text(
@@ -188,35 +230,33 @@ cdef inline long long plain_text(
 ) noexcept nogil:
     """Write the text of a slice; return its length, or -1 if it is too long, or not well-formed.
 
-    Of other than ASCII characters an escape is not plain, and the one that Java puts for others.
+    A character that Java puts for others is not plain, nor is one of number 0.
     """
     cdef long long stop = start + length
     cdef long long position = start
     cdef long long count = 0
-    cdef long long byte
+    cdef unsigned char byte
     cdef Step step
     if length > limit:
         return NONE
     while position < stop:
         byte = buffer[position]
-        if byte > LAST_ASCII:
+        step = step_of(byte, position + 1)
+        if byte == BACKSLASH and is_escaped:
+            step = unescape(buffer, position + 1, stop)
+        elif byte > LAST_ASCII:
             step = utf8_step(buffer, position, stop)
             if step.code_point == REPLACEMENT:
                 return NONE
-            copy_bytes(out, count, buffer, position, step.after - position)
-            count += step.after - position
-            position = step.after
-            continue
-        position += 1
-        if is_escaped and byte == BACKSLASH:
-            if position >= stop:
-                return NONE
-            byte = unescape(buffer, position, stop)
-            position += 5 if buffer[position] == LOWER_U else 1
-        if byte == 0 or byte > LAST_ASCII:
+        if step.code_point <= 0:
             return NONE
-        out[count] = <unsigned char>byte
-        count += 1
+        if step.code_point > LAST_ASCII:
+            # An escape is at least as long.
+            count = write_utf8(out, count, step.code_point)
+        else:
+            out[count] = <unsigned char>step.code_point
+            count += 1
+        position = step.after
     return count
 
 
@@ -227,14 +267,82 @@ cdef inline long long first_name_of(long long code, Settings settings) noexcept 
     return LONG_NAMES if code == settings[LONG_CODE] else NONE
 
 
+cdef inline long long word_end(Bytes buffer, long long position, long long stop) noexcept nogil:
+    """Return the position behind a number or a word that is no text, or -1.
+
+    Only an integer that Python and Java write alike is plain.
+    """
+    cdef long long start = position
+    cdef long long word
+    if position + 5 <= stop:
+        word = load_i32(buffer, position)
+        if word == TRUE or word == NULL_WORD:
+            return position + 4
+        if word == FALSE_WORD and buffer[position + 4] == LOWER_E:
+            return position + 5
+    if position < stop and buffer[position] == MINUS:
+        position += 1
+    start = position
+    while position < stop and ZERO_DIGIT <= buffer[position] <= NINE_DIGIT:
+        position += 1
+    if position == start or position - start > MAX_PLAIN_DIGITS:
+        return NONE
+    if buffer[start] == ZERO_DIGIT and (position > start + 1 or buffer[start - 1] == MINUS):
+        return NONE
+    return position
+
+
+cdef inline long long scalar_end(Bytes buffer, long long position, long long stop) noexcept nogil:
+    """Return the position behind a value that is not looked at, or -1 if it is not plain."""
+    cdef long long end
+    if buffer[position] != QUOTE:
+        return word_end(buffer, position, stop)
+    end = text_end(buffer, position + 1, stop, True)
+    return end + 1 if end >= 0 else NONE
+
+
+cdef inline bint is_new(
+    Bytes buffer, long long start, long long length, long long first, long long *scratch
+) noexcept nogil:
+    """Add a name that is not known to those from ``first`` on; return False if it was there, or if
+    there are too many.
+    """
+    cdef long long *others = &scratch[OTHER_NAMES]
+    cdef long long number
+    for number in range(first, scratch[OTHER_COUNT]):
+        if others[2 * number + 1] == length and same_memory(
+            buffer, others[2 * number], buffer, start, length
+        ):
+            return False
+    number = scratch[OTHER_COUNT]
+    if number == MAX_OTHER_NAMES:
+        return False
+    others[2 * number] = start
+    others[2 * number + 1] = length
+    scratch[OTHER_COUNT] += 1
+    return True
+
+
 cdef inline long long json_field_end(
-    Bytes buffer, long long position, long long stop, long long field, long long *scratch
+    Bytes buffer,
+    long long position,
+    long long stop,
+    long long field,
+    long long any_texts,
+    long long *scratch,
 ) noexcept nogil:
     """Write down where the text of a field is; return the position behind it, or -1."""
     cdef long long end
-    if scratch[2 * field + 1] >= 0 or buffer[position] != QUOTE:
+    if scratch[2 * field + 1] != NONE:
         return NONE
-    end = text_end(buffer, position + 1, stop, field == F_PROPERTIES)
+    scratch[2 * field] = position
+    if buffer[position] != QUOTE:
+        end = word_end(buffer, position, stop)
+        scratch[2 * field + 1] = end - position
+        if buffer[position] == LOWER_N:
+            scratch[2 * field + 1] = IS_NULL
+        return end
+    end = text_end(buffer, position + 1, stop, field == F_PROPERTIES or any_texts >> field & 1)
     scratch[2 * field] = position + 1
     scratch[2 * field + 1] = end - position - 1
     return end + 1 if end >= 0 else NONE
@@ -245,12 +353,108 @@ cdef inline long long json_member_end(
 ) noexcept nogil:
     """Read a member of a header that is no object; return the position behind it, or -1."""
     cdef long long end
-    if member == CODE or member == FLAGS or member == OPAQUES or member == VERSION:
-        return json_number_end(buffer, position, stop, &scratch[NUMBERS + member])
-    if buffer[position] != QUOTE:
+    if member != CODE and member != FLAGS and member != OPAQUES and member != VERSION:
+        return scalar_end(buffer, position, stop)
+    if buffer[position] == QUOTE:
+        end = json_number_end(buffer, position + 1, stop, &scratch[NUMBERS + member])
+        return end + 1 if end >= 0 and end < stop and buffer[end] == QUOTE else NONE
+    if buffer[position] == LOWER_N:
+        scratch[NUMBERS + member] = 0
+        return word_end(buffer, position, stop)
+    return json_number_end(buffer, position, stop, &scratch[NUMBERS + member])
+
+
+cdef inline long long object_end(Bytes buffer, long long position, long long stop) noexcept nogil:
+    """Return the position behind an object without objects in it, or -1."""
+    while position >= 0 and position < stop:
+        if buffer[position] == CLOSE:
+            return position + 1
+        if buffer[position] == QUOTE:
+            position = text_end(buffer, position + 1, stop, True)
+            if position < 0:
+                return NONE
+        position += 1
+    return NONE
+
+
+cdef inline long long members_end(
+    Bytes buffer,
+    long long position,
+    long long stop,
+    long long first_name,
+    Bytes names,
+    Settings settings,
+    long long *scratch,
+) noexcept nogil:
+    """Read the members of a header, or its fields from ``first_name`` on; return the position
+    behind the object, or -1 if it is not plain.
+    """
+    cdef bint are_fields = first_name != 0
+    cdef long long name_count = FIELD_COUNT if are_fields else MEMBER_COUNT
+    cdef bint may_have_others = not are_fields or settings[ANY_TEXTS] & OTHER_FIELDS
+    cdef long long first_other = scratch[OTHER_COUNT]
+    cdef long long members = 0
+    cdef long long end, name, length
+    if position >= stop or buffer[position] != OPEN:
         return NONE
-    end = text_end(buffer, position + 1, stop, False)
-    return end + 1 if end >= 0 else NONE
+    while True:
+        position = after_blanks(buffer, position + 1, stop)
+        if position >= stop or buffer[position] != QUOTE:
+            return NONE
+        position += 1
+        end = text_end(buffer, position, stop, False)
+        if end < 0:
+            return NONE
+        length = end - position
+        name = name_at(names, first_name, name_count, buffer, position, length)
+        if name < 0 and not (
+            may_have_others and is_new(buffer, position, length, first_other, scratch)
+        ):
+            return NONE
+        position = after_blanks(buffer, end + 1, stop)
+        if position >= stop or buffer[position] != COLON:
+            return NONE
+        position = after_blanks(buffer, position + 1, stop)
+        if position >= stop:
+            return NONE
+        if name < 0:
+            position = scalar_end(buffer, position, stop)
+        elif are_fields:
+            position = json_field_end(buffer, position, stop, name, settings[ANY_TEXTS], scratch)
+        elif members >> name & 1:
+            return NONE
+        else:
+            members |= 1LL << name
+            if name == EXT_FIELDS:
+                scratch[FIELDS_START] = position
+                if scratch[NUMBERS + CODE] == NONE:
+                    # Their names depend on the code: they are read when it is known.
+                    position = object_end(buffer, position, stop)
+                else:
+                    position = fields_end(buffer, stop, names, settings, scratch)
+                    scratch[FIELDS_START] = 0
+            else:
+                position = json_member_end(buffer, position, stop, name, scratch)
+        if position < 0:
+            return NONE
+        position = after_blanks(buffer, position, stop)
+        if position >= stop:
+            return NONE
+        if buffer[position] == CLOSE:
+            scratch[OTHER_COUNT] = first_other
+            return position + 1
+        if buffer[position] != COMMA:
+            return NONE
+
+
+cdef inline long long fields_end(
+    Bytes buffer, long long stop, Bytes names, Settings settings, long long *scratch
+) noexcept nogil:
+    """Read the fields of a header whose code is known; return the position behind them, or -1."""
+    cdef long long first_name = first_name_of(scratch[NUMBERS + CODE], settings)
+    if first_name < 0:
+        return NONE
+    return members_end(buffer, scratch[FIELDS_START], stop, first_name, names, settings, scratch)
 
 
 cdef inline bint read_json(
@@ -261,52 +465,23 @@ cdef inline bint read_json(
     Settings settings,
     long long *scratch,
 ) noexcept nogil:
-    """Read a JSON header as RocketMQ's clients write it; return False if it is not one."""
-    cdef long long members = 0
-    cdef long long first_name = 0
-    cdef long long name_count = MEMBER_COUNT
-    cdef long long position = start
-    cdef long long end, name
-    scratch[NUMBERS + CODE] = NONE
+    """Read a JSON header as clients in any language write it; return False if it is not one.
+
+    Integers may be texts and the other way round, members may be null, or missing, and there may be
+    others, as :mod:`rocketlens.wire.header_json` reads them.
+    """
+    cdef long long end
     scratch[IS_ESCAPED] = 1
-    if position >= stop or buffer[position] != OPEN:
+    scratch[OTHER_COUNT] = 0
+    scratch[FIELDS_START] = NONE
+    scratch[NUMBERS + CODE] = NONE
+    scratch[NUMBERS + FLAGS] = scratch[NUMBERS + OPAQUES] = scratch[NUMBERS + VERSION] = 0
+    end = members_end(
+        buffer, after_blanks(buffer, start, stop), stop, 0, names, settings, scratch
+    )
+    if end < 0 or after_blanks(buffer, end, stop) != stop or scratch[FIELDS_START] < 0:
         return False
-    while True:
-        position += 1
-        if position >= stop or buffer[position] != QUOTE:
-            return False
-        end = text_end(buffer, position + 1, stop, False)
-        if end < 0 or end + 2 >= stop or buffer[end + 1] != COLON:
-            return False
-        name = name_at(names, first_name, name_count, buffer, position + 1, end - position - 1)
-        if name < 0:
-            return False
-        position = end + 2
-        if name_count == FIELD_COUNT:
-            position = json_field_end(buffer, position, stop, name, scratch)
-        elif members >> name & 1:
-            return False
-        else:
-            members |= 1LL << name
-            if name == EXT_FIELDS:
-                first_name = first_name_of(scratch[NUMBERS + CODE], settings)
-                name_count = FIELD_COUNT
-                if first_name < 0 or buffer[position] != OPEN:
-                    return False
-                continue
-            position = json_member_end(buffer, position, stop, name, scratch)
-        if position < 0 or position >= stop:
-            return False
-        if buffer[position] == CLOSE and name_count == FIELD_COUNT:
-            first_name = 0
-            name_count = MEMBER_COUNT
-            position += 1
-            if position >= stop:
-                return False
-        if buffer[position] == CLOSE:
-            return position + 1 == stop and members & NEEDED_MEMBERS == NEEDED_MEMBERS
-        if buffer[position] != COMMA:
-            return False
+    return scratch[FIELDS_START] == 0 or fields_end(buffer, stop, names, settings, scratch) > 0
 
 
 cdef inline bint read_binary(

@@ -60,7 +60,10 @@ MAX_HEADER, MAX_FRAME, MAX_BODY, SHORT_CODE, LONG_CODE, OWN_BYTES, SPECIAL_COUNT
 IS_SIGNED, IS_WAITED_FOR, SHORT_ORDER = 7, 8, 9
 SIGNED_COUNT: Final = FIELD_COUNT - 1
 LONG_ORDER: Final = SHORT_ORDER + SIGNED_COUNT
-SETTING_COUNT: Final = LONG_ORDER + SIGNED_COUNT
+ANY_TEXTS: Final = LONG_ORDER + SIGNED_COUNT
+"""A bit for each field that may be any text in JSON, and `OTHER_FIELDS` if there may be others."""
+OTHER_FIELDS: Final = 1 << FIELD_COUNT
+SETTING_COUNT: Final = ANY_TEXTS + 1
 SHORT_NAMES: Final = MEMBER_COUNT
 LONG_NAMES: Final = SHORT_NAMES + FIELD_COUNT
 SPECIAL_NAMES: Final = LONG_NAMES + FIELD_COUNT
@@ -69,7 +72,9 @@ SPECIAL_NAMES: Final = LONG_NAMES + FIELD_COUNT
 # Scratch.
 NUMBERS: Final = 2 * FIELD_COUNT
 IS_ESCAPED: Final = NUMBERS + MEMBER_COUNT
-HEADER_SCRATCH: Final = IS_ESCAPED + 1
+FIELDS_START, OTHER_COUNT, OTHER_NAMES = range(IS_ESCAPED + 1, IS_ESCAPED + 4)
+MAX_OTHER_NAMES: Final = 16
+HEADER_SCRATCH: Final = OTHER_NAMES + 2 * MAX_OTHER_NAMES
 UNIQUE_START, UNIQUE_BYTES, SENT_TAGS_CODE, SENT_BYTES = range(HEADER_SCRATCH, HEADER_SCRATCH + 4)
 CUTS: Final = HEADER_SCRATCH + 4
 CUT_NUMBERS: Final = 4
@@ -78,6 +83,8 @@ SCRATCH_COUNT: Final = CUTS + CUT_NUMBERS * MAX_RUN_PROPERTIES
 
 NONE: Final = -1
 NOT_KNOWN: Final = -2
+IS_NULL: Final = -2
+"""The length of a field that is null in JSON: it counts as absent, and may not come again."""
 NO_NUMBER: Final = -(2**63)
 
 # Columns of the messages of a run: column c of message n is columns[c * MAX_RUN_MESSAGES + n].
@@ -101,13 +108,16 @@ FORBIDDEN_FLAGS: Final = 0xC
 """Transactions: a message of one is not plain."""
 SPACE, LAST_PRINTABLE, QUOTE, BACKSLASH, SLASH = 0x20, 0x7E, 0x22, 0x5C, 0x2F
 ZERO_DIGIT, NINE_DIGIT, LAST_ASCII = 0x30, 0x39, 0x7F
-LOWER_A, LOWER_U = 0x61, 0x75
+LOWER_A, LOWER_E, LOWER_N, LOWER_U = 0x61, 0x65, 0x6E, 0x75
+BLANKS: Final = 1 << 0x20 | 1 << 0x09 | 1 << 0x0A | 1 << 0x0D
+"""A bit for each byte that may stand between the parts of JSON."""
+ESCAPES: Final = b"bfnrt"
+ESCAPED: Final = b"\b\f\n\r\t"
+ESCAPE_COUNT: Final = len(ESCAPES)
+MAX_PLAIN_DIGITS: Final = 18
 COMMA, COLON, OPEN, CLOSE, MINUS = 0x2C, 0x3A, 0x7B, 0x7D, 0x2D
 NAME_END, PROPERTY_END = 1, 2
-NEEDED_MEMBERS: Final = (
-    1 << CODE | 1 << EXT_FIELDS | 1 << FLAGS | 1 << LANGUAGE | 1 << OPAQUES | 1 << VERSION
-)
-TRUE: Final = int.from_bytes(b"true", "big")
+TRUE, NULL_WORD, FALSE_WORD = (int.from_bytes(word, "big") for word in (b"true", b"null", b"fals"))
 TAGS: Final = int.from_bytes(b"TAGS", "big")
 DELAY_START: Final = ord("D")
 DELAY_REST: Final = int.from_bytes(b"ELAY", "big")

@@ -17,6 +17,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     read_int64s,
     release,
     same_memory,
+    utf8_string_hash,
     write_bytes,
     write_int64s,
 )
@@ -194,7 +195,6 @@ def read_known_property(
 ) -> cython.bint:
     """Write down unique key and tags; return False if a property is of no plain message."""
     index: cython.longlong
-    hashed: cython.uint = 0
     if special == 0:
         for index in range(value, stop):
             # Others would have to be escaped in the reply.
@@ -209,11 +209,7 @@ def read_known_property(
         scratch[UNIQUE_BYTES] = stop - value
         return stop - value <= MAX_RUN_KEY_BYTES
     if special == 1:
-        for index in range(value, stop):
-            if plain[index] > LAST_ASCII:
-                return False
-            hashed = hashed * 31 + plain[index]
-        scratch[SENT_TAGS_CODE] = cython.cast(cython.int, hashed)
+        scratch[SENT_TAGS_CODE] = cython.cast(cython.int, utf8_string_hash(plain, value, stop, 0))
         return True
     if special == 2:
         return (stop - value == LENGTH_BYTES and load_i32(plain, value) == TRUE) or settings[
@@ -452,7 +448,10 @@ def signed_end(
             at += length
         elif length > 0:
             for index in range(start, start + length):
-                if run.buffer[index] > LAST_ASCII:
+                # What is escaped is not what was signed.
+                if run.buffer[index] > LAST_ASCII or (
+                    scratch[IS_ESCAPED] != 0 and run.buffer[index] == BACKSLASH
+                ):
                     return NONE
             copy_bytes(run.signed, at, run.buffer, start, length)
             at += length
