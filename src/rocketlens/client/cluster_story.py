@@ -11,14 +11,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.client.admin.track import MessageTrack, TrackType, track_of_group
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
-from rocketlens.client.connect.route import Broker, is_address_of
 from rocketlens.client.search.cluster_source import ClusterSource
+from rocketlens.client.search.view import broker_with
 from rocketlens.errors import RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage
 from rocketlens.model.message import MessageExt
@@ -38,6 +38,9 @@ from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
 from rocketlens.query.story.story_search import CopyTopics, SourceFacts
 
+if TYPE_CHECKING:
+    from rocketlens.client.connect.route import Broker
+
 _WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC})
 """Where brokers keep messages that are to be delivered later."""
 
@@ -50,6 +53,7 @@ class ClusterStorySource:
         self.source: Final = source
         self._cluster: Final = source.cluster
         self._brokers: dict[str, Broker] = {}
+        self._holder: Broker | None = None
         self._groups: dict[str, tuple[set[str], tuple[Coverage, ...]]] = {}
         """By topic, as they were listed for this story."""
 
@@ -58,7 +62,7 @@ class ClusterStorySource:
 
         :raises RemotingError: if no name server answers.
         """
-        self._brokers = (await self.source.topology.brokers()).value
+        await self._find_holder(message)
         if asked is None:
             listed, coverage = await self._groups_of(message.topic)
             names = (listed - set(SYSTEM_GROUPS)) | groups
@@ -68,10 +72,10 @@ class ClusterStorySource:
 
         async def track(name: str) -> MessageTrack:
             async with turns:
-                return await track_of_group(self._cluster, message, name)
+                return await track_of_group(self._cluster, message, self._holder, name)
 
         tracks = await asyncio.gather(*map(track, sorted(names)))
-        max_times = await self._retry_max_times(message, names & groups)
+        max_times = await self._retry_max_times(names & groups)
         unlearnt = [
             Unlearnt(
                 Sentence("group_did", group=each.consumer_group),
@@ -124,8 +128,12 @@ class ClusterStorySource:
 
     async def said_by(self, message: MessageExt) -> str:
         """Return the name of the broker that stored it, or its address if none has it now."""
-        self._brokers = (await self.source.topology.brokers()).value
+        await self._find_holder(message)
         return self._names_by_host(message).get(str(message.store_host), str(message.store_host))
+
+    async def _find_holder(self, message: MessageExt) -> None:
+        self._brokers = (await self.source.topology.brokers()).value
+        self._holder = await broker_with(self._cluster, self._brokers, message)
 
     async def _groups_of(self, topic: str) -> tuple[set[str], tuple[Coverage, ...]]:
         """Return the groups that any broker of a topic names, and brokers that failed to."""
@@ -145,13 +153,9 @@ class ClusterStorySource:
         names = {name for each in answers for name in each.value or ()}
         return names, tuple(each.coverage for each in answers if each.coverage.is_failure)
 
-    async def _retry_max_times(self, message: MessageExt, groups: set[str]) -> dict[str, int]:
+    async def _retry_max_times(self, groups: set[str]) -> dict[str, int]:
         """Return how often groups may retry, of those that had it again; empty if not known."""
-        addresses = [
-            broker.in_order[0]
-            for broker in self._brokers.values()
-            if broker.addresses and _has_address(broker, message)
-        ]
+        addresses = [] if self._holder is None else self._holder.in_order
         if not groups or not addresses:
             return {}
         try:
@@ -167,14 +171,9 @@ class ClusterStorySource:
             for name, broker in self._brokers.items()
             for address in broker.addresses.values()
         }
-        for name, broker in self._brokers.items():
-            if _has_address(broker, message):
-                names[str(message.store_host)] = name
+        if self._holder is not None:
+            names[str(message.store_host)] = self._holder.name
         return names
-
-
-def _has_address(broker: Broker, message: MessageExt) -> bool:
-    return any(is_address_of(each, message.store_host) for each in broker.addresses.values())
 
 
 def _facts(track: MessageTrack, message: MessageExt, max_times: int | None) -> GroupFacts:

@@ -1,6 +1,7 @@
 """A cluster says what groups did; a broker that does not answer is no group that did nothing."""
 
 import asyncio
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,12 @@ class Cluster(FakeCluster):
         config = SubscriptionGroupConfig(group_name="g", retry_max_times=5)
         table = SubscriptionGroupTable(subscription_group_table={"g": config})
         self.bodies[SubscriptionGroupTable] = table
+
+    def turn(self, _):
+        return nullcontext()
+
+    async def call(self, *_):
+        return SimpleNamespace(code=1, remark="can not find message by the offset, 0")
 
     async def ask_brokers(self, brokers, ask):
         answers = []

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.client.admin.group_calls import connections_of, consume_stats, groups_of_topic
 from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.route import is_address_of
+from rocketlens.client.search.view import broker_with
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX, TAG_TYPE
@@ -42,6 +42,7 @@ from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, Subscrip
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from rocketlens.client.connect.route import Broker
     from rocketlens.wire.bodies.stats import OffsetWrapper
 
 NO_STATS: Final = (
@@ -152,12 +153,18 @@ async def message_tracks(cluster: ClusterCalls, message: MessageExt) -> tuple[Me
     :raises RocketLensError: if the groups cannot be listed.
     """
     groups = await groups_of_topic(cluster, message.topic)
-    return tuple([await track_of_group(cluster, message, group) for group in groups])
+    holder = await broker_with(cluster, await cluster.all_brokers(), message)
+    return tuple([await track_of_group(cluster, message, holder, group) for group in groups])
 
 
-async def track_of_group(cluster: ClusterCalls, message: MessageExt, group: str) -> MessageTrack:
-    """Return the track of one group, whether or not it has to do with the message's topic."""
-    track = await _track(cluster, message, group)
+async def track_of_group(
+    cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", group: str
+) -> MessageTrack:
+    """Return the track of one group, whether or not it has to do with the message's topic.
+
+    ``holder`` is the broker that has the message: see `broker_with`.
+    """
+    track = await _track(cluster, message, holder, group)
     verdict = judge(track.facts(message.topic), message)
     if verdict.state is GroupState.UNKNOWN and track.error is not None:
         verdict = GroupVerdict(GroupState.UNKNOWN, str(track.error))
@@ -171,21 +178,23 @@ def subscribed_of(subscription: SubscriptionData) -> Subscribed:
     )
 
 
-async def _track(cluster: ClusterCalls, message: MessageExt, group: str) -> MessageTrack:
+async def _track(
+    cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", group: str
+) -> MessageTrack:
     try:
         connections = await connections_of(cluster, group)
     except BrokerError as error:
         kind = _OF_CODE.get(error.code, TrackType.UNKNOWN)
         remark = None if kind is TrackType.CONSUME_BROADCASTING else remark_of(error)
         track = MessageTrack(group, kind, remark, error=error)
-        return await _of_offline(cluster, message, track)
+        return await _of_offline(cluster, message, holder, track)
     except RocketLensError as error:
         return MessageTrack(group, TrackType.UNKNOWN, str(error), error=error)
     track = MessageTrack(group, TrackType.UNKNOWN, connections=connections)
     if connections.consume_type is ConsumeType.CONSUME_ACTIVELY:
         track = replace(track, track_type=TrackType.PULL)
     try:
-        track = await _with_offsets(cluster, message, track)
+        track = await _with_offsets(cluster, message, holder, track)
     except RocketLensError as error:
         return _failed(track, error)
     if connections.consume_type is not ConsumeType.CONSUME_PASSIVELY:
@@ -194,13 +203,13 @@ async def _track(cluster: ClusterCalls, message: MessageExt, group: str) -> Mess
 
 
 async def _of_offline(
-    cluster: ClusterCalls, message: MessageExt, track: MessageTrack
+    cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", track: MessageTrack
 ) -> MessageTrack:
     """Add the progress of a group without clients; RocketMQ's tool does not ask."""
     if track.track_type is not TrackType.NOT_ONLINE:
         return track
     try:
-        return await _with_offsets(cluster, message, track)
+        return await _with_offsets(cluster, message, holder, track)
     except BrokerError as error:
         if error.code in _NO_OFFSETS:
             return replace(track, has_offsets=False, has_topic_offsets=False)
@@ -221,26 +230,22 @@ def _failed(track: MessageTrack, error: RocketLensError) -> MessageTrack:
 
 
 async def _with_offsets(
-    cluster: ClusterCalls, message: MessageExt, track: MessageTrack
+    cluster: ClusterCalls, message: MessageExt, holder: "Broker | None", track: MessageTrack
 ) -> MessageTrack:
     """Add the group's progress in the message's queue.
 
-    That is the queue of the broker whose master stored the message: the same queue of another
-    broker says nothing of it.
+    That is the queue of the broker that has the message: the same queue of another broker says
+    nothing of it.
     """
     stats = await consume_stats(cluster, track.consumer_group)
-    masters = await cluster.all_brokers()
     queue_offsets: OffsetWrapper | None = None
     retry_topic = RETRY_PREFIX + track.consumer_group
     retry_offsets: dict[tuple[str | None, int], int] = {}
     for queue, offset in stats.offset_table.items():
         if queue.topic == retry_topic:
             retry_offsets[queue.broker_name, queue.queue_id] = offset.consumer_offset
-        broker = masters.get(queue.broker_name)
         is_same_queue = (queue.topic, queue.queue_id) == (message.topic, message.queue_id)
-        if not is_same_queue or broker is None or broker.master is None:
-            continue
-        if is_address_of(broker.master, message.store_host):
+        if is_same_queue and holder is not None and queue.broker_name == holder.name:
             queue_offsets = offset
     return replace(
         track,

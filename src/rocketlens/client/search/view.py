@@ -11,12 +11,12 @@ from typing import Final
 from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, broker_error
 from rocketlens.client.connect.compacted_topics import queue_entries
 from rocketlens.client.connect.queue_puller import tools_puller
-from rocketlens.client.connect.route import Broker, MessageQueue
+from rocketlens.client.connect.route import Broker, MessageQueue, is_address_of
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode
 from rocketlens.model.answer import Coverage
-from rocketlens.model.message import Host
+from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
@@ -83,6 +83,26 @@ async def view_on(
     if not any(each.value for each in answers):
         answers += await cluster.ask_brokers(others, ask)
     return answers
+
+
+async def broker_with(
+    cluster: ClusterCalls, brokers: Mapping[str, Broker], message: MessageExt
+) -> Broker | None:
+    """Return the broker that has a message; None if there is none.
+
+    That is the one whose log has it. If none has it any more, or can be asked, it is the one that
+    has the message's address now.
+    """
+    offset_id = offset_id_of(message.offset_msg_id)
+    if offset_id is not None:
+        for answer in await view_on(cluster, brokers, offset_id, None):
+            for record in answer.value or ():
+                if record.store_timestamp_ms == message.store_timestamp_ms:
+                    return answer.broker
+    for broker in brokers.values():
+        if any(is_address_of(each, message.store_host) for each in broker.addresses.values()):
+            return broker
+    return None
 
 
 async def record_of_position(

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens.client.admin.track import TrackType, message_tracks
+from rocketlens.client.connect.cluster import BrokerAnswer
 from rocketlens.client.connect.route import Broker
 from rocketlens.errors import BrokerError, CallTimeout
 from rocketlens.formats.commitlog_record import message_of
+from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.wire.bodies.consumer import ClientConnection, ConsumerConnection, GroupList
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
@@ -28,6 +30,7 @@ class FakeCluster:
     def __init__(self, consumers, consumed=None):
         wrapped = OffsetWrapper(consumer_offset=consumed or 0)
         offsets = {} if consumed is None else {queue_of(): wrapped}
+        self.holders = {}
         self.bodies = {
             GroupList: GroupList(groups=("g",)),
             ConsumerConnection: consumers,
@@ -39,6 +42,15 @@ class FakeCluster:
 
     async def all_brokers(self):
         return BROKERS
+
+    async def ask_brokers(self, brokers, _):
+        """Return what brokers answer that are asked for the record: those named in ``holders``."""
+        return [
+            BrokerAnswer(
+                each, self.holders.get(each.name, []), Coverage("", SourceKind.BROKER, None)
+            )
+            for each in brokers
+        ]
 
     timeout_s = 5.0
 
@@ -195,3 +207,13 @@ def test_groups_that_only_one_broker_of_the_topic_knows_have_tracks(message, mon
     cluster.ask_for = asked
     tracks = asyncio.run(message_tracks(cluster, message))
     assert [each.consumer_group for each in tracks] == ["g", "h"]
+
+
+def test_offsets_of_a_broker_that_has_the_address_of_the_one_with_the_message_prove_nothing(
+    message, make_record, monkeypatch
+):
+    monkeypatch.setitem(BROKERS, "broker-b", Broker("broker-b", {0: "10.0.0.9:10911"}))
+    cluster = FakeCluster(consumers(), consumed=8)
+    assert asyncio.run(message_tracks(cluster, message))[0].track_type is TrackType.CONSUMED
+    cluster.holders["broker-b"] = [make_record(0, queue_offset=7)]
+    assert asyncio.run(message_tracks(cluster, message))[0].track_type is TrackType.NOT_CONSUME_YET
