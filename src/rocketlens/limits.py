@@ -64,9 +64,6 @@ JSON, a tool so stays below 1 GiB whatever it is given. RocketMQ has no bound.
 MESSAGE_OVERHEAD_BYTES: Final = 1_200
 """What a message takes in memory beside its body, properties and keys, with its order entry."""
 
-MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
-"""Log between index files that a broker reads again when they are opened anew: 20 ms."""
-
 MAX_TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
 
@@ -87,34 +84,11 @@ Twice RocketMQ's largest record. Once, a segment is searched to its end; holes a
 MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
 """Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
 
-MIN_QUEUE_FILES: Final = 128
-"""Files of queues that a broker has open, however few a process may have."""
-
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Largest file of what is known to be durable that is read, in bytes."""
 
-MAX_IDENTITY_SEGMENTS: Final = 16
-"""Segments by which a log is recognized again. One that shares none of them may be the same."""
-
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
-
-MAX_REPLICAS: Final = 16
-"""Slaves that may copy the log of a broker at once; one address has at most half of these places.
-RocketMQ: any number.
-"""
-
-MAX_REPORTS_A_TICK: Final = 512
-"""Reports of the slaves of one address, and reads with less than a report, in 50 ms. Then they are
-not read until the next 50 ms, so that others have the event loop. RocketMQ: any number.
-"""
-
-MAX_REPLACED_COPIES: Final = 8
-"""Copies of earlier logs of one broker that a tap keeps; then it copies no other log of it."""
-MAX_REPLACED_PAUSE_S: Final = 600.0
-"""Seconds before the log of a broker that had many others is copied."""
-MAX_TAP_PAUSE_S: Final = 10.0
-"""Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""
 
 MAX_ANSWER_FRAME_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Records, or JSON, of one answer of a server, in bytes: header and body must fit a frame."""
@@ -160,9 +134,6 @@ MAX_CONNECTIONS: Final = 10_000
 """Connections that a server has at once, at most; fewer where few files may be open. Idle ones are
 closed for new ones. RocketMQ: no limit.
 """
-
-MIN_CONNECTIONS: Final = 16
-"""Connections that a broker allows, however few files a process may have open."""
 
 MIN_ADDRESS_CONNECTIONS: Final = 16
 """Connections that one address may have, though it has most of all that are allowed."""
@@ -254,54 +225,20 @@ MIN_IDLE_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 3.0
 """Seconds to wait for a connection. RocketMQ: 3."""
 
-CALL_TIMEOUT_S: Final = 3.0
-"""Seconds to wait for an answer, unless told otherwise. RocketMQ: 3, its admin tools 5."""
-
 MIN_NAMESRV_TIMEOUT_S: Final = 1.0
 """Seconds that each of many name servers has to answer before the next is asked."""
-
-RECONNECT_DELAYS_S: Final = (0.05, 1.0)
-"""Seconds until an address that refused is dialled again: the first, doubled up to the last."""
-
-MAX_NAMESRV_BROKERS: Final = 10_000
-"""Brokers that a name server keeps; more are refused. RocketMQ: no limit."""
-
-MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
-"""Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
-
-MAX_LISTED_AT_ONCE: Final = 1_000
-"""Topics or brokers that a name server lists in one piece of work: a millisecond."""
-
-MAX_FILTER_SERVERS: Final = 10_000
-"""Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""
 
 MAX_STATE_VERSION: Final = MAX_INT
 """Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
 
-MAX_KV_BYTES: Final = 4 * 1024 * 1024
-"""Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
-
-MAX_TOPICS: Final = 150_000
-"""Topics of a broker, at most, of any origin; each takes about 1 KiB. RocketMQ: no limit."""
-
-MAX_WAITING_TIMERS: Final = 10_000_000
-"""Messages with a delivery time of their own that wait on a broker, 8 bytes each; more are refused.
-RocketMQ: 2**31 - 1 for each second (timerCongestNumEachSlot)."""
-
 MAX_TOPIC_QUEUES: Final = 65_536
 """Queues of a topic on a broker: brokers refuse more, clients believe no more. RocketMQ: any."""
-
-MAX_GROUPS: Final = 100_000
-"""Subscription groups of a broker, at most. RocketMQ: no limit."""
 
 MAX_GROUP_CHARACTERS: Final = 255
 """Longest name of a group. RocketMQ: the same (``Validators`` of 4.9)."""
 
 MAX_NEW_GROUP_CHARACTERS: Final = 120
 """Longest name of a group that operators create. RocketMQ: the same (``TopicValidator``)."""
-
-MAX_HEARTBEAT_GROUPS: Final = 1_000
-"""Groups in one heartbeat. RocketMQ: no limit."""
 
 MAX_FAILURE_KINDS: Final = 100
 """Kinds of failures of a listener that are counted, by type and line. RocketMQ: logs each whole."""
@@ -310,12 +247,6 @@ MAX_SHOWN_CHARACTERS: Final = 300
 
 MAX_CLIENT_ID_CHARACTERS: Final = 1_024
 """Longest client id that a broker keeps; those of RocketMQ's clients have some 50 characters."""
-
-MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
-"""Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
-
-MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
-"""The same of all connections; then the connection with most of it is closed. RocketMQ: any."""
 
 MAX_ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
@@ -344,12 +275,6 @@ MAX_BROKER_ADDRESSES: Final = 64
 
 SEND_TIMEOUT_S: Final = 3.0
 """Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
-
-SINK_TIMEOUT_S: Final = 30.0
-"""Seconds in which a Spark task repeats a send that fails: a broker is back by then. RocketMQ: 3.
-
-A task that fails is repeated by Spark, as a whole.
-"""
 
 ADMIN_TIMEOUT_S: Final = 5.0
 """Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""
@@ -442,9 +367,6 @@ MAX_CONFIG_BYTES: Final = 256 * 1024 * 1024
 MAX_CONFIG_READ_BYTES: Final = 4 * MAX_CONFIG_BYTES
 """Largest file of ``config/`` that is read, in bytes: more than is written, for real brokers'."""
 
-MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
-"""Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
-
 MAX_SERVER_CONFIG_BYTES: Final = 1024 * 1024
 """Largest ``broker.conf``, ``namesrv.conf`` or file of TLS settings, in bytes. RocketMQ: none."""
 
@@ -453,15 +375,6 @@ MAX_PORT: Final = 65_535
 
 MAX_CONTEXTS_BYTES: Final = 1024 * 1024
 """Largest file of named contexts, or of mqadmin's access keys, in bytes. RocketMQ: any."""
-
-MAX_ACL_FILE_BYTES: Final = 1024 * 1024
-"""Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
-
-MAX_USERS: Final = 10_000
-"""Users, and subjects with policies, of one broker. RocketMQ: any number."""
-
-MAX_SECRET_BYTES: Final = 4096
-"""Largest file with a secret key, in bytes."""
 
 SEEN_BROKER_DAYS: Final = 30
 """Days for which a broker that is not registered any more makes answers incomplete."""
@@ -478,27 +391,8 @@ DISPATCH_WAIT_S: Final = 2.0
 MAX_TOPOLOGY_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
 
-MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
-"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
-
 MAX_LOOK_UPS: Final = 10_000
 """The same of all connections: 30 MB. RocketMQ: 20,000 (queryThreadPoolQueueCapacity)."""
-
-MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
-"""Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
-
-MAX_TAG_LOOK_UPS: Final = 1_000
-"""The same of all connections together."""
-
-MAX_LOOK_UP_S: Final = 10.0
-"""Seconds of processor time after which a look-up is answered with what was found. RocketMQ: none,
-but its clients wait 15 s."""
-
-MAX_LOOK_UP_WAIT_S: Final = 60.0
-"""Seconds after which that is done whatever there was to wait for."""
-
-MAX_LOOK_UP_TURN_S: Final = 0.001
-"""Seconds of one look-up in the thread for them before others have their turn."""
 
 MAX_LOOP_CANDIDATES: Final = 256
 """Candidates that a look-up on the event loop looks at: some milliseconds."""
@@ -518,51 +412,14 @@ MAX_LOOP_UNSORTED_ENTRIES: Final = 32 * 1024
 MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
 """Records that a look-up on the event loop answers with, in bytes: likewise."""
 
-MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
-"""Entries of a queue in one answer (321). RocketMQ: no limit."""
-
-MAX_BATCH_MEMBERS: Final = 65_536
-"""Members of one batch; more are refused (13). So many with a unique key and nothing else fill
-RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
-
-MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
-"""Answers of over 256 KiB that one connection has a broker build at once, one after another."""
-
-MAX_LARGE_ANSWERS: Final = 64
-"""The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""
-
-MAX_HELD_PULLS_BYTES: Final = 256 * 1024 * 1024
-"""Memory for pulls that wait for messages: 120,000 of the usual ones. RocketMQ: no limit."""
-
-MAX_HELD_PULLS_OF_CONNECTION: Final = 10_000
-"""Pulls of one connection that wait for messages; more are answered at once. RocketMQ: any."""
-
-MAX_SUSPEND_S: Final = 600.0
-"""Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""
-
-QUEUE_LOCK_S: Final = 60.0
-"""Seconds that a lock of a queue lasts. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
-
-MAX_QUEUE_LOCKS: Final = 200_000
-"""Locks of queues, groups times queues, that a broker keeps: 80 MiB. RocketMQ: no limit."""
-
 RELAY_TIMEOUT_S: Final = 10.0
 """Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for its progress."""
-
-MAX_RELAYS: Final = 1_000
-"""Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
 
 MAX_RELAYS_OF_CONNECTION: Final = 64
 """The same of one connection that asks."""
 
 MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
 """Longest expression of a subscription: some ms to read, which each pull does. RocketMQ: any."""
-
-MAX_BUILDER_RESTART_S: Final = 60.0
-"""Seconds until a builder of index files that ended is started again; at first it is less."""
-
-MAX_BUILDER_HUNG_S: Final = 3600.0
-"""Seconds without a word after which a builder of index files is ended; at first it is less."""
 
 MAX_SAVED_SEARCHES: Final = 1_000
 """Saved searches of all users of a console, which are in one file."""
@@ -586,14 +443,6 @@ MAX_RESEND_MESSAGES: Final = 100_000
 DEFAULT_RESEND_MESSAGES: Final = 1_000
 """Messages of one job of the console, where its user does not say how many."""
 
-MAX_QUEUE_RUNS: Final = 1_000
-"""Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
-
-MAX_RECORDS_PER_PARTITION: Final = 100_000
-"""Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
-says otherwise: some seconds of a task. RocketMQ's Spark connector: the queue.
-"""
-
 MAX_CLUSTER_PARTITIONS: Final = 100_000
 """Partitions of a read of a cluster, in a plan of 50 MiB: of longer queues each has more messages.
 """
@@ -604,22 +453,8 @@ MAX_CHUNK_RECORDS: Final = 16_384
 MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
 """Stored bytes of those, and the last answer more, which has 16 MiB at most; two are held."""
 
-MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
-"""Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
-
 MAX_TRIGGER_OFFSETS: Final = 1_000_000
 """Messages in one batch of a stream of a cluster, unless ``maxOffsetsPerTrigger`` sets it."""
-
-MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
-"""Log in one batch of the builder that runs beside a broker, in bytes."""
-
-MAX_STREAM_STARTS: Final = 5
-"""Starts of the stream, one after another, that may fail because a worker starts too slowly."""
-
-MAX_ANNOUNCEMENT_S: Final = 2.0
-"""Seconds for which a request that creates a topic waits for name servers to know it: one that does
-not answer must not make clients give up the request, after 3 seconds. RocketMQ does not wait.
-"""
 
 MAX_STOP_S: Final = 4.0
 """Seconds from a signal to the end of a server: some are killed after 5 or 10."""
@@ -632,14 +467,6 @@ MAX_UNREGISTER_S: Final = 1.0
 
 MAX_STOP_ANSWERS_S: Final = 1.0
 """Of these for answers that are under way."""
-
-MAX_HUNG_STOP_S: Final = 25.0
-"""Seconds from a signal to the end of a server whose disk does not answer: Kubernetes kills after
-30, and logs nothing.
-"""
-
-MIN_STOP_INDEX_S: Final = 1.0
-"""Seconds for index entries when a server stops, however long the rest took."""
 
 MAX_SHOWN_JSON_BYTES: Final = 4 << 20
 """Largest body that is shown as JSON: as values it takes up to 50 times its size in memory."""
@@ -671,8 +498,6 @@ blocks, or drops beyond some thousands.
 
 MAX_DECODED_BYTES: Final = 8 << 20
 """Bytes of one message body that are decoded, without its compression; characters of its values."""
-MAX_DECODED_VALUES: Final = 200_000
-"""Values of one message body of JSON or XML that are decoded: some 50 ms, and 50 MiB of objects."""
 MAX_BINARY_VALUES: Final = 40_000
 """Values of one message body of another format that are decoded, with all formats that are tried:
 some 2 us each.
@@ -687,22 +512,10 @@ takes long.
 """
 MAX_WAITING_MESSAGES: Final = 2_000
 """Newest messages that wait, of delays and of timers, that are counted by topic."""
-
-MAX_SCHEMA_BYTES: Final = 1 << 20
-"""Largest schema of a registry, in bytes."""
-
-MAX_REGISTRY_SCHEMAS: Final = 1_000
-"""Schemas of a registry that are kept; beyond, the first are asked for again."""
-MAX_STATUS_CONNECTIONS: Final = 32
-"""Open connections to the port for metrics and health; more are closed. RocketMQ: no limit."""
-MAX_STATUS_REQUEST_BYTES: Final = 8_192
-"""Of a request to that port."""
 MAX_BROKERS_ASKED: Final = 256
 """Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
 ask one after another.
 """
-MAX_METRIC_SERIES: Final = 20_000
-"""Values by topic and group in one answer of that port: 2 MiB. RocketMQ: no limit, or 50,000."""
 
 MAX_CONSOLE_ROWS: Final = 500
 """Messages on one page of the console; a cursor continues it. RocketMQ's dashboard: 64 by key and
@@ -880,13 +693,3 @@ MAX_LOOKED_AT_ENTRIES: Final = 1_000
 """Entries of a directory that holds no store which are looked into for one: a few milliseconds."""
 MAX_NAMED_STORES: Final = 3
 """Stores that are named where one was expected and is not: a line holds no more paths."""
-MAX_CLASS_ARCHIVE_S: Final = 120.0
-"""Seconds for Spark's JVM to write its classes into an archive when it ends: 3 to 5 s on an idle
-machine, once."""
-MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
-"""Of log that one batch of an archive has: what a job that is killed reads again, at most."""
-MAX_KEPT_COUNTS: Final = 100_000
-"""Queues of files of an open archive whose counts are kept, for lists of topics: 60 MB."""
-MAX_ARCHIVE_READS: Final = 16
-"""Files of an archive in an object store that one look-up reads at once: a request takes tens of
-milliseconds, most of them waiting. pyarrow has 25 connections to a store at most."""

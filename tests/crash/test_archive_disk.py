@@ -11,7 +11,7 @@ from rocketlens.errors import ArchiveError
 from tests.support.archives import archive_store
 from tests.support.synthetic import record, write_log
 
-limits.MAX_ARCHIVE_BATCH_BYTES = 1 << 19
+MAX_ARCHIVE_BATCH_BYTES = 1 << 19
 disk = Path(sys.argv[1])
 ballast, lake = disk / "ballast", disk / "lake"
 ballast.write_bytes(bytes(6 << 20))

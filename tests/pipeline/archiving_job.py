@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 
-from rocketlens import limits
 from rocketlens.archive.files import ShareFiles
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.pipeline import archive, jobs
 from rocketlens.pipeline.session import start
 
 table, store, point, number = *sys.argv[1:4], int(sys.argv[4])
-limits.MAX_ARCHIVE_BATCH_BYTES = 1 << 16
+archive.MAX_ARCHIVE_BATCH_BYTES = 1 << 16
 driver = os.getpid()
 
 

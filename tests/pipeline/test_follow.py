@@ -12,9 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
-from rocketlens.pipeline.follow import IndexFollower
+from rocketlens.pipeline.follow import MAX_STREAM_STARTS, IndexFollower
 from tests.peer.rocketmq_peer import POLL_SECONDS, PeerFailed, wait_until
 from tests.support.patience import PATIENCE_S
 from tests.support.synthetic import record, write_log
@@ -188,7 +187,7 @@ def test_workers_that_never_start_end_it_with_the_reason(live, monkeypatch):
         made = failing_starts(follower, monkeypatch, 100)
         with pytest.raises(StoreError, match="indexing ended: Python worker failed to connect"):
             follower.follow(None, threading.Event())
-    assert len(made) == limits.MAX_STREAM_STARTS
+    assert len(made) == MAX_STREAM_STARTS
 
 
 def test_index_files_whose_records_the_broker_deleted_are_deleted(spark, live):

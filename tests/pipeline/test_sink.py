@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from rocketlens import limits
 from rocketlens.client.blocking.sync_admin import SyncMQAdmin
 from rocketlens.errors import BadInput, RemotingError
 from rocketlens.pipeline import sink
@@ -204,7 +203,7 @@ def test_every_row_is_stored_though_the_broker_is_killed_and_started_again_meanw
 def test_a_broker_that_stays_away_fails_the_task_with_the_rows_that_were_perhaps_not_stored(
     monkeypatch,
 ):
-    monkeypatch.setattr(limits, "SINK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("rocketlens.pipeline.sink.SINK_TIMEOUT_S", 1.0)
     with cluster() as running:
         sending = sender(running, "body binary")
 
@@ -237,7 +236,7 @@ from rocketlens.pipeline.sink import RowSender
 from rocketlens.testing import cluster
 from tests.crash.small_disk import fill
 root = Path(sys.argv[1])
-limits.SINK_TIMEOUT_S = 1.0
+SINK_TIMEOUT_S = 1.0
 count = 3_000
 rows = [pa.RecordBatch.from_pydict({"body": [b"%d" % n * 100 for n in range(count)]})]
 with cluster(root, mappedFileSizeCommitLog=1 << 20) as running:

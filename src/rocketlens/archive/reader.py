@@ -13,7 +13,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
-from rocketlens import limits
 from rocketlens.archive.bloom import (
     BLOCK_BYTES,
     CHECKSUMS,
@@ -40,6 +39,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet
 
+MAX_ARCHIVE_READS: Final = 16
+"""Files of an archive in an object store that one look-up reads at once: a request takes tens of
+milliseconds, most of them waiting. pyarrow has 25 connections to a store at most."""
+MAX_KEPT_COUNTS: Final = 100_000
+"""Queues of files of an open archive whose counts are kept, for lists of topics: 60 MB."""
 _MAX_OPEN_FILES: Final = 256
 _FIRST_RANK: Final = -(1 << 63)
 _LAST_RANK: Final = 1 << 63
@@ -298,7 +302,7 @@ class ArchiveReader:
 
     def keep(self, file: DataFile, counts: list[Any]) -> None:
         """Keep what was counted of a file, if there is room."""
-        if self._kept_counts + len(counts) <= limits.MAX_KEPT_COUNTS:
+        if self._kept_counts + len(counts) <= MAX_KEPT_COUNTS:
             self.kept[file.path] = counts
             self._kept_counts += len(counts)
 
@@ -462,12 +466,12 @@ class ArchiveReader:
                     yield file, part
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(limits.MAX_ARCHIVE_READS, "rocketlens-archive")
+            self._pool = ThreadPoolExecutor(MAX_ARCHIVE_READS, "rocketlens-archive")
         ahead: deque[_ReadAhead[Part]] = deque()
         waiting = iter(files)
         try:
             while True:
-                for file in islice(waiting, limits.MAX_ARCHIVE_READS - len(ahead)):
+                for file in islice(waiting, MAX_ARCHIVE_READS - len(ahead)):
                     ahead.append(_ReadAhead(file, read, self._pool))
                 if not ahead:
                     return

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from rocketlens.bulk.ranges import Bytes
     from rocketlens.formats.compiled.kernels import EntryArrays
 
+MAX_QUEUE_RUNS: Final = 1_000
+"""Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
 HASHES, RECORDS = ".hashes", ".records"
 """Suffixes of an index part."""
 RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
@@ -293,7 +295,7 @@ class Grouped(NamedTuple):
         queue_offsets = self.queue_offsets[own]
         zeros = np.flatnonzero(queue_offsets == 0).tolist()
         return runs_of(
-            zeros if len(zeros) <= limits.MAX_QUEUE_RUNS else [],
+            zeros if len(zeros) <= MAX_QUEUE_RUNS else [],
             queue_offsets,
             self.physical_offsets(own),
         )

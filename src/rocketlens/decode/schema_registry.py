@@ -15,9 +15,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from rocketlens import limits
 from rocketlens.errors import BadInput, BodyError
 
+MAX_REGISTRY_SCHEMAS: Final = 1_000
+"""Schemas of a registry that are kept; beyond, the first are asked for again."""
+MAX_SCHEMA_BYTES: Final = 1 << 20
+"""Largest schema of a registry, in bytes."""
 _TIMEOUT_S: Final = 5.0
 _RETRY_S: Final = 30.0
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -67,13 +70,11 @@ class SchemaRegistry:
         request = Request(address, headers={"Accept": _ACCEPT})  # noqa: S310 - http, as checked
         try:
             with build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_S) as answer:
-                data = answer.read(limits.MAX_SCHEMA_BYTES + 1)
+                data = answer.read(MAX_SCHEMA_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise BodyError(f"schema {number} cannot be fetched from {address}: {error}") from error
-        if len(data) > limits.MAX_SCHEMA_BYTES:
-            raise BodyError(
-                f"schema {number} at {address} has over {limits.MAX_SCHEMA_BYTES} bytes"
-            )
+        if len(data) > MAX_SCHEMA_BYTES:
+            raise BodyError(f"schema {number} at {address} has over {MAX_SCHEMA_BYTES} bytes")
         try:
             text = json.loads(data)["schema"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -91,5 +92,5 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _evict_oldest(kept: dict[int, Any]) -> None:
-    while len(kept) >= limits.MAX_REGISTRY_SCHEMAS:
+    while len(kept) >= MAX_REGISTRY_SCHEMAS:
         del kept[next(iter(kept))]

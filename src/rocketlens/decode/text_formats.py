@@ -16,6 +16,8 @@ from rocketlens import limits
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError, BodyTooLarge
 
+MAX_DECODED_VALUES: Final = 200_000
+"""Values of one message body of JSON or XML that are decoded: some 50 ms, and 50 MiB of objects."""
 TEXT: Final = "#text"
 _XML_STEP: Final = 64 << 10
 _BEGINS: Final = re.compile(r'[ \t\r\n]*[\[{"]')
@@ -38,8 +40,8 @@ def read_json(text: str) -> Tree:
     """
     # No value is made before it is counted; texts can have commas and brackets, too.
     opened = text.count("{") + text.count("[")
-    if opened + text.count(",") > 2 * limits.MAX_DECODED_VALUES:
-        raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
+    if opened + text.count(",") > 2 * MAX_DECODED_VALUES:
+        raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
     try:
         value = _DECODER.decode(text)
     except RecursionError:
@@ -47,7 +49,7 @@ def read_json(text: str) -> Tree:
     except ValueError as error:
         raise BodyError(f"it is not JSON: {error}") from error
     # A text with few signs cannot be beyond the bounds.
-    if opened > limits.MAX_DECODED_LEVELS or len(text) > limits.MAX_DECODED_VALUES:
+    if opened > limits.MAX_DECODED_LEVELS or len(text) > MAX_DECODED_VALUES:
         _check_bounds(value)
     return value
 
@@ -57,8 +59,8 @@ def _check_bounds(value: Tree) -> None:
     for _ in range(limits.MAX_DECODED_LEVELS + 1):
         inner = [each for each in level if isinstance(each, dict | list)]
         values += sum(map(len, inner))
-        if values > limits.MAX_DECODED_VALUES:
-            raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
+        if values > MAX_DECODED_VALUES:
+            raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
         if not inner:
             return
         level = list(chain.from_iterable(map(_members, inner)))
@@ -81,8 +83,8 @@ def read_xml(text: str) -> Tree:
     :raises BodyError: when it is not well-formed, or has a document type.
     """
     # Attributes are made before they are counted; texts can have such signs, too.
-    if 2 * text.count("=") + text.count("<") > limits.MAX_DECODED_VALUES:
-        raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
+    if 2 * text.count("=") + text.count("<") > MAX_DECODED_VALUES:
+        raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
     builder = _Builder()
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = parser.ordered_attributes = True
@@ -109,7 +111,7 @@ class _Builder:
         self.document: dict[str, Tree] = {}
         self._open: list[dict[str, Tree]] = [self.document]
         self._texts: list[list[str]] = [[]]
-        self._values_left = limits.MAX_DECODED_VALUES
+        self._values_left = MAX_DECODED_VALUES
 
     def start(self, _: str, attributes: list[str]) -> None:
         # An element takes as long as three texts.
@@ -127,7 +129,7 @@ class _Builder:
     def _count(self, values: int) -> None:
         self._values_left -= values
         if self._values_left < 0:
-            raise BodyTooLarge(f"it has more than {limits.MAX_DECODED_VALUES} values")
+            raise BodyTooLarge(f"it has more than {MAX_DECODED_VALUES} values")
 
     def end(self, name: str) -> None:
         element: Tree = self._open.pop()

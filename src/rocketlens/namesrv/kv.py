@@ -24,6 +24,8 @@ from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
 
+MAX_KV_BYTES: Final = 4 * 1024 * 1024
+"""Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 _DISK_THREAD: Final = WorkThreads(1, "kv")
@@ -127,8 +129,8 @@ class KvConfig:
             values = copies.get(namespace, self._table.get(namespace))
             added = _entry_bytes(key, value) - _entry_bytes(key, (values or {}).get(key))
             added += _entry_bytes(namespace, "") if values is None and value is not None else 0
-            if added > 0 and size + added > limits.MAX_KV_BYTES:
-                problem = f"{size + added} bytes of values, {limits.MAX_KV_BYTES} allowed"
+            if added > 0 and size + added > MAX_KV_BYTES:
+                problem = f"{size + added} bytes of values, {MAX_KV_BYTES} allowed"
                 _end(change, BadInput(problem))
                 continue
             size += added

@@ -26,6 +26,8 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
 from rocketlens.wire.declare import read_body, write_body
 
+MAX_LISTED_AT_ONCE: Final = 1_000
+"""Topics or brokers that a name server lists in one piece of work: a millisecond."""
 SUCCESS: Final = Response()
 _END: Final = ""
 """No topic can have this name."""
@@ -236,7 +238,7 @@ class Processors:
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        if len(route.broker_datas) > limits.MAX_LISTED_AT_ONCE:
+        if len(route.broker_datas) > MAX_LISTED_AT_ONCE:
             return _listed_aside(route, channel)
         return _listed(route)
 
@@ -318,7 +320,7 @@ async def _listed_aside(body: object, channel: Channel) -> Response | None:
 
 def _topics(names: Iterator[str | None], channel: Channel) -> Response | Awaitable[Response | None]:
     """Return success with a list of topics; a long one is built in pieces."""
-    chosen = [name for name in islice(names, limits.MAX_LISTED_AT_ONCE) if name is not None]
+    chosen = [name for name in islice(names, MAX_LISTED_AT_ONCE) if name is not None]
     following = next(names, _END)
     if following is _END:
         return _listed(TopicList(topic_list=tuple(chosen)))

@@ -36,6 +36,12 @@ from rocketlens.wire.bodies.route import (
 from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
 from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
 
+MAX_FILTER_SERVERS: Final = 10_000
+"""Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""
+MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
+"""Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
+MAX_NAMESRV_BROKERS: Final = 10_000
+"""Brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
 EXPIRY_S: Final = 120.0
@@ -377,10 +383,10 @@ class RouteTable:
         if state > limits.MAX_STATE_VERSION:
             raise BadInput(f"stateVersion {state}: {limits.MAX_STATE_VERSION} at most")
         key = request.cluster_name, request.broker_addr
-        if key not in self._live and len(self._live) >= limits.MAX_NAMESRV_BROKERS:
+        if key not in self._live and len(self._live) >= MAX_NAMESRV_BROKERS:
             raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
         others = self._filter_server_count - len(self._filter_servers.get(key, ()))
-        if servers and others + len(servers) > limits.MAX_FILTER_SERVERS:
+        if servers and others + len(servers) > MAX_FILTER_SERVERS:
             raise BadInput(
                 f"{others} filter servers are here, there is no room for {len(servers)} more"
             )
@@ -405,7 +411,7 @@ class RouteTable:
             )
 
     def _check_count(self, added: int) -> None:
-        if self._queue_datas + added > limits.MAX_NAMESRV_QUEUE_DATAS:
+        if self._queue_datas + added > MAX_NAMESRV_QUEUE_DATAS:
             raise BadInput(
                 f"{self._queue_datas} topics are here, there is no room for {added} more"
             )

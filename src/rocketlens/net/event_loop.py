@@ -21,6 +21,10 @@ from typing import Any, Final, TypeVar
 
 from rocketlens import limits
 
+MAX_HUNG_STOP_S: Final = 25.0
+"""Seconds from a signal to the end of a server whose disk does not answer: Kubernetes kills after
+30, and logs nothing.
+"""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.server")
@@ -98,7 +102,7 @@ class StopRequest:
         else:
             _log.info("stopping: %s", why)
             notify(STOPPING)
-            _end_process_after(limits.MAX_HUNG_STOP_S)
+            _end_process_after(MAX_HUNG_STOP_S)
         self.ended.set()
 
 

@@ -17,6 +17,10 @@ from rocketlens.net.channel import Channel
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.declare import write_body
 
+MAX_LARGE_ANSWERS: Final = 64
+"""The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""
+MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
+"""Answers of over 256 KiB that one connection has a broker build at once, one after another."""
 SMALL_ANSWER_BYTES: Final = 256 * 1024
 """Responses up to this size are built at once."""
 
@@ -78,7 +82,7 @@ class LargeAnswers:
         if estimate.least_bytes <= SMALL_ANSWER_BYTES:
             yield
             return
-        most = limits.MAX_LARGE_ANSWERS_OF_CONNECTION, limits.MAX_LARGE_ANSWERS
+        most = MAX_LARGE_ANSWERS_OF_CONNECTION, MAX_LARGE_ANSWERS
         if self._waiting[channel] >= most[0] or self._waiting.total() >= most[1]:
             problem = f"large answers wait already, {most[0]} of a connection and {most[1]} at most"
             raise TooManyLarge(f"{problem}: ask later")

@@ -37,6 +37,10 @@ from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 
+RECONNECT_DELAYS_S: Final = (0.05, 1.0)
+"""Seconds until an address that refused is dialled again: the first, doubled up to the last."""
+CALL_TIMEOUT_S: Final = 3.0
+"""Seconds to wait for an answer, unless told otherwise. RocketMQ: 3, its admin tools 5."""
 _ADDRESS: Final = re.compile(
     r"(\[(?P<v6>[^][\s]*:[^][\s]*)\]|(?P<host>[^][:\s]+)):(?P<port>[0-9]{1,5})"
 )
@@ -91,7 +95,7 @@ class ClientPool:
         handlers: Mapping[int, Handler] = NO_HANDLERS,
         tls: ssl.SSLContext | None = None,
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
-        call_timeout_s: float = limits.CALL_TIMEOUT_S,
+        call_timeout_s: float = CALL_TIMEOUT_S,
         on_close: Callable[[Channel], None] | None = None,
         expected: Callable[[str], str] = lambda _: "",
     ) -> None:
@@ -275,7 +279,7 @@ class ClientPool:
         return f"no connection: {reason or type(error).__name__}"
 
     def _failed(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
-        first_s, last_s = limits.RECONNECT_DELAYS_S
+        first_s, last_s = RECONNECT_DELAYS_S
         delay_s = min(first_s * 2**peer.failures, last_s)
         peer.failures = min(peer.failures + 1, 30)
         peer.next_dial_s = asyncio.get_running_loop().time() + delay_s

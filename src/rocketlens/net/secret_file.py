@@ -8,10 +8,12 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from rocketlens import limits
 from rocketlens.errors import BadInput
+
+MAX_SECRET_BYTES: Final = 4096
+"""Largest file with a secret key, in bytes."""
 
 
 def read_secret_file(
@@ -26,11 +28,11 @@ def read_secret_file(
     try:
         with opened_regular(path, where) as file:
             on_opened(os.fstat(file.fileno()).st_mode, path)
-            content = file.read(limits.MAX_SECRET_BYTES + 1)
+            content = file.read(MAX_SECRET_BYTES + 1)
     except OSError as error:
         raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
-    if len(content) > limits.MAX_SECRET_BYTES:
-        raise BadInput(f"{where} is not a secret: it has over {limits.MAX_SECRET_BYTES} bytes")
+    if len(content) > MAX_SECRET_BYTES:
+        raise BadInput(f"{where} is not a secret: it has over {MAX_SECRET_BYTES} bytes")
     try:
         secret = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from rocketlens import __version__, limits
+from rocketlens import __version__
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import Host
 from rocketlens.net.server import reason_of
@@ -30,6 +30,10 @@ from rocketlens.net.sync import LoopThread
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+MAX_STATUS_REQUEST_BYTES: Final = 8_192
+"""Of a request to that port."""
+MAX_STATUS_CONNECTIONS: Final = 32
+"""Open connections to the port for metrics and health; more are closed. RocketMQ: no limit."""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.server")
@@ -115,7 +119,7 @@ class StatusPort:
         # Created here, for it belongs to this loop.
         self._collecting = asyncio.Lock()
         return await asyncio.start_server(
-            self._accept, address, port, limit=limits.MAX_STATUS_REQUEST_BYTES
+            self._accept, address, port, limit=MAX_STATUS_REQUEST_BYTES
         )
 
     async def _close(self) -> None:
@@ -131,7 +135,7 @@ class StatusPort:
         assert task is not None  # noqa: S101 - asyncio calls it in one
         self._answering.add(task)
         try:
-            if len(self._answering) <= limits.MAX_STATUS_CONNECTIONS:
+            if len(self._answering) <= MAX_STATUS_CONNECTIONS:
                 await self._answer(reader, writer)
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError) as error:
             _log.debug("no answer on the port for metrics: %r", error)

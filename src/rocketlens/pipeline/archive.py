@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
-from rocketlens import limits
 from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, joined, lost_between
 from rocketlens.archive.files import NewFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
@@ -38,6 +37,8 @@ from rocketlens.query.topic_choice import asked_topics
 if TYPE_CHECKING:
     from rocketlens.decode.rules import BodyRules
 
+MAX_ARCHIVE_BATCH_BYTES: Final = 1 << 30
+"""Of log that one batch of an archive has: what a job that is killed reads again, at most."""
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 _SHARE_BYTES: Final = 64 << 20
 _LOG: Final = "log"
@@ -153,7 +154,7 @@ class ArchivedStore(RocketMQStreamReader):
         options = {
             "store": path,
             "failOnDataLoss": "false",
-            "maxBytesPerTrigger": str(limits.MAX_ARCHIVE_BATCH_BYTES),
+            "maxBytesPerTrigger": str(MAX_ARCHIVE_BATCH_BYTES),
             "maxPartitionBytes": str(_SHARE_BYTES),
         }
         super().__init__(options | ({"topic": ",".join(topics)} if topics else {}))

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from rocketlens.bulk.ranges import Rows
     from rocketlens.formats.batch_rows import PulledRows
 
+MAX_RECORDS_PER_PARTITION: Final = 100_000
+"""Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
+says otherwise: some seconds of a task. RocketMQ's Spark connector: the queue.
+"""
 _log = logging.getLogger(__name__)
 
 _SHOWN_RANGES: Final = 5
@@ -166,7 +170,7 @@ class ClusterScan:
         self.check_crc: Final = flag_option(options, "checkCrc", default=True)
         self.min_partitions: Final = number_option(options, "minPartitions", 1)
         self.partition_records: Final = number_option(
-            options, "maxRecordsPerPartition", limits.MAX_RECORDS_PER_PARTITION
+            options, "maxRecordsPerPartition", MAX_RECORDS_PER_PARTITION
         )
         refused, has_topic = None if is_stream else LATEST, topics.matches
         starts, ends = "startingOffsets", "endingOffsets"

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from rocketlens import limits
 from rocketlens.bulk import index_entries
 from rocketlens.errors import NotAStore, StoreError
 from rocketlens.pipeline import jobs
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
 
     from rocketlens.formats.index_file import Geometry
 
+MAX_STREAM_STARTS: Final = 5
+"""Starts of the stream, one after another, that may fail because a worker starts too slowly."""
+MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
+"""Log in one batch of the builder that runs beside a broker, in bytes."""
 TRIGGER: Final = "1 second"
 """A micro-batch costs a fifth of a second of one core, however small it is, and no reader waits
 for it: what index files lack is in a reader's memory."""
@@ -133,7 +136,7 @@ class IndexFollower:
         It begins anew where Spark gave up on a Python worker that started too slowly, as on a
         machine that is busy: Spark waits for it for 10 s, and no setting changes that.
         """
-        remaining_starts = limits.MAX_STREAM_STARTS
+        remaining_starts = MAX_STREAM_STARTS
         while True:
             begin = self.writer.resume_point
             query = self._start(spark, trigger)
@@ -149,9 +152,7 @@ class IndexFollower:
                 return
             reason = jobs.reason_of(failure)
             remaining_starts = (
-                limits.MAX_STREAM_STARTS
-                if self.writer.resume_point != begin
-                else remaining_starts - 1
+                MAX_STREAM_STARTS if self.writer.resume_point != begin else remaining_starts - 1
             )
             if remaining_starts == 0 or self._is_ending or _SLOW_START not in reason:
                 raise StoreError(f"indexing ended: {reason}") from failure
@@ -168,8 +169,8 @@ class IndexFollower:
             .option("table", "index_entries")
             .option("tagIndex", str(self.with_tags).lower())
             .option("startingOffset", str(self.writer.resume_point.physical_offset))
-            .option("maxBytesPerTrigger", str(limits.MAX_FOLLOW_TRIGGER_BYTES))
-            .option("maxPartitionBytes", str(limits.MAX_FOLLOW_TRIGGER_BYTES // 4))
+            .option("maxBytesPerTrigger", str(MAX_FOLLOW_TRIGGER_BYTES))
+            .option("maxPartitionBytes", str(MAX_FOLLOW_TRIGGER_BYTES // 4))
             .load()
         )
         writing = stream.writeStream.foreachBatch(self._put).option(

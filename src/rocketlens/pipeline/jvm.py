@@ -18,13 +18,15 @@ from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens import limits
 from rocketlens.errors import SparkUnavailable
 from rocketlens.store.fs import user_cache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+MAX_CLASS_ARCHIVE_S: Final = 120.0
+"""Seconds for Spark's JVM to write its classes into an archive when it ends: 3 to 5 s on an idle
+machine, once."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 MEMORY: Final = "spark.driver.memory"
 
@@ -142,7 +144,7 @@ class ClassArchive:
         with suppress(OSError, TimeoutExpired, KeyboardInterrupt):
             if jvm.stdin is not None:
                 jvm.stdin.close()
-            if jvm.wait(limits.MAX_CLASS_ARCHIVE_S) == 0:
+            if jvm.wait(MAX_CLASS_ARCHIVE_S) == 0:
                 self._written.replace(self.path)
         with suppress(OSError):
             self._written.unlink(missing_ok=True)

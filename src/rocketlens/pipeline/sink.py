@@ -30,7 +30,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rocketlens import limits
 from rocketlens.bulk.options import known_options, number_option
 from rocketlens.client.send.batch_cut import cut_batches
 from rocketlens.client.send.message import Message
@@ -45,6 +44,11 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
+SINK_TIMEOUT_S: Final = 30.0
+"""Seconds in which a Spark task repeats a send that fails: a broker is back by then. RocketMQ: 3.
+
+A task that fails is repeated by Spark, as a whole.
+"""
 _log = logging.getLogger(__name__)
 
 SINK_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -162,7 +166,7 @@ class RowSender:
 
     async def _producer(self) -> Producer:
         producer = Producer(
-            **self.address.connection(), group=self.group, send_timeout_s=limits.SINK_TIMEOUT_S
+            **self.address.connection(), group=self.group, send_timeout_s=SINK_TIMEOUT_S
         )
         await producer.start()
         return producer
@@ -283,7 +287,7 @@ async def _until_stored(
     A topic in ``stored`` without brokers is one whose broker is away; others may not exist.
     """
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + limits.SINK_TIMEOUT_S
+    deadline_s = loop.time() + SINK_TIMEOUT_S
     pause_s = _FIRST_PAUSE_S
     while True:
         try:

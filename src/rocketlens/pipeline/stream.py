@@ -31,7 +31,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rocketlens import limits
 from rocketlens.bulk import index_entries
 from rocketlens.bulk.messages import BatchScan, Share
 from rocketlens.bulk.options import (
@@ -61,6 +60,8 @@ from rocketlens.store.read.state import read_state, read_synced_offset
 if TYPE_CHECKING:
     from rocketlens.store.read.log.commitlog import CommitLog
 
+MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
+"""Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
 _log = logging.getLogger(__name__)
 
@@ -82,9 +83,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._with_unsynced = flag_option(checked, "includeUnsynced", default=False)
         self._told: set[str] = set()
         self._with_tags = flag_option(checked, "tagIndex", default=True)
-        self._max_bytes = number_option(
-            checked, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
-        )
+        self._max_bytes = number_option(checked, "maxBytesPerTrigger", MAX_STREAM_TRIGGER_BYTES)
         start = checked.get("startingOffset", "earliest").lower()
         self._first = STARTS.get(start)
         if self._first is None:

@@ -24,6 +24,8 @@ from rocketlens.store.write.message_store import StoreOptions, system_clock
 from rocketlens.tap.masters import REPLACED, Master, directory_name
 from rocketlens.wire.ha import LogBytes
 
+MAX_REPLACED_COPIES: Final = 8
+"""Copies of earlier logs of one broker that a tap keeps; then it copies no other log of it."""
 _log: Final = logging.getLogger("rocketlens.tap")
 
 Begin = Literal["earliest", "latest"] | int
@@ -238,7 +240,7 @@ class LogCopy:
         :raises OSError: if it cannot be moved.
         """
         root, kept = self.layout.root, self.replaced()
-        if len(kept) >= limits.MAX_REPLACED_COPIES:
+        if len(kept) >= MAX_REPLACED_COPIES:
             raise CopyFailed(
                 f"{len(kept)} copies of other logs of the broker are kept already: move or delete "
                 f"{kept[0]} and those like it"

@@ -23,7 +23,6 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.topology import Topology
 from rocketlens.errors import (
@@ -45,6 +44,10 @@ from rocketlens.tap.stream import LogStream, open_stream
 from rocketlens.tap.tables import Tables
 from rocketlens.wire.ha import LogBytes
 
+MAX_TAP_PAUSE_S: Final = 10.0
+"""Seconds between two connections of a tap to a broker that does not answer. RocketMQ: 5."""
+MAX_REPLACED_PAUSE_S: Final = 600.0
+"""Seconds before the log of a broker that had many others is copied."""
 _log: Final = logging.getLogger("rocketlens.tap")
 
 REPORT_S: Final = 5.0
@@ -58,7 +61,7 @@ ROOM_S: Final = 1.0
 
 def replaced_pause_s(copies: int) -> float:
     """Return the seconds before the log of a master is copied that had so many others."""
-    return float(min(FIRST_PAUSE_S * 2 ** min(copies, 30), limits.MAX_REPLACED_PAUSE_S))
+    return float(min(FIRST_PAUSE_S * 2 ** min(copies, 30), MAX_REPLACED_PAUSE_S))
 
 
 class Follower:
@@ -135,7 +138,7 @@ class Follower:
                 # The master may have another address by now.
                 self._topology.forget(self.copy.broker_name)
                 pause_s = FIRST_PAUSE_S if self.received_bytes > before else pause_s + FIRST_PAUSE_S
-                pause_s = min(pause_s, limits.MAX_TAP_PAUSE_S)
+                pause_s = min(pause_s, MAX_TAP_PAUSE_S)
                 await asyncio.sleep(max(pause_s, least_pause_s))
         finally:
             self._disconnect()

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketlens
-from rocketlens import limits
 from rocketlens.archive import files, journal, tables
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
@@ -186,7 +185,7 @@ def test_what_expired_before_it_was_archived_is_a_gap_of_its_time(tmp_path):
 
 def test_a_gap_is_named_though_a_clock_was_set_back_before_it(tmp_path, monkeypatch):
     hour = 3_600_000
-    monkeypatch.setattr(limits, "MAX_ARCHIVE_BATCH_BYTES", 2_000)
+    monkeypatch.setattr("rocketlens.pipeline.archive.MAX_ARCHIVE_BATCH_BYTES", 2_000)
     records = [
         record(n, store_timestamp_ms=START_MS + n + (hour if n < 20 else 0)) for n in range(100)
     ]
@@ -210,7 +209,7 @@ def test_a_gap_is_named_though_a_clock_was_set_back_before_it(tmp_path, monkeypa
 
 
 def test_a_log_that_goes_on_behind_the_last_batch_is_not_complete(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ARCHIVE_BATCH_BYTES", 1_000)
+    monkeypatch.setattr("rocketlens.pipeline.archive.MAX_ARCHIVE_BATCH_BYTES", 1_000)
     root = tmp_path / "lake"
     batch = archive_next(
         ArchiveTables(str(root), create=True), ArchivedStore(str(store), "broker-a"), run_here

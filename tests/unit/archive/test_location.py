@@ -174,7 +174,7 @@ def test_a_look_up_without_a_day_reads_several_days_at_once(days, monkeypatch):
 
 
 def test_as_many_days_are_read_at_once_as_are_allowed_and_their_order_stays(days, monkeypatch):
-    monkeypatch.setattr("rocketlens.limits.MAX_ARCHIVE_READS", 2)
+    monkeypatch.setattr("rocketlens.archive.reader.MAX_ARCHIVE_READS", 2)
     lock, opening, most = threading.Lock(), set(), []
     second = threading.Event()
 

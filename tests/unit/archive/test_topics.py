@@ -61,7 +61,7 @@ def test_counts_beyond_the_bound_are_not_kept_and_counted_again(tmp_path, monkey
     root = archive_of_days(tmp_path)
     with rocketlens.open_archive(root) as archive:
         expected = archive.topics()
-    monkeypatch.setattr("rocketlens.limits.MAX_KEPT_COUNTS", 2)
+    monkeypatch.setattr("rocketlens.archive.reader.MAX_KEPT_COUNTS", 2)
     with rocketlens.open_archive(root) as archive:
         assert [archive.topics() for _ in range(2)] == [expected] * 2
         assert len(archive.source.reader.kept) == 2

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.life import registration
+from rocketlens.broker.requests.send import MAX_BATCH_MEMBERS
 from rocketlens.broker.tables.name_servers import NameServerState
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats import batch_body
@@ -187,8 +187,8 @@ def test_hot_keys_tags_and_pulls_of_a_long_queue_are_answered(tmp_path):
 def test_batches_of_very_many_members_are_stored_or_refused_in_small_steps(
     tmp_path, monkeypatch, most
 ):
-    assert limits.MAX_BATCH_MEMBERS == 65_536
-    monkeypatch.setattr(limits, "MAX_BATCH_MEMBERS", most)
+    assert MAX_BATCH_MEMBERS == 65_536
+    monkeypatch.setattr("rocketlens.broker.requests.send.MAX_BATCH_MEMBERS", most)
 
     async def test(world, watch):
         body = await asyncio.to_thread(lambda: batch_body.encode([EMPTY] * (most + 1)))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.bulk.messages import PARTITION_BYTES, BatchScan
 from rocketlens.bulk.options import OPTIONS, known_options, names_of, time_option
 from rocketlens.errors import BadInput
+from rocketlens.pipeline.stream import MAX_STREAM_TRIGGER_BYTES
 
 
 def defaults_of(reader):
@@ -26,7 +26,7 @@ def test_the_defaults_in_the_table_are_those_that_are_read(tmp_path):
     assert defaults["checkCrc"] == str(scan.check_crc).lower()
     assert defaults["failOnDataLoss"] == str(scan.fails_on_loss).lower()
     trigger_bytes = defaults_of("streams")["maxBytesPerTrigger"]
-    assert trigger_bytes == str(limits.MAX_STREAM_TRIGGER_BYTES)
+    assert trigger_bytes == str(MAX_STREAM_TRIGGER_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.decode.canal import read_canal
 from rocketlens.decode.protobuf import (
     ProtobufField,
     message_schema,
     read_protobuf,
 )
+from rocketlens.decode.text_formats import MAX_DECODED_VALUES
 from rocketlens.errors import BodyError
 from tests.support.written_bodies import body
 
@@ -58,7 +58,7 @@ def test_what_is_no_message_is_refused(hexadecimal, says):
 
 def test_values_are_bounded():
     with pytest.raises(BodyError, match="more than"):
-        read_protobuf(b"\x08\x00" * (limits.MAX_DECODED_VALUES + 1))
+        read_protobuf(b"\x08\x00" * (MAX_DECODED_VALUES + 1))
 
 
 def test_names_make_known_messages_readable():

@@ -6,8 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rocketlens import limits
-from rocketlens.decode.schema_registry import SchemaRegistry
+from rocketlens.decode.schema_registry import MAX_SCHEMA_BYTES, SchemaRegistry
 from rocketlens.errors import BadInput, BodyError
 
 
@@ -77,7 +76,7 @@ def test_a_schema_that_is_not_there_is_asked_for_again_later(registry):
         ((200, b"no json"), "no schema"),
         ((200, b"[]"), "no schema"),
         ((200, b'{"schema": 7}'), "no schema"),
-        ((200, b" " * (limits.MAX_SCHEMA_BYTES + 1)), "has over"),
+        ((200, b" " * (MAX_SCHEMA_BYTES + 1)), "has over"),
         ((302, b""), "cannot be fetched"),
         ((500, b""), "cannot be fetched"),
         ((None, b"no HTTP at all\r\n"), "cannot be fetched"),
@@ -99,7 +98,7 @@ def test_only_addresses_of_http_are_asked():
 
 
 def test_what_is_kept_is_bounded(registry, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_REGISTRY_SCHEMAS", 2)
+    monkeypatch.setattr("rocketlens.decode.schema_registry.MAX_REGISTRY_SCHEMAS", 2)
     asked = SchemaRegistry(registry.url)
     for number in (1, 2, 3, 1):
         registry.answers[f"/schemas/ids/{number}"] = (200, b'{"schema": "s"}')

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketlens import limits
 from rocketlens.errors import BadInput, StoreFailed
-from rocketlens.namesrv.kv import KvConfig
+from rocketlens.namesrv.kv import MAX_KV_BYTES, KvConfig
 from rocketlens.store.disk import Disk
 from tests.support.effort import sized
 
@@ -88,7 +87,7 @@ def test_a_damaged_file_stops_no_start_is_told_and_kept(path, content, caplog):
 def test_a_file_with_more_than_may_be_put_is_read(path):
     change(KvConfig(path), ("ns", "key", "x" * 5_000))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "MAX_KV_BYTES", 1_000)
+        patched.setattr("rocketlens.namesrv.kv.MAX_KV_BYTES", 1_000)
         kv = KvConfig(path)
         assert len(kv.get("ns", "key")) == 5_000
         with pytest.raises(BadInput, match="allowed"):
@@ -115,7 +114,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(path, monkeypatch):
 def test_values_do_not_grow_beyond_their_limit(path):
     kv = KvConfig(path)
     with pytest.raises(BadInput, match="allowed"):
-        change(kv, ("ns", "key", "x" * limits.MAX_KV_BYTES))
+        change(kv, ("ns", "key", "x" * MAX_KV_BYTES))
     assert kv.namespace("ns") is None
 
 

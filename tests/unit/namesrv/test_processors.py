@@ -141,12 +141,12 @@ async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refus
     await name_server.register()
     route = await name_server.ask(105, topic=TOPICS[0])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(limits, "MAX_LISTED_AT_ONCE", 1)
+        patched.setattr("rocketlens.namesrv.processors.MAX_LISTED_AT_ONCE", 1)
         for code, fields in ((206, {}), (224, {"cluster": "c"})):
             answer = await name_server.ask(code, **fields)
             assert sorted(json.loads(answer.body)["topicList"]) == sorted(TOPICS)
         assert json.loads((await name_server.ask(311)).body)["topicList"] == []
-        patched.setattr(limits, "MAX_LISTED_AT_ONCE", 0)
+        patched.setattr("rocketlens.namesrv.processors.MAX_LISTED_AT_ONCE", 0)
         assert (await name_server.ask(105, topic=TOPICS[0])).body == route.body
         patched.setattr(limits, "MAX_ANSWER_FRAME_BYTES", 10)
         refused = await name_server.ask(206)

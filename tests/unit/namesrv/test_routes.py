@@ -334,14 +334,14 @@ def test_names_that_are_empty_or_too_long_are_refused_and_change_nothing(brokers
 
 
 def test_the_tables_do_not_grow_beyond_their_limits(brokers, monkeypatch):
-    monkeypatch.setattr(routes_module.limits, "MAX_NAMESRV_QUEUE_DATAS", 5)
+    monkeypatch.setattr(routes_module, "MAX_NAMESRV_QUEUE_DATAS", 5)
     brokers.register(topics=["T", "X", "Y"])
     with pytest.raises(BadInput, match="no room for 3 more"):
         brokers.register("broker-b", B, topics=["T", "X", "Y"])
     assert brokers.addrs("T") == {"broker-a": {0: A}}
     brokers.table.delete_topic("T")
     brokers.register("broker-b", B, topics=["U", "V"])
-    monkeypatch.setattr(routes_module.limits, "MAX_NAMESRV_BROKERS", 2)
+    monkeypatch.setattr(routes_module, "MAX_NAMESRV_BROKERS", 2)
     with pytest.raises(BadInput, match="no room for more"):
         brokers.register("broker-c", "10.0.0.3:10911")
     # Who is here already is not refused.
@@ -394,7 +394,7 @@ def test_filter_servers_and_addresses_are_bounded(brokers, monkeypatch):
         brokers.register(filter_servers=["x" * 301])
     with pytest.raises(BadInput, match="300 characters"):
         brokers.register(address=A, cluster="c" * 301)
-    monkeypatch.setattr(limits, "MAX_FILTER_SERVERS", 5)
+    monkeypatch.setattr("rocketlens.namesrv.routes.MAX_FILTER_SERVERS", 5)
     brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(4)])
     # The same broker again has no more than before.
     brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(5)])

@@ -78,8 +78,8 @@ def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(tmp_path, 
 
 
 def test_large_answers_are_built_one_at_a_time_and_few_of_a_connection_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_LARGE_ANSWERS_OF_CONNECTION", 2)
-    monkeypatch.setattr(limits, "MAX_LARGE_ANSWERS", 3)
+    monkeypatch.setattr("rocketlens.net.large_answers.MAX_LARGE_ANSWERS_OF_CONNECTION", 2)
+    monkeypatch.setattr("rocketlens.net.large_answers.MAX_LARGE_ANSWERS", 3)
     monkeypatch.setattr(large_answers, "SMALL_ANSWER_BYTES", 10_000)
 
     async def test(world):

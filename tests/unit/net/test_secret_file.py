@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.net.secret_file import opened_regular, read_secret_file
+from rocketlens.net.secret_file import MAX_SECRET_BYTES, opened_regular, read_secret_file
 
 
 def test_a_secret_is_read_without_the_ends_of_its_lines(tmp_path):
@@ -24,7 +23,7 @@ def test_a_secret_is_read_without_the_ends_of_its_lines(tmp_path):
         (b"", "is empty"),
         (b"\n", "is empty"),
         (b"\xff hidden", "not UTF-8"),
-        (b"hidden" * limits.MAX_SECRET_BYTES, "over 4096 bytes"),
+        (b"hidden" * MAX_SECRET_BYTES, "over 4096 bytes"),
         (None, "cannot be read: No such file"),
     ],
 )

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.net import status_port
 from rocketlens.net.status_port import StatusPort, StatusSource
@@ -172,7 +171,7 @@ def test_garbage_is_closed_without_an_answer_or_with_a_refusal(port, sent):
 
 
 def test_more_connections_than_allowed_are_closed_and_those_there_stay(port, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_STATUS_CONNECTIONS", 3)
+    monkeypatch.setattr("rocketlens.net.status_port.MAX_STATUS_CONNECTIONS", 3)
     silent = [socket.create_connection(port.address) for _ in range(3)]
     try:
         # Each has been accepted when it is answered.

@@ -15,6 +15,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import read_tap_note
 from rocketlens.tap import follower, service
+from rocketlens.tap.follower import MAX_REPLACED_PAUSE_S
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import FakeNameServer
@@ -973,7 +974,7 @@ def test_a_master_that_keeps_changing_is_waited_for_and_only_so_many_copies_are_
     tmp_path, original, monkeypatch
 ):
     _, log = original
-    monkeypatch.setattr(limits, "MAX_REPLACED_COPIES", 3)
+    monkeypatch.setattr("rocketlens.tap.copy_log.MAX_REPLACED_COPIES", 3)
 
     async def scenario():
         master = master_of(log)
@@ -989,7 +990,7 @@ def test_a_master_that_keeps_changing_is_waited_for_and_only_so_many_copies_are_
     assert aside == ["broker-a", *(f"broker-a.replaced-{number:04}" for number in (1, 2, 3))]
     pauses = [follower.replaced_pause_s(number) for number in range(20)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == limits.MAX_REPLACED_PAUSE_S
+    assert pauses[-1] == MAX_REPLACED_PAUSE_S
 
 
 def test_copies_put_aside_have_no_more_bytes_than_a_copy_may_have(tmp_path, original):

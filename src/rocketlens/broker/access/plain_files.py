@@ -33,7 +33,6 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from rocketlens import limits
 from rocketlens.broker.access.addresses import AddressPattern, parse_pattern
 from rocketlens.broker.access.plain_rules import (
     Account,
@@ -50,6 +49,8 @@ from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
 from rocketlens.wire.bodies.topic import DataVersion
 from rocketlens.wire.command import RemotingCommand
 
+MAX_ACL_FILE_BYTES: Final = 1024 * 1024
+"""Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
 _log: Final = logging.getLogger("rocketlens.broker")
 FILES_READ: Final = 100
 """Files in ``conf/acl`` at most. RocketMQ: any number."""
@@ -248,8 +249,8 @@ class PlainAcl:
             changed, default_flow_style=False, sort_keys=False, allow_unicode=True
         )
         content = text.encode("utf-8")
-        if len(content) > limits.MAX_ACL_FILE_BYTES:
-            raise BadInput(f"{path} would have over {limits.MAX_ACL_FILE_BYTES} bytes")
+        if len(content) > MAX_ACL_FILE_BYTES:
+            raise BadInput(f"{path} would have over {MAX_ACL_FILE_BYTES} bytes")
         self._disk.write_durably(path, content)
 
     # What runs in a thread, or before the broker serves.
@@ -334,15 +335,15 @@ def _read(path: Path) -> _File:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read(limits.MAX_ACL_FILE_BYTES + 1)
+            content = file.read(MAX_ACL_FILE_BYTES + 1)
     except FileNotFoundError:
         return _File({}, ())
     if mode & stat.S_IWOTH:
         raise BadInput(f"{path} is world-writable and is not used: chmod o-w {path}")
     if stat.S_IMODE(mode) & 0o077 and content.strip():
         warnings.append(f"{path} holds secret keys that others may read: chmod 600 {path}")
-    if len(content) > limits.MAX_ACL_FILE_BYTES:
-        raise BadInput(f"{path} has over {limits.MAX_ACL_FILE_BYTES} bytes")
+    if len(content) > MAX_ACL_FILE_BYTES:
+        raise BadInput(f"{path} has over {MAX_ACL_FILE_BYTES} bytes")
     try:
         # Not the faster one in C: it would hold up the event loop from within its thread.
         value = yaml.safe_load(content.decode("utf-8-sig"))

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.broker.access.addresses import parse_address
 from rocketlens.broker.access.needs import listing_needs, needs_of, reading_need, writing_need
 from rocketlens.broker.access.policy import (
@@ -53,6 +52,8 @@ from rocketlens.wire.bodies.auth import (
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 
+MAX_USERS: Final = 10_000
+"""Users, and subjects with policies, of one broker. RocketMQ: any number."""
 _log: Final = logging.getLogger("rocketlens.broker")
 _MAX_SHOWN: Final = 100
 
@@ -413,8 +414,8 @@ class Users:
 
 
 def _check_room(entries: dict[str, object] | dict[str, User] | dict[str, Acl]) -> None:
-    if len(entries) >= limits.MAX_USERS:
-        raise Refused(f"there are {limits.MAX_USERS} already")
+    if len(entries) >= MAX_USERS:
+        raise Refused(f"there are {MAX_USERS} already")
 
 
 def _policies_of(account: PlainAccessConfig) -> tuple[PolicyInfo, ...]:

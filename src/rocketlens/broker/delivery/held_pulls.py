@@ -27,6 +27,12 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE
 
+MAX_SUSPEND_S: Final = 600.0
+"""Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""
+MAX_HELD_PULLS_OF_CONNECTION: Final = 10_000
+"""Pulls of one connection that wait for messages; more are answered at once. RocketMQ: any."""
+MAX_HELD_PULLS_BYTES: Final = 256 * 1024 * 1024
+"""Memory for pulls that wait for messages: 120,000 of the usual ones. RocketMQ: no limit."""
 TICK_S: Final = 0.2
 """A held pull is answered about so long after its time is over, at most."""
 
@@ -190,15 +196,15 @@ class HeldPulls:
         of_channel = self._channels.get(pull.channel, ())
         if (
             self._is_stopping
-            or self.kept_bytes + pull.size_bytes > limits.MAX_HELD_PULLS_BYTES
-            or len(of_channel) >= limits.MAX_HELD_PULLS_OF_CONNECTION
+            or self.kept_bytes + pull.size_bytes > MAX_HELD_PULLS_BYTES
+            or len(of_channel) >= MAX_HELD_PULLS_OF_CONNECTION
         ):
             self.not_held += 1
             return False
         self.count += 1
         self.kept_bytes += pull.size_bytes
         pull.is_held = True
-        pull.tick = int((self._clock() + min(timeout_s, limits.MAX_SUSPEND_S)) / TICK_S) + 1
+        pull.tick = int((self._clock() + min(timeout_s, MAX_SUSPEND_S)) / TICK_S) + 1
         self._add_to_queue(pull)
         self._groups.setdefault(pull.request.consumer_group, {})[pull] = None
         self._channels.setdefault(pull.channel, {})[pull] = None

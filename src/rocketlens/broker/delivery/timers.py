@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.broker.delivery import timer_time
 from rocketlens.broker.delivery.copy_writer import CopyWriter
 from rocketlens.broker.delivery.schedule import real_queue
@@ -36,6 +35,9 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.refused_writes import RefusedWrites
 
+MAX_WAITING_TIMERS: Final = 10_000_000
+"""Messages with a delivery time of their own that wait on a broker, 8 bytes each; more are refused.
+RocketMQ: 2**31 - 1 for each second (timerCongestNumEachSlot)."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 READ_AT_ONCE: Final = 128
@@ -155,8 +157,8 @@ class Timers:
         if not self._is_enabled:
             raise TimersDisabled
         out_ms = timer_time.out_time_ms(properties, self._clock(), self._max_delay_ms)
-        if out_ms is not None and self.waiting + self.unread >= limits.MAX_WAITING_TIMERS:
-            raise TooManyTimers(limits.MAX_WAITING_TIMERS)
+        if out_ms is not None and self.waiting + self.unread >= MAX_WAITING_TIMERS:
+            raise TooManyTimers(MAX_WAITING_TIMERS)
         return out_ms
 
     @property

@@ -23,8 +23,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from rocketlens import limits
-
+MAX_BUILDER_HUNG_S: Final = 3600.0
+"""Seconds without a word after which a builder of index files is ended; at first it is less."""
+MAX_BUILDER_RESTART_S: Final = 60.0
+"""Seconds until a builder of index files that ended is started again; at first it is less."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 FIRST_WAIT_S: Final = 1.0
@@ -50,7 +52,7 @@ def next_wait_s(before_s: float, ran_s: float) -> float:
     """
     if before_s == 0 or ran_s >= STEADY_S:
         return FIRST_WAIT_S
-    return min(2 * before_s, limits.MAX_BUILDER_RESTART_S)
+    return min(2 * before_s, MAX_BUILDER_RESTART_S)
 
 
 class IndexProcess:
@@ -107,7 +109,7 @@ class IndexProcess:
             self._safe_offset, self._moved_s = safe_offset, now_s
             return
         allowed_s = HUNG_S if self._has_indexed else HUNG_STARTING_S
-        allowed_s = min(allowed_s * 2**self._hung_count, limits.MAX_BUILDER_HUNG_S)
+        allowed_s = min(allowed_s * 2**self._hung_count, MAX_BUILDER_HUNG_S)
         if now_s - self._moved_s > allowed_s and not self._is_hung:
             self._hung_count += 1
             self._is_hung = True

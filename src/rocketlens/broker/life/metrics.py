@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.net.pace import Pace
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from rocketlens.broker.core import BrokerCore
     from rocketlens.net.channel import Channel
 
+MAX_METRIC_SERIES: Final = 20_000
+"""Values by topic and group in one answer of that port: 2 MiB. RocketMQ: no limit, or 50,000."""
 NODE_LABELS: Final = ("cluster", "node_type", "node_id")
 """Labels that every value has: cluster, ``broker``, and the broker's name."""
 _NAME_CHARACTERS: Final = 120
@@ -238,7 +239,7 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
         family = CounterMetricFamily if is_counter else GaugeMetricFamily
         metric = family(name, meaning, labels=(*NODE_LABELS, *labels))
         for texts, number in rows.items():
-            if len(metric.samples) < limits.MAX_METRIC_SERIES:
+            if len(metric.samples) < MAX_METRIC_SERIES:
                 shown = (text[:_NAME_CHARACTERS] for text in texts)
                 metric.add_metric((*node, *shown), float(number))
             else:

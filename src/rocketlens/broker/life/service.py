@@ -69,6 +69,12 @@ if TYPE_CHECKING:
 
     from rocketlens.broker.delivery.transaction_checks import TransactionChecks
 
+MIN_STOP_INDEX_S: Final = 1.0
+"""Seconds for index entries when a server stops, however long the rest took."""
+MIN_CONNECTIONS: Final = 16
+"""Connections that a broker allows, however few files a process may have open."""
+MIN_QUEUE_FILES: Final = 128
+"""Files of queues that a broker has open, however few a process may have."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 SAMPLE_INTERVAL_S: Final = 1.0
@@ -236,9 +242,7 @@ class BrokerService:
                 await server.abort()
             if index is not None:
                 await index.stop(0)
-            self._close_store(
-                max(began_s + limits.MAX_STOP_S - time.monotonic(), limits.MIN_STOP_INDEX_S)
-            )
+            self._close_store(max(began_s + limits.MAX_STOP_S - time.monotonic(), MIN_STOP_INDEX_S))
 
     def _cancel_timers(self) -> None:
         """End the periodic work."""
@@ -473,9 +477,9 @@ def max_connections(open_files: int) -> int:
 
     The store may open a quarter of all as queues, two descriptors each, and some others.
     """
-    queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
+    queues = max(open_files // 2, MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
-    return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), limits.MIN_CONNECTIONS)
+    return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), MIN_CONNECTIONS)
 
 
 def _handlers_of(core: BrokerCore, access: control.AccessControl) -> Mapping[int, Handler]:

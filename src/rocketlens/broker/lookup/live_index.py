@@ -22,12 +22,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.index_files import CorruptIndexFile
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.write.message_store import MessageStore
 
+MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
+"""Log between index files that a broker reads again when they are opened anew: 20 ms."""
 STEP_BYTES: Final = 2 * 1024 * 1024
 """Bytes of log that one step reads into memory: 2 ms."""
 REOPEN_ENTRIES: Final = 1_000_000
@@ -183,7 +184,7 @@ class LiveIndex:
         reader = StoreReader(self.store.layout)
         uncovered = reader.index.uncovered()
         more_bytes = _gap_bytes(uncovered) - _gap_bytes(self.reader.index.uncovered())
-        if uncovered[-1][0] < self.open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:
+        if uncovered[-1][0] < self.open_at or more_bytes > MAX_INDEX_GAP_BYTES:
             reader.close()
             self._reopen_at += max(self.read_to - self.open_at, 0) // 2
             return

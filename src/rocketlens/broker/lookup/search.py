@@ -39,6 +39,17 @@ from rocketlens.store.write.message_store import MessageStore
 if TYPE_CHECKING:
     from rocketlens.broker.lookup.snapshot import LogSnapshot
 
+MAX_LOOK_UP_WAIT_S: Final = 60.0
+"""Seconds after which that is done whatever there was to wait for."""
+MAX_LOOK_UP_S: Final = 10.0
+"""Seconds of processor time after which a look-up is answered with what was found. RocketMQ: none,
+but its clients wait 15 s."""
+MAX_TAG_LOOK_UPS: Final = 1_000
+"""The same of all connections together."""
+MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
+"""Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
+MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
+"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -48,13 +59,13 @@ READ_INTERVAL_S: Final = 0.25
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
 KEY_BOUNDS: Final = LookUpLimits(
-    limits.MAX_LOOK_UPS_OF_CONNECTION,
+    MAX_LOOK_UPS_OF_CONNECTION,
     limits.MAX_LOOK_UPS,
-    limits.MAX_LOOK_UP_S,
-    limits.MAX_LOOK_UP_WAIT_S,
+    MAX_LOOK_UP_S,
+    MAX_LOOK_UP_WAIT_S,
 )
 TAG_BOUNDS: Final = KEY_BOUNDS._replace(
-    of_one=limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=limits.MAX_TAG_LOOK_UPS
+    of_one=MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=MAX_TAG_LOOK_UPS
 )
 
 

@@ -17,11 +17,12 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
-from rocketlens import limits
 from rocketlens.errors import RocketLensError
 from rocketlens.net.pace import Owner
 from rocketlens.wire.codes import ResponseCode
 
+MAX_LOOK_UP_TURN_S: Final = 0.001
+"""Seconds of one look-up in the thread for them before others have their turn."""
 T = TypeVar("T")
 Work = Generator[None, bool | None, T]
 """Yields after each piece, and is sent True when its time is over: then it ends with what
@@ -59,7 +60,7 @@ class Piece:
     __slots__ = ("_until",)
 
     def __init__(self) -> None:
-        self._until = time.perf_counter() + limits.MAX_LOOK_UP_TURN_S
+        self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
 
     @property
     def is_over(self) -> bool:
@@ -68,7 +69,7 @@ class Piece:
 
     def begin(self) -> None:
         """Start the next piece."""
-        self._until = time.perf_counter() + limits.MAX_LOOK_UP_TURN_S
+        self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
 
 
 def result_of(work: Work[T]) -> T:

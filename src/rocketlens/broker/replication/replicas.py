@@ -22,13 +22,20 @@ import logging
 from collections import Counter, deque
 from typing import Final, cast
 
-from rocketlens import limits
 from rocketlens.errors import StoreError
 from rocketlens.net.channel import Response
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.ha import ReportReader, encode_header
 
+MAX_REPORTS_A_TICK: Final = 512
+"""Reports of the slaves of one address, and reads with less than a report, in 50 ms. Then they are
+not read until the next 50 ms, so that others have the event loop. RocketMQ: any number.
+"""
+MAX_REPLICAS: Final = 16
+"""Slaves that may copy the log of a broker at once; one address has at most half of these places.
+RocketMQ: any number.
+"""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TICK_S: Final = 0.05
@@ -253,8 +260,8 @@ class Replicas:
         """Add a slave that connected. If there is no room, the oldest one without a report goes."""
         same_host = [each for each in self._slaves if each.host == slave.host]
         for slaves, bound, of in (
-            (same_host, limits.MAX_REPLICAS // 2, f" of {slave.host}"),
-            (self._slaves, limits.MAX_REPLICAS, ""),
+            (same_host, MAX_REPLICAS // 2, f" of {slave.host}"),
+            (self._slaves, MAX_REPLICAS, ""),
         ):
             if len(slaves) < bound:
                 continue
@@ -271,7 +278,7 @@ class Replicas:
     def may_read_on(self, host: str, reports: int) -> bool:
         """Count reports of a host; return False if it has had its share until the next tick."""
         self._reports[host] += reports
-        return self._reports[host] < limits.MAX_REPORTS_A_TICK
+        return self._reports[host] < MAX_REPORTS_A_TICK
 
     def remove(self, slave: SlaveConnection) -> None:
         """Remove a slave whose connection ended."""

@@ -43,6 +43,8 @@ from rocketlens.wire.commands import admin as admin_commands
 from rocketlens.wire.commands import client as client_commands
 from rocketlens.wire.declare import read_body, write_body
 
+MAX_HEARTBEAT_GROUPS: Final = 1_000
+"""Groups in one heartbeat. RocketMQ: no limit."""
 Pending = Response | Awaitable[Response | None]
 
 GROUPS_PER_TURN: Final = 20
@@ -127,8 +129,8 @@ class ClientProcessor:
     ) -> Response | None:
         """Register many groups, with turns for others; stop if the connection is closed."""
         groups = len(heartbeat.producer_datas) + len(heartbeat.consumer_datas)
-        if groups > limits.MAX_HEARTBEAT_GROUPS:
-            remark = f"{groups} groups in one heartbeat, {limits.MAX_HEARTBEAT_GROUPS} allowed"
+        if groups > MAX_HEARTBEAT_GROUPS:
+            remark = f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed"
             return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         if not channel.is_open:
             return None

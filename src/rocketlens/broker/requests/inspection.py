@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.tables.config_table import TableVersion
 from rocketlens.broker.tables.topics import topic_table
@@ -29,6 +28,8 @@ from rocketlens.wire.commands import admin as commands
 from rocketlens.wire.commands.admin import GET_BROKER_CONFIG, GetBrokerConfigResponse
 from rocketlens.wire.declare import write_body
 
+MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
+"""Entries of a queue in one answer (321). RocketMQ: no limit."""
 _ENTRIES_READ: Final = 500
 _TOPIC_BYTES: Final = 100
 """Minimum bytes of a topic in the response with all, without its name, which occurs twice."""
@@ -120,7 +121,7 @@ class InspectionProcessor:
             if subscription is None:
                 missing = f"{request.consumer_group[:300]}@{request.topic} is not online!"
         entries = await _entries(
-            queue, request.index, min(request.count, limits.MAX_QUEUE_ENTRIES_ANSWERED)
+            queue, request.index, min(request.count, MAX_QUEUE_ENTRIES_ANSWERED)
         )
         answer = ConsumeQueueAnswer(
             subscription=subscription,

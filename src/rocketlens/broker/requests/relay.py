@@ -35,6 +35,8 @@ from rocketlens.wire.codes import V3_1_8_SNAPSHOT, RequestCode, ResponseCode, ve
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import consumer as commands
 
+MAX_RELAYS: Final = 1_000
+"""Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
 _SIGNING_FIELDS: Final = frozenset({acl.ACCESS_KEY, acl.SECURITY_TOKEN, acl.SIGNATURE})
 
 
@@ -49,7 +51,7 @@ class Relays:
 
     def refusal(self, channel: Channel) -> Response | None:
         """Return the response to a connection for which too many are awaited; else None."""
-        bounds = limits.MAX_RELAYS_OF_CONNECTION, limits.MAX_RELAYS
+        bounds = limits.MAX_RELAYS_OF_CONNECTION, MAX_RELAYS
         if self._waiting[channel] < bounds[0] and self._waiting.total() < bounds[1]:
             return None
         limit = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"

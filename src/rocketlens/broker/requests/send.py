@@ -63,6 +63,9 @@ from rocketlens.wire.recall_handle import RecallHandle
 if TYPE_CHECKING:
     from rocketlens.broker.sends.batches import StoredBatch
 
+MAX_BATCH_MEMBERS: Final = 65_536
+"""Members of one batch; more are refused (13). So many with a unique key and nothing else fill
+RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
 Pending = Response | Awaitable[Response | None]
 
 MULTI_TAGS_FLAG: Final = 0x2
@@ -512,7 +515,7 @@ def _members(body: bytes, max_count: int) -> list[BatchMember]:
 
 def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
     """Read the members of a large batch, and check each, before any of them is stored."""
-    max_count = limits.MAX_BATCH_MEMBERS
+    max_count = MAX_BATCH_MEMBERS
     members = _members(body, max_count + 1)
     if len(members) > max_count:
         problem = f"the message is illegal: a batch of more than {max_count} members"

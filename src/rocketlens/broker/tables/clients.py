@@ -26,6 +26,10 @@ from rocketlens.wire.bodies.heartbeat import (
 )
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 
+MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
+"""The same of all connections; then the connection with most of it is closed. RocketMQ: any."""
+MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
+"""Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 _MEMBER_BYTES: Final = 700
@@ -113,7 +117,7 @@ class ClientTable:
             self.refused += 1
             raise
         self._set_sizes(channel, sizes)
-        while self.total_bytes > limits.MAX_GROUPS_BYTES and len(self._sizes) > 1:
+        while self.total_bytes > MAX_GROUPS_BYTES and len(self._sizes) > 1:
             self._close_largest()
 
     def _close_largest(self) -> None:
@@ -297,10 +301,10 @@ def _group_bytes(heartbeat: HeartbeatData) -> dict[GroupKey, int]:
 
 
 def _check_bytes(total: int) -> None:
-    if total > limits.MAX_CONNECTION_GROUPS_BYTES:
+    if total > MAX_CONNECTION_GROUPS_BYTES:
         raise HeartbeatRefused(
             f"the groups of this connection take {total} bytes, "
-            f"{limits.MAX_CONNECTION_GROUPS_BYTES} are allowed"
+            f"{MAX_CONNECTION_GROUPS_BYTES} are allowed"
         )
 
 

@@ -38,6 +38,8 @@ from rocketlens.store.read.table_changes import (
     without_first,
 )
 
+MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
+"""Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
 _log: Final = logging.getLogger(__name__)
 
 E = TypeVar("E")
@@ -121,10 +123,10 @@ class EntryTable(ABC, Generic[E]):
         sizes = {name: len(self.entry_text(name, entry)) for name, entry in entries.items()}
         total = self._bytes
         for name, size in sizes.items():
-            if size > limits.MAX_CONFIG_ENTRY_BYTES:
+            if size > MAX_CONFIG_ENTRY_BYTES:
                 raise BadInput(
                     f"{name[:_SHOWN]!r} in {self.FILE} has {size} bytes, "
-                    f"{limits.MAX_CONFIG_ENTRY_BYTES} are allowed"
+                    f"{MAX_CONFIG_ENTRY_BYTES} are allowed"
                 )
             total += size + len(_BETWEEN) - self._size_of(name)
         if total > limits.MAX_CONFIG_BYTES - FIXED_BYTES:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.store import fs
 from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
 
+MAX_IDENTITY_SEGMENTS: Final = 16
+"""Segments by which a log is recognized again. One that shares none of them may be the same."""
 _MAX_BYTES: Final = 4096
 """Bytes of the first record of a segment that are read."""
 _HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
@@ -42,7 +43,7 @@ class LogIdentity:
         checksums: dict[int, int] = {}
         paths = [Path(entry.path) for entry in fs.entries(self._directory)]
         segments = [path for path in paths if _is_segment(path.name)]
-        for path in segments[-limits.MAX_IDENTITY_SEGMENTS :]:
+        for path in segments[-MAX_IDENTITY_SEGMENTS:]:
             base_offset = int(path.name)
             checksum = self._cache.get(base_offset)
             if checksum is None:

@@ -8,8 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketlens import limits
 from rocketlens.net.channel import Channel
+
+MAX_ANNOUNCEMENT_S: Final = 2.0
+"""Seconds for which a request that creates a topic waits for name servers to know it: one that does
+not answer must not make clients give up the request, after 3 seconds. RocketMQ does not wait.
+"""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ class NameServers:
         """Announce a change to the name servers.
 
         The future ends when those that know this broker received it, or when
-        ``limits.MAX_ANNOUNCEMENT_S`` are over; None if there are none.
+        ``MAX_ANNOUNCEMENT_S`` are over; None if there are none.
         """
         for state in self.states.values():
             state.wake.set()
@@ -69,4 +73,4 @@ class NameServers:
         if not self.are_served or not up_to_date:
             return None
         futures = [state.announced() for state in up_to_date]
-        return asyncio.ensure_future(asyncio.wait(futures, timeout=limits.MAX_ANNOUNCEMENT_S))
+        return asyncio.ensure_future(asyncio.wait(futures, timeout=MAX_ANNOUNCEMENT_S))

@@ -9,7 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from rocketlens import limits
+MAX_QUEUE_LOCKS: Final = 200_000
+"""Locks of queues, groups times queues, that a broker keeps: 80 MiB. RocketMQ: no limit."""
+QUEUE_LOCK_S: Final = 60.0
+"""Seconds that a lock of a queue lasts. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
 
 
 class QueueLock(NamedTuple):
@@ -74,7 +77,7 @@ class QueueLocks:
             del self._of_group[key[0]]
 
     def _has_room(self, now_s: float) -> bool:
-        while len(self._locks) >= limits.MAX_QUEUE_LOCKS:
+        while len(self._locks) >= MAX_QUEUE_LOCKS:
             key, oldest = next(iter(self._locks.items()))
             if not _is_over(oldest, now_s):
                 return False
@@ -83,4 +86,4 @@ class QueueLocks:
 
 
 def _is_over(lock: QueueLock, now_s: float) -> bool:
-    return now_s - lock.renewed_s > limits.QUEUE_LOCK_S
+    return now_s - lock.renewed_s > QUEUE_LOCK_S

@@ -37,6 +37,10 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.wire.codes import ResponseCode
 
+MAX_GROUPS: Final = 100_000
+"""Subscription groups of a broker, at most. RocketMQ: no limit."""
+MAX_TOPICS: Final = 150_000
+"""Topics of a broker, at most, of any origin; each takes about 1 KiB. RocketMQ: no limit."""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 
@@ -122,7 +126,7 @@ class TopicRegistry:
         self._save: Final = save
         self._announce: Final = announce
         self.pending: Final[dict[str, asyncio.Future[Any]]] = {}
-        self.room: Final = Room("topics", lambda: limits.MAX_TOPICS, clock)
+        self.room: Final = Room("topics", lambda: MAX_TOPICS, clock)
         missing = [topic for topic in _first_topics(config) if topic.topic not in table.topics]
         if missing:
             table.put(*missing)
@@ -143,7 +147,7 @@ class TopicRegistry:
         """
         if not self.has_room_for(topic.topic):
             raise TooMany(
-                f"{limits.MAX_TOPICS} topics are allowed, and all are in use: delete topics first"
+                f"{MAX_TOPICS} topics are allowed, and all are in use: delete topics first"
             )
         verb = "changed" if topic.topic in self.topics else "created"
         self.table.put(topic)
@@ -255,7 +259,7 @@ class GroupRegistry:
         self.table: Final = table
         self.config: Final = config
         self._save: Final = save
-        self.room: Final = Room("groups", lambda: limits.MAX_GROUPS, clock)
+        self.room: Final = Room("groups", lambda: MAX_GROUPS, clock)
         missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
         if missing:
             table.put_many({group: {"consumeBroadcastEnable": True} for group in missing})
@@ -269,7 +273,7 @@ class GroupRegistry:
         new = groups.keys() - self.table.groups.keys()
         for name in new:
             if not self.room.has(len(self.table.groups) + len(new) - 1, name):
-                raise TooMany(f"{limits.MAX_GROUPS} groups are allowed: delete groups first")
+                raise TooMany(f"{MAX_GROUPS} groups are allowed: delete groups first")
         self.table.put_many(groups)
         for name in groups:
             _log.info("group %s is %s", name, "created" if name in new else "changed")

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 import yaml
 
-from rocketlens import limits
 from rocketlens.broker.access import plain_files
-from rocketlens.broker.access.plain_files import PlainAcl, load_accounts
+from rocketlens.broker.access.plain_files import MAX_ACL_FILE_BYTES, PlainAcl, load_accounts
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import signed_fields
@@ -110,7 +109,7 @@ def test_an_account_of_two_files_is_that_of_the_first(tmp_path, caplog):
         ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is not an address"),
         ("a: !!python/object/apply:os.getcwd []", "is no YAML"),
         ("a: " + "[" * 5000, "is no YAML"),
-        ("#" * (limits.MAX_ACL_FILE_BYTES + 1), "bytes"),
+        ("#" * (MAX_ACL_FILE_BYTES + 1), "bytes"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_bad_input_without_its_secrets(tmp_path, text, words):

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.access.user_rules import Refused, Users
 from rocketlens.broker.access_config import AuthConfig
 from rocketlens.broker.tables.table_saver import TableSaver
@@ -137,7 +136,7 @@ def test_a_resource_that_is_none_removes_no_policies(tmp_path):
 
 
 def test_the_number_of_users_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_USERS", 2)
+    monkeypatch.setattr("rocketlens.broker.access.user_rules.MAX_USERS", 2)
 
     async def work(users):
         await users.create_user("app", UserInfo(password="x"))

@@ -332,7 +332,7 @@ def test_held_pulls_keep_nobody_from_being_served(tmp_path):
 
 
 def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_HELD_PULLS_OF_CONNECTION", 3)
+    monkeypatch.setattr("rocketlens.broker.delivery.held_pulls.MAX_HELD_PULLS_OF_CONNECTION", 3)
 
     async def test(world):
         await empty_queue(world)
@@ -342,7 +342,7 @@ def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(tmp_path,
         other = another(world)
         await held(other, 1)
         size = world.core.held_pulls.kept_bytes
-        monkeypatch.setattr(limits, "MAX_HELD_PULLS_BYTES", size + 10)
+        monkeypatch.setattr("rocketlens.broker.delivery.held_pulls.MAX_HELD_PULLS_BYTES", size + 10)
         assert (await other.pull(**fields)).code == 19
         assert world.core.held_pulls.not_held == 2
         await other.pool.close()

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.delivery import timers as timers_module
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.formats import timer_checkpoint
@@ -163,7 +162,7 @@ def test_where_they_are_switched_off_a_message_with_a_time_is_refused(tmp_path):
 
 def test_more_than_are_kept_are_refused(tmp_path, monkeypatch):
     async def test(world):
-        monkeypatch.setattr(limits, "MAX_WAITING_TIMERS", 2)
+        monkeypatch.setattr("rocketlens.broker.delivery.timers.MAX_WAITING_TIMERS", 2)
         for _ in range(2):
             await send_at(world, b"", NOW_MS + 5_000)
         answer = await world.send(properties=properties_of(TIMER_DELAY_SEC=3))

@@ -61,7 +61,7 @@ def test_a_new_broker_has_all_values(tmp_path):
 
 
 def test_values_by_topic_and_group_are_bounded_and_the_others_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_METRIC_SERIES", 2)
+    monkeypatch.setattr("rocketlens.broker.life.metrics.MAX_METRIC_SERIES", 2)
 
     async def test(world):
         for number in range(5):

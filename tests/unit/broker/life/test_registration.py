@@ -7,7 +7,6 @@ import zlib
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.life import registration
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.channel import Response
@@ -272,7 +271,7 @@ def test_a_new_topic_waits_only_so_long_for_a_name_server_that_does_not_answer(
         stub = NameServerStub()
         settings = {"namesrvAddr": stub.address, "registerBrokerTimeoutMills": 86_400_000}
         async with running(tmp_path, **settings) as world:
-            monkeypatch.setattr(limits, "MAX_ANNOUNCEMENT_S", 0.01)
+            monkeypatch.setattr("rocketlens.broker.tables.name_servers.MAX_ANNOUNCEMENT_S", 0.01)
             stub.gate = asyncio.Event()
             assert (await world.send("New")).code == 0
             assert not world.core.topics.pending

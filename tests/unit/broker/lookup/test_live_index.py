@@ -4,7 +4,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import LookUp
@@ -135,7 +134,7 @@ def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
-    monkeypatch.setattr(limits, "MAX_INDEX_GAP_BYTES", 1000)
+    monkeypatch.setattr("rocketlens.broker.lookup.live_index.MAX_INDEX_GAP_BYTES", 1000)
     with indexing(tmp_path) as (store, index):
         sent = send_many(store, 200)
         read_all(index)

@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.formats import commitlog_record
@@ -57,7 +56,7 @@ def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monk
 
 
 def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
+    monkeypatch.setattr("rocketlens.broker.lookup.turns.MAX_LOOK_UP_TURN_S", -1)
     monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
 
     async def test():
@@ -92,7 +91,7 @@ def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path
 
 
 def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
+    monkeypatch.setattr("rocketlens.broker.lookup.turns.MAX_LOOK_UP_TURN_S", -1)
 
     async def test():
         async with searching_many(tmp_path, 300) as (_, search, sent):
@@ -111,7 +110,7 @@ def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monk
 
 
 def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
+    monkeypatch.setattr("rocketlens.broker.lookup.turns.MAX_LOOK_UP_TURN_S", -1)
     monkeypatch.setattr(index, "_STEPS_TO_PAUSE", 1)
     one_slot = SMALL.__class__(
         mappedFileSizeCommitLog=1 << 20,

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.lookup import search as module
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.broker.lookup.search import LiveSearch
@@ -152,7 +151,9 @@ def test_a_look_up_of_large_messages_goes_on_in_the_thread(tmp_path):
 
 
 def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)  # each candidate is a piece
+    monkeypatch.setattr(
+        "rocketlens.broker.lookup.turns.MAX_LOOK_UP_TURN_S", -1
+    )  # each candidate is a piece
 
     async def test():
         async with searching_many(tmp_path, 3000) as (_, search, sent):

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.broker.replication import replicas
+from rocketlens.broker.replication.replicas import MAX_REPLICAS, MAX_REPORTS_A_TICK
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import ResponseCode
@@ -159,7 +159,7 @@ def test_a_slave_that_does_not_say_where_to_begin_is_disconnected(tmp_path, monk
 
 
 def test_slaves_of_an_address_have_half_of_the_places(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_REPLICAS", 2)
+    monkeypatch.setattr("rocketlens.broker.replication.replicas.MAX_REPLICAS", 2)
 
     async def scenario(world):
         await fill(world, 3)
@@ -177,11 +177,11 @@ def test_slaves_that_say_nothing_keep_nobody_out(tmp_path):
         await fill(world, 3)
         async with AsyncExitStack() as stack:
             for host in ("127.0.0.1", "127.0.0.2"):
-                for _ in range(limits.MAX_REPLICAS):
+                for _ in range(MAX_REPLICAS):
                     await stack.enter_async_context(slave_of(world, host=host))
             honest = await stack.enter_async_context(slave_of(world, 1))
             await honest.has(world.core.store.end_offset)
-            assert world.core.replicas.count <= limits.MAX_REPLICAS
+            assert world.core.replicas.count <= MAX_REPLICAS
 
     run(tmp_path, scenario)
 
@@ -215,7 +215,7 @@ def test_reports_without_end_are_read_in_shares(tmp_path, monkeypatch):
                 await honest.receive()
 
     run(tmp_path, scenario)
-    assert max(counts) < 2 * limits.MAX_REPORTS_A_TICK
+    assert max(counts) < 2 * MAX_REPORTS_A_TICK
 
 
 def test_a_slave_that_does_not_read_costs_bounded_memory_and_gets_all_when_it_does(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rocketlens import limits
+from rocketlens.broker.tables.entry_table import MAX_CONFIG_ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import in_broker, text_of
 
@@ -133,7 +133,7 @@ def test_topics_and_subscriptions_of_a_group_are_told(tmp_path):
 
 def test_a_group_that_would_not_be_read_back_is_refused_and_not_kept(tmp_path):
     async def test(world):
-        answer = await update(world, groupName="large", x="A" * limits.MAX_CONFIG_ENTRY_BYTES)
+        answer = await update(world, groupName="large", x="A" * MAX_CONFIG_ENTRY_BYTES)
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert "'large' in subscriptionGroup.json" in answer.remark
         assert "large" not in world.core.groups.table.groups

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -289,7 +288,9 @@ def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
     tmp_path, monkeypatch, member, words
 ):
     is_too_many = "more than" in words
-    monkeypatch.setattr(limits, "MAX_BATCH_MEMBERS", 1200 if is_too_many else 1201)
+    monkeypatch.setattr(
+        "rocketlens.broker.requests.send.MAX_BATCH_MEMBERS", 1200 if is_too_many else 1201
+    )
 
     async def test(world):
         members = [(b"", "")] * 1200 + [member]

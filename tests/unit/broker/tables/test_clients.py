@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-from rocketlens import limits
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import in_broker
 from tests.support.patience import PATIENCE_S
@@ -42,7 +41,7 @@ def test_members_hear_when_others_come_go_and_are_lost(tmp_path):
 
 
 def test_one_connection_has_only_so_many_groups_and_others_are_not_hurt(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CONNECTION_GROUPS_BYTES", 40_000)
+    monkeypatch.setattr("rocketlens.broker.tables.clients.MAX_CONNECTION_GROUPS_BYTES", 40_000)
 
     async def test(world):
         codes = []
@@ -87,7 +86,7 @@ def test_what_a_connection_had_goes_with_it(tmp_path):
 
 
 def test_when_all_groups_are_too_many_the_connection_with_most_ends(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(limits, "MAX_GROUPS_BYTES", 100_000)
+    monkeypatch.setattr("rocketlens.broker.tables.clients.MAX_GROUPS_BYTES", 100_000)
 
     async def test(world):
         honest, hostile = Another(world), [Another(world) for _ in range(4)]

@@ -1,6 +1,5 @@
 """Which client has which queue to itself, and until when."""
 
-from rocketlens import limits
 from rocketlens.broker.tables.queue_locks import QueueLocks
 
 
@@ -25,7 +24,7 @@ def test_a_lock_ends_sixty_seconds_after_it_was_renewed():
 
 
 def test_there_is_room_for_so_many_and_those_whose_time_is_over_make_room(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_QUEUE_LOCKS", 3)
+    monkeypatch.setattr("rocketlens.broker.tables.queue_locks.MAX_QUEUE_LOCKS", 3)
     seconds = Seconds()
     locks = QueueLocks(seconds)
     assert all(locks.lock("g", "T", number, "c") for number in range(3))

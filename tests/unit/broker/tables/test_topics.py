@@ -3,6 +3,7 @@
 import pytest
 
 from rocketlens import limits
+from rocketlens.broker.tables.entry_table import MAX_CONFIG_ENTRY_BYTES
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
@@ -74,9 +75,9 @@ def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monk
     layout = StoreLayout(tmp_path)
     groups, topics = GroupTable(layout, Disk(), Clock()), TopicTable(layout, Disk(), Clock())
     with pytest.raises(BadInput, match=r"'g' in subscriptionGroup\.json"):
-        groups.put("g", x="A" * limits.MAX_CONFIG_ENTRY_BYTES)
+        groups.put("g", x="A" * MAX_CONFIG_ENTRY_BYTES)
     with pytest.raises(BadInput, match=r"'T' in topics\.json"):
-        topics.put(StoredTopic("T", others={"x": "A" * limits.MAX_CONFIG_ENTRY_BYTES}))
+        topics.put(StoredTopic("T", others={"x": "A" * MAX_CONFIG_ENTRY_BYTES}))
     assert not groups.groups
     assert not topics.topics
     monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", (1 << 20) + 200_000)

@@ -346,7 +346,7 @@ def hang(self):
 def sync(self, sync=WritableFile.sync):
     (hang if Path(HANGS).exists() else sync)(self)
 
-limits.MAX_HUNG_STOP_S, WritableFile.sync = 0.5, sync
+MAX_HUNG_STOP_S, WritableFile.sync = 0.5, sync
 sys.exit(main())
 """
 
