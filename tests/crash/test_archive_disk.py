@@ -6,12 +6,12 @@ ARCHIVE = """
 import os, sys, tempfile
 from pathlib import Path
 import rocketlens
-from rocketlens import limits
 from rocketlens.errors import ArchiveError
+from rocketlens.pipeline import archive
 from tests.support.archives import archive_store
 from tests.support.synthetic import record, write_log
 
-MAX_ARCHIVE_BATCH_BYTES = 1 << 19
+archive.MAX_ARCHIVE_BATCH_BYTES = 1 << 19
 disk = Path(sys.argv[1])
 ballast, lake = disk / "ballast", disk / "lake"
 ballast.write_bytes(bytes(6 << 20))

@@ -230,13 +230,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 import pyarrow as pa
-from rocketlens import limits
 from rocketlens.errors import RemotingError
+from rocketlens.pipeline import sink
 from rocketlens.pipeline.sink import RowSender
 from rocketlens.testing import cluster
 from tests.crash.small_disk import fill
 root = Path(sys.argv[1])
-SINK_TIMEOUT_S = 1.0
+sink.SINK_TIMEOUT_S = 1.0
 count = 3_000
 rows = [pa.RecordBatch.from_pydict({"body": [b"%d" % n * 100 for n in range(count)]})]
 with cluster(root, mappedFileSizeCommitLog=1 << 20) as running:
