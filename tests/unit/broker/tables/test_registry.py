@@ -1,6 +1,6 @@
 """Topics and groups that make themselves, or are made by operators."""
 
-from rocketlens.broker.tables.registry import MAX_GROUPS, MAX_TOPICS
+from rocketlens.broker.tables import registry
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import in_broker
 from tests.unit.broker.heartbeats import (
@@ -48,18 +48,14 @@ def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):
 def test_no_more_topics_and_groups_are_made_than_there_is_room_for(tmp_path, monkeypatch, caplog):
     async def test(world):
         core = world.core
-        monkeypatch.setattr(
-            "rocketlens.broker.tables.registry.MAX_TOPICS", len(core.topics.topics) + 2
-        )
-        monkeypatch.setattr(
-            "rocketlens.broker.tables.registry.MAX_GROUPS", len(core.groups.table.groups) + 3
-        )
+        monkeypatch.setattr(registry, "MAX_TOPICS", len(core.topics.topics) + 2)
+        monkeypatch.setattr(registry, "MAX_GROUPS", len(core.groups.table.groups) + 3)
         for group in ("g0", "g1", "g2", "g3"):
             # A consumer is welcome, whether its retry topic has room or not.
             assert (await beat(world, "c", group=group)).code == 0
         assert {"%RETRY%g0", "%RETRY%g1"} < core.topics.topics.keys()
-        assert len(core.topics.topics) == MAX_TOPICS
-        assert len(core.groups.table.groups) == MAX_GROUPS
+        assert len(core.topics.topics) == registry.MAX_TOPICS
+        assert len(core.groups.table.groups) == registry.MAX_GROUPS
         assert (await world.send("New")).code == 17
         fields = {"defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
         fields |= {"topicFilterType": "SINGLE_TAG", "order": False}
