@@ -29,8 +29,8 @@ POINTS = {
     "after a table has its files": (ArchiveTables, "_add", "after"),
     "after a batch": (ArchiveTables, "commit", "after"),
     "what will be removed is noted": (ArchiveLocation, "write", "after"),
-    "before files are exchanged": (ArchiveTables, "exchange", "before"),
-    "after files are exchanged": (ArchiveTables, "exchange", "after"),
+    "before files are exchanged": (ArchiveTables, "replace_files", "before"),
+    "after files are exchanged": (ArchiveTables, "replace_files", "after"),
     "before a file is deleted": (ArchiveLocation, "remove", "before"),
     "after a file is deleted": (ArchiveLocation, "remove", "after"),
 }

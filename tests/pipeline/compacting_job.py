@@ -34,9 +34,9 @@ def come_to(name):
 class DyingTables(ArchiveTables):
     """Tables around a commit of which the process ends."""
 
-    def exchange(self, *arguments):
+    def replace_files(self, *arguments):
         come_to("before")
-        super().exchange(*arguments)
+        super().replace_files(*arguments)
         come_to("after")
 
 

@@ -12,7 +12,7 @@ from rocketlens.archive.scan import (
     ArchiveLookUp,
     ArchiveScan,
     LookUpCursor,
-    question_of,
+    query_digest,
 )
 from rocketlens.archive.source import ArchiveSource
 from rocketlens.errors import BadInput
@@ -64,7 +64,7 @@ def _check_question(question: str, request: FindRequest) -> None:
 
     :raises BadInput: if it is not.
     """
-    if question != question_of(request):
+    if question != query_digest(request):
         raise BadInput(
             "the cursor is of another search: give it the same text, topics, times and filters, "
             "and no times such as 2h, which move"
@@ -223,7 +223,7 @@ class Archive:
             unknown = source.missing_topics(topics) | unknown
         for error in unknown.values():
             raise error
-        after, question = None, question_of(request)
+        after, question = None, query_digest(request)
         if cursor is not None:
             after = ArchiveCursor.decode(cursor)
             _check_question(after.question, request)

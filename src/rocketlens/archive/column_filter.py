@@ -1,4 +1,4 @@
-"""Rules out rows of an archive by columns, before messages are made of them.
+"""Excludes rows of an archive by their columns, before messages are built.
 
 Millions of rows are looked at a second; what is left is compared as messages of a store are
 (`rocketlens.query.lookup.message_filter`), which decides. So a row is ruled out only where that

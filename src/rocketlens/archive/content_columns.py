@@ -375,7 +375,7 @@ def _with_text(bodies: "pa.Array", text: str) -> "Mask":
     offsets = list_offsets(bodies)
     content = bodies.buffers()[2]
     raw = b"" if content is None else bytes(memoryview(content)[offsets[0] : offsets[-1]])
-    # A half of a surrogate pair, which no body that is plain has, is left as it is.
+    # Lone surrogates never occur in UTF-8 bodies.
     pattern = text.encode("utf-8", "surrogatepass")
     ends = offsets[1:] - offsets[0]
     at = raw.find(pattern)

@@ -376,8 +376,8 @@ class ArchiveTables:
             listed: list[str] = self._named()[name].vacuum(hours, dry_run=True, full=True)
         return listed
 
-    def exchanges(self, name: str) -> int:
-        """Return how often files of a table were exchanged."""
+    def replacement_count(self, name: str) -> int:
+        """Return how often files of a table were replaced."""
         return self._version(self._named()[name], _EXCHANGES)
 
     @property
@@ -387,7 +387,7 @@ class ArchiveTables:
             day: int | None = self.messages.transaction_version(RETENTION)
         return day
 
-    def exchange(
+    def replace_files(
         self,
         name: str,
         added: Sequence[NewFile],
@@ -398,7 +398,7 @@ class ArchiveTables:
 
         Such commits are numbered, and Delta refuses one whose number another job has taken.
 
-        :raises ArchiveError: if the table cannot be written, or another job has exchanged files
+        :raises ArchiveError: if the table cannot be written, or another job has replaced files
             since this was refreshed.
         """
         table, now_ms = self._named()[name], time.time_ns() // 1_000_000
@@ -488,7 +488,7 @@ class ArchiveTables:
 def _check_listed(listed: Iterable[dict[str, Any]], name: str, path: str) -> None:
     """Check that a table has of each file what this program writes of it.
 
-    Without a day or bounds a search would not know what to leave out.
+    A search needs day and bounds to leave out files.
 
     :raises ArchiveError: if not: the log of the table is damaged.
     """

@@ -100,7 +100,7 @@ def compact(tables: ArchiveTables, run_tasks: RunMerges, now: datetime | None = 
     return replaced
 
 
-def keep_fit(tables: ArchiveTables, run_tasks: RunMerges, keep_days: int | None) -> None:
+def maintain(tables: ArchiveTables, run_tasks: RunMerges, keep_days: int | None) -> None:
     """Delete days that are not kept, if it is said how many are; compact, and vacuum.
 
     :raises ArchiveError: if a table cannot be read or written.
@@ -193,7 +193,7 @@ def _replace(
     removed: Sequence[str],
     transaction: tuple[str, int] | None = None,
 ) -> bool:
-    """Exchange files in one commit; return False if another job has removed one of them."""
+    """Replace files in one commit; return False if another job has removed one of them."""
     now_ms = time.time_ns() // 1_000_000
     note = tables.path(table, f"{_REMOVED}/{now_ms}-{uuid.uuid4()}.json")
     tables.location.write(note, json.dumps(list(removed)).encode())
@@ -208,12 +208,12 @@ def _replace(
             for path in added:
                 tables.location.remove(tables.path(table, path))
             return False
-        count = tables.exchanges(table)
+        count = tables.replacement_count(table)
         try:
-            tables.exchange(table, written, removed, transaction)
+            tables.replace_files(table, written, removed, transaction)
         except ArchiveError:
             tables.refresh()
-            if tables.exchanges(table) == count:
+            if tables.replacement_count(table) == count:
                 raise
         else:
             return True

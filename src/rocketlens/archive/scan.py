@@ -86,8 +86,8 @@ class LookUpCursor(NamedTuple):
             message.body_crc,
         )
 
-    def is_behind(self, message: MessageExt) -> bool:
-        """Return whether a message comes behind this one, in the order of `order_in_time`."""
+    def comes_after(self, message: MessageExt) -> bool:
+        """Return whether a message comes after this one, in the order of `order_in_time`."""
         return order_in_time(message, -1) < (
             -self.store_timestamp_ms,
             (self.address, self.port),
@@ -127,7 +127,7 @@ def _decoded(token: str, kind: int, types: list[type]) -> list[Any]:
     raise BadInput(f"cursor {token[:40]!r} is not one that such a search of an archive ended with")
 
 
-def question_of(request: "FindRequest") -> str:
+def query_digest(request: "FindRequest") -> str:
     """Return a digest of what decides which messages match, and their order."""
     content = request.content
     parts = (
@@ -275,7 +275,7 @@ class ArchiveLookUp:
         """Prepare a look-up of the text of a request; nothing is read yet."""
         self._source: Final = source
         self._request: Final = request
-        self._question: Final = question_of(request)
+        self._question: Final = query_digest(request)
         self._after = after
         self._searched: Final = Findings(AnswerMessages(0))
         self.on_read: Callable[[int, int, int], bool] | None = None
@@ -327,7 +327,7 @@ class _FindingsBehind(Findings):
 
     def add(self, message: MessageExt) -> bool:
         """Add a message, and count it where it was returned before, so that it is found."""
-        if self._after is None or self._after.is_behind(message):
+        if self._after is None or self._after.comes_after(message):
             return super().add(message)
         self.count += 1
         return True

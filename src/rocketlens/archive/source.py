@@ -47,8 +47,8 @@ class ArchiveSource:
         self.is_closed = False
         self.reader: Final = ArchiveReader(lists)
 
-    def for_another_thread(self) -> Self:
-        """Return the same archive with open files of its own: what it has is not listed again."""
+    def clone(self) -> Self:
+        """Return a source with its own open files and the same listing."""
         return type(self)(self.reader.lists)
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ def coverage_of(
     topics: Collection[str],
     kept_ms: int,
 ) -> Iterator[Coverage]:
-    """Yield what is there of a source; ``kept_ms`` is when messages begin that are kept."""
+    """Yield what is there of a source; ``kept_ms``: days before it were deleted."""
     begin = kept_ms if times.begin is None else max(times.begin, kept_ms)
     last, source = batches[-1], batches[-1].source
     first_ms, last_ms = _held(batches, kept_ms)

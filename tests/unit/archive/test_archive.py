@@ -193,7 +193,7 @@ def test_a_message_with_a_key_in_several_ways_comes_once(tmp_path, monkeypatch, 
 def test_readers_in_two_threads_list_once_and_each_sees_what_it_asked_for(golden, tmp_path):
     store = golden("5.5.0").store
     archive_store(tmp_path, store, broker="broker-a")
-    with rocketlens.open_archive(tmp_path) as one, Archive(one.source.for_another_thread()) as two:
+    with rocketlens.open_archive(tmp_path) as one, Archive(one.source.clone()) as two:
         assert two.source.reader.listing is one.source.reader.listing
         archive_store(tmp_path, store, broker="broker-b")
         before = one.source.reader.listing

@@ -133,7 +133,7 @@ POINTS = ("while files are written", "before a commit", "after a commit")
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("table", ["messages", "message_keys"])
 def test_compaction_that_is_killed_at_any_point_is_resumed(root, monkeypatch, point, table):
-    exchange, close = ArchiveTables.exchange, TableFile.close
+    exchange, close = ArchiveTables.replace_files, TableFile.close
 
     def close_or_die(self):
         if point == POINTS[0] and self._table == table:
@@ -148,7 +148,7 @@ def test_compaction_that_is_killed_at_any_point_is_resumed(root, monkeypatch, po
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(ArchiveTables, "exchange", exchange_or_die)
+        patched.setattr(ArchiveTables, "replace_files", exchange_or_die)
         patched.setattr(TableFile, "close", close_or_die)
         patched.setattr(TableFile, "abort", lambda _: None)
         with pytest.raises(Killed):
@@ -187,13 +187,13 @@ def test_a_batch_that_is_committed_while_a_day_is_compacted_stays(root, tmp_path
 
 
 def test_a_compaction_whose_confirmation_is_lost_counts(root, monkeypatch):
-    exchange = ArchiveTables.exchange
+    exchange = ArchiveTables.replace_files
 
     def lose_answer(self, *arguments):
         exchange(self, *arguments)
         raise ArchiveError("the connection ended")
 
-    monkeypatch.setattr(ArchiveTables, "exchange", lose_answer)
+    monkeypatch.setattr(ArchiveTables, "replace_files", lose_answer)
     compact(ArchiveTables(str(root)), run_here, AFTERWARDS)
     check_days(root)
 
@@ -211,7 +211,7 @@ def test_days_before_those_that_are_kept_are_gone_and_answers_say_from_when(root
 
 @pytest.mark.parametrize("table", ["messages", "message_keys"])
 def test_retention_that_is_killed_before_a_commit_is_resumed(root, monkeypatch, table):
-    exchange = ArchiveTables.exchange
+    exchange = ArchiveTables.replace_files
 
     def exchange_or_die(self, name, *rest):
         if name == table:
@@ -219,7 +219,7 @@ def test_retention_that_is_killed_before_a_commit_is_resumed(root, monkeypatch, 
         exchange(self, name, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ArchiveTables, "exchange", exchange_or_die)
+        patched.setattr(ArchiveTables, "replace_files", exchange_or_die)
         with pytest.raises(Killed):
             expire(ArchiveTables(str(root)), 1, AFTERWARDS)
     check_days(root, days=range(DAYS) if table == "messages" else range(2, DAYS))

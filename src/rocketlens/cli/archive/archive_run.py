@@ -116,7 +116,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.archive.conditional_put import check_conditional_put
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.location import ArchiveLocation
-    from rocketlens.archive.maintenance import keep_fit, vacuum, write_merged
+    from rocketlens.archive.maintenance import maintain, vacuum, write_merged
     from rocketlens.cli.index.spark import ProgressLine, session
     from rocketlens.pipeline import jobs
     from rocketlens.pipeline.archive import write_share
@@ -154,7 +154,7 @@ def run(arguments: Namespace) -> ExitCode:
             ]
             if time.monotonic() >= due and not stop.is_set():
                 due = time.monotonic() + _MAINTENANCE_S
-                keep_fit(tables, merge, arguments.keep_days)
+                maintain(tables, merge, arguments.keep_days)
             if arguments.once or stop.wait(arguments.interval):
                 break
     return ExitCode.INCOMPLETE if any(is_behind) else ExitCode.OK

@@ -241,7 +241,7 @@ class ArchiveOfConsole(_ReadInThreads[Archive]):
         :raises ArchiveError: if it is not one, or cannot be read.
         """
         archive = Archive(root)
-        super().__init__(name, archive, Archive(archive.source.for_another_thread()))
+        super().__init__(name, archive, Archive(archive.source.clone()))
         self.title: Final = self.scans.name
         self.command_options: Final = ("--archive", self.title)
 
