@@ -61,7 +61,12 @@ cdef inline long long name_at(
     cdef long long number, cell
     for number in range(count):
         cell = (first + number) * NAME_BYTES
-        if names[cell] == length and same_memory(names, cell + 1, buffer, start, length):
+        # Names of one letter are the usual ones.
+        if (
+            names[cell] == length
+            and names[cell + 1] == buffer[start]
+            and same_memory(names, cell + 2, buffer, start + 1, length - 1)
+        ):
             return number
     return NONE
 
