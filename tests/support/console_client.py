@@ -11,6 +11,7 @@ import httpx
 from fastapi.dependencies import models, utils
 
 from rocketlens.console.app import Console
+from rocketlens.console.login.viewer import NOBODY, seen_by
 from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.terminal.contexts import Context
@@ -36,7 +37,9 @@ async def console_client(*contexts, names=(), users=None, audit=None, **options)
     """Give a client of a console over (name, Context) pairs; ``console`` is the application."""
     async with AsyncExitStack() as opened:
         sources = await open_sources(contexts, opened)
-        app = Console(sources, rules=BodyRules(), names=names, users=users, audit=audit)
+        # As in a process of its own: nobody asks when it starts.
+        with seen_by(NOBODY):
+            app = Console(sources, rules=BodyRules(), names=names, users=users, audit=audit)
         opened.push_async_callback(app.close)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://localhost", **options)

@@ -105,7 +105,7 @@ class Console:
         self.api.include_router(saved_api_routes(saved))
         self.api.include_router(saved_page_routes(SavedPages(pages, saved)))
         brokers = BrokerLookUps(sources)
-        clusters = [each for each in sources if isinstance(each, ClusterOfConsole)]
+        clusters = [each for each in sources.opened if isinstance(each, ClusterOfConsole)]
         self.samples: Final = PipelineSamples(clusters)
         clients = ClientLookUps(sources)
         self.api.include_router(status_api_routes(brokers, clients, sources, self.samples))

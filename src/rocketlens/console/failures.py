@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.plans import PlanChanged
+from rocketlens.console.login.audit import AuditFailed
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.values import ErrorAnswer, error_answer
 from rocketlens.errors import (
@@ -45,6 +46,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (ActRefused, 403, "not_allowed"),
     (PlanChanged, 409, "changed"),
     (ConsoleBusy, 429, "busy"),
+    (AuditFailed, 503, "failed"),
     (AnswerIncomplete, 502, "incomplete"),
     (RocketLensError, 502, "failed"),
     (OSError, 502, "failed"),

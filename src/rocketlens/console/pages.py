@@ -48,6 +48,7 @@ from rocketlens.console.search.reasons import (
 )
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import FoundSoFar, Searches
+from rocketlens.console.security import host_of
 from rocketlens.console.status.list_view import (
     GROUP_COLUMNS,
     SORT,
@@ -302,7 +303,9 @@ class Pages:
         error, typed = failure.answer.error, request.query_params
         if request.url.path in _SEARCHES and "question" not in values:
             form = typed.get("form", "")
-            values["question"] = Question.as_typed(typed, typed.getlist("source"))
+            values["question"] = Question.as_typed(
+                typed, typed.getlist("source"), typed.getlist("columns")
+            )
             values["form"] = form if form in FORMS else "any"
         mark = mark_of(values["question"], error.message) if "question" in values else None
         return self.page(
@@ -316,9 +319,9 @@ class Pages:
 
     def old_form(self, request: Request) -> HTMLResponse:
         """Return the page for a form that is not valid any more, with a link to where it was."""
-        came_from = urlsplit(request.headers.get("referer", ""))
-        path = "/"
-        if came_from.netloc == request.url.netloc:
+        referer, path = request.headers.get("referer", ""), "/"
+        if host_of(referer) == request.url.netloc:
+            came_from = urlsplit(referer)
             path = came_from.path + (f"?{came_from.query}" if came_from.query else "")
         return self.page(
             "old_form.html", request, Preferences.of(request), 403, here=local_path(path)

@@ -223,7 +223,7 @@ async def _serve(
                 audit = AuditLog(opened.enter_context(open_log(Path(arguments.audit_log))))
             sources = await open_sources(contexts, opened)
             shown = Host(*listener.getsockname()[:2])
-            titles = ", ".join(printable(each.title) for each in sources)
+            titles = ", ".join(printable(each.title) for each in sources.opened)
             print_ready(f"http://{shown}/, {titles}")
             console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
             opened.push_async_callback(console.close)

@@ -46,6 +46,14 @@ _HEADERS: Final = {
 }
 
 
+def host_of(address: str) -> str:
+    """Return the host and port of a header's address; empty if it is none."""
+    try:
+        return urlsplit(address).netloc
+    except ValueError:
+        return ""
+
+
 class Guard:
     """Checks each request before anything else does, and adds headers to each answer."""
 
@@ -91,7 +99,7 @@ class Guard:
         if scope["method"] in SAFE_METHODS:
             return None
         origin = headers.get(b"origin")
-        is_other = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        is_other = origin is not None and host_of(origin).lower() != host.lower()
         if is_other or headers.get(b"sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             return 403, "wrong_origin", "this request was sent by a page of another site"
         return None

@@ -16,7 +16,7 @@ _BROKER: Final[Any] = Field(validation_alias="broker_name")
 class ConsoleValue(BaseModel):
     """The base of all values."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True, use_attribute_docstrings=True)
 
     @classmethod
     def of(cls, origin: object, **others: Any) -> Self:

@@ -78,6 +78,7 @@ def test_names_that_were_made_to_point_here_are_refused(host):
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"origin": "http://localhost:81"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],

@@ -273,12 +273,8 @@ class EarlierJobs(NamedTuple):
     """Files of jobs that have messages left, or of unknown outcome."""
 
 
-def earlier_jobs(
-    directory: Path, selection: str, cluster: str, namespace: str | None = None
-) -> EarlierJobs:
+def earlier_jobs(directory: Path, selection: str, cluster: str, namespace: str) -> EarlierJobs:
     """Read the jobs of a selection in a directory, those that run now, too.
-
-    ``namespace`` None: of any namespace.
 
     :raises BadInput: if a file cannot be read: what it has sent is not known.
     """
@@ -286,9 +282,8 @@ def earlier_jobs(
     for path in sorted(directory.glob(f"*{JOB_SUFFIX}")):
         with path.open("rb") as file:
             head = next(_lines(path, file), (0, {}))[1]
-        if (head.get("selection"), head.get("cluster")) != (selection, cluster):
-            continue
-        if namespace is not None and head.get("namespace") != namespace:
+        own = (head.get("selection"), head.get("cluster"), head.get("namespace"))
+        if own != (selection, cluster, namespace):
             continue
         read = read_job(path)
         for number, outcome in read.outcomes.items():

@@ -37,7 +37,12 @@ from rocketlens.console.act.jobs import (
     checked_rate,
     new_name,
 )
-from rocketlens.console.act.permission import check_may_act, check_may_see_job, current_user
+from rocketlens.console.act.permission import (
+    check_cluster,
+    check_may_act,
+    check_may_see_job,
+    current_user,
+)
 from rocketlens.console.act.plans import (
     READ_AT_ONCE,
     PlanChanged,
@@ -45,7 +50,9 @@ from rocketlens.console.act.plans import (
     ResendPlan,
     check_plan,
     properties_of_copy,
+    topics_of,
 )
+from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import ClusterOfConsole
@@ -198,6 +205,9 @@ class Actions:
 
         async def read(number: int) -> None:
             each = plan.messages[number]
+            if not each.offset_msg_id:
+                # Where it is in a log is not known.
+                return
             host = str(OffsetMessageId.decode(each.offset_msg_id).store_host)
             address = MessageAddress(
                 origin.name, each.topic, host, each.queue_id, each.queue_offset
@@ -357,9 +367,13 @@ class Actions:
         among them for a viewer of all topics.
         """
         names = self._jobs.names()
-        newest = names[: limits.MAX_CONSOLE_JOB_FILES]
-        jobs = [await self._summary(each) for each in newest]
-        return JobsValue(jobs=list(filter(self._is_shown, jobs)), more=len(names) - len(newest))
+        most = limits.MAX_CONSOLE_JOB_FILES
+        if current_viewer() is LOCAL:
+            jobs = [await self._summary(each) for each in names[:most]]
+            return JobsValue(jobs=jobs, more=len(names) - len(jobs))
+        # Jobs of others neither hide one's own nor are counted.
+        shown = [job for each in names if self._is_shown(job := await self._summary(each))]
+        return JobsValue(jobs=shown[:most], more=len(shown[most:]))
 
     def _is_shown(self, job: JobSummary) -> bool:
         try:
@@ -407,11 +421,12 @@ class Actions:
         checked_rate(rate)
         contents = (await self._state(name)).contents
         source = self._jobs.cluster_of(contents.header)
-        topics = {each.topic for each in contents.messages}
-        clusters = [check_may_act(source, topic) for topic in sorted(topics)]
+        for topic in topics_of(contents.messages):
+            check_may_act(source, topic)
+        cluster = check_cluster(source)
         self._searches.audit.record(f"{verb}-job", job=name, cluster=source.name)
         if verb == "resume":
-            await self._jobs.resume(name, clusters[0], rate=rate)
+            await self._jobs.resume(name, cluster, rate=rate)
             return
         if verb == "pause":
             self._jobs.end(name, f"paused by {current_user()}")

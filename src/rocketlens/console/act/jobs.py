@@ -494,6 +494,8 @@ class Acts:
         self._directory: Final = directory
         self._disk: Final = Disk()
         self._running: Final[dict[str, asyncio.Task[None]]] = {}
+        self._unwritten: Final[dict[str, Act]] = {}
+        """Acts that ended, and whose outcome could not be written."""
 
     def path(self, name: str) -> Path:
         """Return the path of an act's file.
@@ -525,9 +527,17 @@ class Acts:
         except (RocketLensError, OSError) as error:
             state = UNKNOWN if may_be_done(error) else FAILED
             done = replace(act, state=state, why=str(error)[:KEPT_CHARACTERS])
+        try:
+            self._write(done)
+        except OSError as error:
+            # It was done all the same: who is told that it failed would do it again.
+            why = f"{done.why}; " if done.why else ""
+            text = f"{why}the outcome is kept until the console ends: it was not written, {error}"
+            while len(self._unwritten) >= _ENDED_WITH:
+                del self._unwritten[next(iter(self._unwritten))]
+            self._unwritten[act.name] = replace(done, why=text)
         finally:
             del self._running[act.name]
-        self._write(done)
 
     def _write(self, act: Act) -> None:
         self._disk.write_durably(self.path(act.name), json.dumps(asdict(act)).encode("ascii"))
@@ -543,6 +553,8 @@ class Acts:
         :raises OSError: if it cannot be read.
         """
         path = self.path(name)
+        if name in self._unwritten:
+            return self._unwritten[name]
         try:
             act = Act(**json.loads(await in_thread(path.read_bytes, FILE_THREADS)))
         except FileNotFoundError:

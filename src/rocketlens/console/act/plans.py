@@ -7,7 +7,7 @@ or other messages now, and the new plan is shown first.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -87,14 +87,27 @@ class ResendPlan:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that messages come from and, if they name it, go to."""
-        named = {each.topic for each in self.messages} | {each.target for each in self.messages}
-        return sorted(each for each in named if each and TopicKind.of(each) != TopicKind.RETRY)
+        """The topics that one has to have rights to: see `topics_of`."""
+        return topics_of(self.messages)
 
     @property
     def from_store(self) -> str:
         """The store or archive that messages are read from; empty if the cluster has them."""
         return "" if self.origin.kind == "cluster" else self.origin.title
+
+
+def topics_of(messages: Iterable[PlannedMessage]) -> list[str]:
+    """Return the topics that messages come from and go to.
+
+    Who may start a job of them may pause, resume and stop it, and nobody else. The retry topic that
+    a message goes to is no topic of its own: it is how a group gets the message.
+    """
+    topics: set[str] = set()
+    for each in messages:
+        topics.add(each.topic)
+        if each.target and TopicKind.of(each.target) != TopicKind.RETRY:
+            topics.add(each.target)
+    return sorted(topics)
 
 
 class Plans:
@@ -233,9 +246,9 @@ class Plans:
 
     async def _sent_before(self, cluster: ClusterOfConsole, selection: str) -> set[str]:
         """Return the offset message ids of dead letters that earlier jobs have sent."""
-        where = cluster.admin.source.name
+        where, namespace = cluster.admin.source.name, cluster.admin.namespace
         sent, unfinished = await in_thread(
-            lambda: earlier_jobs(self._directory, selection, where), FILE_THREADS
+            lambda: earlier_jobs(self._directory, selection, where, namespace), FILE_THREADS
         )
         if unfinished:
             raise BadInput(

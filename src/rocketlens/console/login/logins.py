@@ -106,6 +106,7 @@ class Logins:
             self._audit.record("refused", user=name, address=address, why="too soon")
             raise LoginTooSoon(f"too many failures: try again in {wait_s:.0f} s", wait_s)
         if self._checking >= limits.MAX_WAITING_LOGINS:
+            self._audit.record("refused", user=name, address=address, why="too many at once")
             raise LoginTooSoon("too many log in at once: try again in a moment", 1.0)
         # Counted before it is checked: many at once are slowed, too.
         self._attempts.failed(name, address)

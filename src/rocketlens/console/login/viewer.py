@@ -8,8 +8,8 @@ operator  also act: send, send again, have a client consume
 admin     also see what is masked
 ========  =======================================================================
 
-Whose request is answered is known all the way down: `current_viewer`. Tasks that a request starts
-have its viewer, too. Outside of requests, and in a console without users, it is `LOCAL`.
+`current_viewer` is the user of the request that is answered, also in the tasks that it starts: in a
+console without users `LOCAL`. Outside of requests it is `NOBODY`, who sees nothing.
 
 Patterns have ``*`` for any characters and ``?`` for one. Only what a grant names can be seen, so a
 grant of ``order-*`` does not have retries and dead letters: ``%RETRY%*`` and ``%DLQ%*`` do, and of
@@ -139,7 +139,7 @@ LOCAL: Final = Viewer("local", (Grant(Role.ADMIN),))
 """Who asks a console without users, which listens on the loopback interface only."""
 NOBODY: Final = Viewer("")
 """Who asks without having logged in."""
-_CURRENT: Final[ContextVar[Viewer]] = ContextVar("viewer", default=LOCAL)
+_CURRENT: Final[ContextVar[Viewer]] = ContextVar("viewer", default=NOBODY)
 
 _ADDRESS: Final[ContextVar[str]] = ContextVar("address", default="")
 

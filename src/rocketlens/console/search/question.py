@@ -201,7 +201,9 @@ class Question:
         return question._with_times(zone_name)
 
     @classmethod
-    def as_typed(cls, values: Mapping[str, str], sources: Sequence[str] = ()) -> Self:
+    def as_typed(
+        cls, values: Mapping[str, str], sources: Sequence[str] = (), columns: Sequence[str] = ()
+    ) -> Self:
         """Return what an address has in its fields, to be shown in them again: nothing of it is
         checked, so it cannot be asked.
         """
@@ -220,6 +222,7 @@ class Question:
             typed("since"),
             typed("until"),
             tuple(sources),
+            columns=_known_columns(columns),
             exhaustive=values.get("exhaustive") == "true",
             all_topics=values.get("all") == "true",
         )
@@ -326,3 +329,11 @@ def _split(text: str) -> tuple[str, dict[str, str]]:
         else:
             rest.append(match[0])
     return (" ".join(rest), named) if named else (text, named)
+
+
+def _known_columns(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that texts name; none if one of them is wrong."""
+    try:
+        return columns_of(texts)
+    except BadInput:
+        return ()

@@ -154,11 +154,12 @@ async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
     if not question.topic or question.end is None:
         return None
     try:
-        answers = await look_up.topics_answers(question.sources, question.topic.split(","))
+        topics = [each.strip() for each in question.topic.split(",")]
+        answers = await look_up.topics_answers(question.sources, topics)
     except RocketLensError:
         return None
-    topics = (each for _, answer in answers for each in answer.topics)
-    times = [each.oldest_ms for each in topics if each.oldest_ms is not None]
+    found = (each for _, answer in answers for each in answer.topics)
+    times = [each.oldest_ms for each in found if each.oldest_ms is not None]
     return min(times) if all(answer.complete for _, answer in answers) and times else None
 
 

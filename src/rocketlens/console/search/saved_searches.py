@@ -113,7 +113,7 @@ class SavedSearches:
     ) -> None:
         """Use a file; None is that of the user who runs this."""
         self._searches: Final = searches
-        self._all_sources: Final = tuple(each.name for each in searches.sources)
+        self._all_sources: Final = tuple(each.name for each in searches.sources.opened)
         self.path: Final = path or saved_searches_path()
         self._disk: Final = disk or Disk()
         self._clock_ns: Final = clock_ns

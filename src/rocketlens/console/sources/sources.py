@@ -45,6 +45,8 @@ _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
 _SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
 """Settings of a context that a command line can have as options, which anyone may see."""
+_MAX_VIEWERS: Final = 1_000
+"""Users whose sources are kept."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -283,7 +285,12 @@ class Sources:
     def __init__(self, sources: Iterable[ConsoleSource]) -> None:
         self._opened: Final = {each.name: each for each in sources}
         self._seen: Final[dict[Viewer, dict[str, ConsoleSource]]] = {}
-        """What each user sees, of whom there are as many as the file of users has."""
+        """What each user sees, of those who asked last."""
+
+    @property
+    def opened(self) -> list[ConsoleSource]:
+        """All of them, whoever asks."""
+        return list(self._opened.values())
 
     @property
     def _by_name(self) -> dict[str, ConsoleSource]:
@@ -291,6 +298,9 @@ class Sources:
         if viewer is LOCAL:
             return self._opened
         if viewer not in self._seen:
+            # A provider names users and their grants, which may be others at each login.
+            while len(self._seen) >= _MAX_VIEWERS:
+                del self._seen[next(iter(self._seen))]
             self._seen[viewer] = {
                 name: visible_source(each, viewer)
                 for name, each in self._opened.items()

@@ -109,7 +109,13 @@ def _state_of(
         behind_bytes=max((each.behind_bytes or 0 for each in brokers.brokers), default=0),
         closing=next((each.closing for each in brokers.stores), None),
         archived_to_ms=min(
-            (one.newest_ms or 0 for each in brokers.archives for one in each.sources), default=None
+            (
+                one.newest_ms
+                for each in brokers.archives
+                for one in each.sources
+                if one.newest_ms is not None
+            ),
+            default=None,
         ),
         groups=len(groups.groups),
         lag=lag,

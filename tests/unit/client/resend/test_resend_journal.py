@@ -175,30 +175,30 @@ def test_a_line_that_cannot_be_written_records_nothing(path):
 def test_earlier_jobs_of_the_same_selection_are_known(path):
     recorded(path)
     known = EarlierJobs({"id-0", "id-2", "id-3"}, [path])
-    assert earlier_jobs(path.parent, "s", "c:9876") == known
+    assert earlier_jobs(path.parent, "s", "c:9876", "") == known
     with ResendJournal.resume(path) as journal:
-        assert earlier_jobs(path.parent, "s", "c:9876") == known
+        assert earlier_jobs(path.parent, "s", "c:9876", "") == known
         journal.sent(3, "m", "o")
         journal.failed(4, "refused")
-    assert earlier_jobs(path.parent, "s", "c:9876") == EarlierJobs({"id-0", "id-2"}, [])
-    for other in (("other", "c:9876"), ("s", "other:9876")):
+    assert earlier_jobs(path.parent, "s", "c:9876", "") == EarlierJobs({"id-0", "id-2"}, [])
+    for other in (("other", "c:9876", ""), ("s", "other:9876", ""), ("s", "c:9876", "other")):
         assert earlier_jobs(path.parent, *other) == EarlierJobs(set(), [])
-    assert earlier_jobs(path.parent / "missing", "s", "c:9876") == EarlierJobs(set(), [])
+    assert earlier_jobs(path.parent / "missing", "s", "c:9876", "") == EarlierJobs(set(), [])
     (path.parent / "bad.job").write_bytes(b"no job at all\n")
     with pytest.raises(BadInput, match="damaged"):
-        earlier_jobs(path.parent, "s", "c:9876")
+        earlier_jobs(path.parent, "s", "c:9876", "")
 
 
 def test_a_name_that_later_jobs_would_not_see_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"ends in \.job"):
         ResendJournal.create(tmp_path / "one.txt", HEADER, MESSAGES)
     ResendJournal.create(tmp_path / "one.job", HEADER, MESSAGES).close()
-    assert earlier_jobs(tmp_path, "s", "c:9876").unfinished == [tmp_path / "one.job"]
+    assert earlier_jobs(tmp_path, "s", "c:9876", "").unfinished == [tmp_path / "one.job"]
 
 
 def test_a_stopped_job_is_no_unfinished_one_until_it_is_run_again(path):
     recorded(path)
-    selection = (path.parent, HEADER.selection, HEADER.cluster)
+    selection = (path.parent, HEADER.selection, HEADER.cluster, HEADER.namespace)
     assert earlier_jobs(*selection).unfinished == [path]
     with ResendJournal.resume(path) as journal:
         journal.stop("by me", "2026-01-02")

@@ -264,3 +264,20 @@ def test_acts_survive_the_console_and_one_that_has_no_end_is_not_known(tmp_path)
                 await acts.act(wrong)
 
     asyncio.run(scenario())
+
+
+def test_an_act_whose_outcome_cannot_be_written_is_done_and_not_offered_again(
+    rocketmq, topic, monkeypatch
+):
+    written = Acts._write
+
+    def full(self, act):
+        if act.state != "begun":
+            raise OSError(28, "No space left on device")
+        written(self, act)
+
+    monkeypatch.setattr(Acts, "_write", full)
+    posted, result = filled("/send", "/send", {**MESSAGE, "topic": topic}, live(rocketmq))
+    assert posted[0].status_code == 303
+    assert "The broker has stored it." in result
+    assert "No space left on device" in result

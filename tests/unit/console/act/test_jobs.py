@@ -14,9 +14,11 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.message import Message
+from rocketlens.console.act.actions import Actions
 from rocketlens.console.act.jobs import Jobs, checked_name, checked_reason, is_name, new_name
+from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.plans import ResendPlan
-from rocketlens.console.login.viewer import LOCAL, Viewer, seen_by
+from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
 from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.search import Searches
@@ -384,3 +386,80 @@ def test_jobs_and_acts_of_earlier_versions_are_listed_and_shown(tmp_path):
     assert sent.json()["results"]["queue"] == "b 0/8"
     assert "ticket 7" in pages[0].text
     assert "The broker has stored it." in pages[1].text
+
+
+async def kept_job(jobs, live, *, user="root", topic="%DLQ%g", target="orders"):
+    """Give the name of a job that nobody runs."""
+    name = new_name()
+    header = JobHeader(
+        job=name,
+        count=1,
+        selection="s",
+        target="t",
+        cluster=live.admin.source.name,
+        namespace="",
+        reason="r",
+        user=user,
+        time="2026-01-01T00:00:00+00:00",
+    )
+    message = PlannedMessage(
+        topic=topic,
+        queue_id=0,
+        queue_offset=0,
+        offset_msg_id="id",
+        unique_key="m",
+        target=target,
+    )
+    ResendJournal.create(jobs.path(name), header, [message]).close()
+    return name
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "stop"])
+@pytest.mark.parametrize(
+    ("topics", "job", "refused"),
+    [
+        (("%DLQ%g",), ("%DLQ%g", "orders"), "orders"),
+        (("orders",), ("%RETRY%g", "orders"), "%RETRY%g"),
+        (("orders", "%DLQ%g"), ("%DLQ%g", "orders"), None),
+        (("%DLQ%g",), ("%DLQ%g", "%RETRY%g"), None),
+    ],
+)
+def test_who_may_not_act_on_all_topics_of_a_job_may_not_change_it(  # noqa: PLR0917
+    rocketmq, tmp_path, verb, topics, job, refused
+):
+    operator = Viewer("op", (Grant(Role.VIEWER), Grant(Role.OPERATOR, topics=topics)))
+
+    async def work():
+        async with console(rocketmq, tmp_path) as (jobs, live):
+            topic, target = job
+            name = await kept_job(jobs, live, topic=topic, target=target)
+            look_up = jobs._look_up
+            actions = Actions(look_up._searches, look_up, jobs)
+            with seen_by(operator):
+                if refused:
+                    with pytest.raises(ActRefused, match=refused):
+                        await actions.change(name, verb, rate=1)
+                else:
+                    await actions.change(name, verb, rate=1)
+
+    asyncio.run(work())
+
+
+def test_jobs_of_others_neither_hide_ones_own_nor_are_counted(rocketmq, tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CONSOLE_JOB_FILES", 2)
+
+    async def work():
+        async with console(rocketmq, tmp_path) as (jobs, live):
+            own = [await kept_job(jobs, live, user="op")]
+            for _ in range(3):
+                await kept_job(jobs, live)
+            look_up = jobs._look_up
+            actions = Actions(look_up._searches, look_up, jobs)
+            with seen_by(Viewer("op", (Grant(Role.OPERATOR, topics=("orders",)),))):
+                found = await actions.all_jobs()
+            assert [each.name for each in found.jobs] == own
+            assert found.more == 0
+            everything = await actions.all_jobs()
+            assert (len(everything.jobs), everything.more) == (2, 2)
+
+    asyncio.run(work())

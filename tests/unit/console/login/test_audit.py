@@ -6,6 +6,7 @@ import json
 import pytest
 
 from rocketlens import limits
+from rocketlens.console.failures import failure_of
 from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.viewer import Viewer, seen_by
 
@@ -68,3 +69,7 @@ def test_a_closed_log_is_an_error():
 
 def test_without_a_file_nothing_is_written():
     AuditLog().record("view")
+
+
+def test_an_act_that_cannot_be_audited_is_unavailable_wherever_it_fails():
+    assert failure_of(AuditFailed("the audit log cannot be written")).status == 503

@@ -1,6 +1,7 @@
 """What a viewer may see and do, by source and topic pattern."""
 
 import asyncio
+from contextvars import Context
 
 import pytest
 
@@ -129,3 +130,7 @@ def test_patterns_and_keys_are_checked_alike_elsewhere():
     check_keys("f", {"a": 1}, {"a", "b"})
     with pytest.raises(BadInput, match="f: 2 unknown keys: give a, b"):
         check_keys("f", {"a": 1, "x": 1, "y": 1}, {"a", "b"})
+
+
+def test_outside_of_requests_nobody_asks_and_nothing_is_seen():
+    assert Context().run(current_viewer) is NOBODY

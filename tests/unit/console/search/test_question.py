@@ -156,3 +156,8 @@ def test_bodies_are_decoded_for_a_filter_by_the_rules_that_are_passed():
 def test_a_filter_that_is_not_well_formed_is_refused_when_it_is_asked(wrong):
     with pytest.raises(BadInput):
         Question.read(**wrong).request()
+
+
+def test_what_was_typed_keeps_its_columns_unless_they_are_wrong():
+    assert Question.as_typed({"where": "x ="}, (), ("keys,id",)).columns == ("keys", "id")
+    assert Question.as_typed({}, (), ("nonsense",)).columns == ()
