@@ -1,6 +1,5 @@
 """``rocketlens export``: messages to a file, as Parquet, Arrow, CSV or JSON lines."""
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.cli.message_stream import add_selection, read_into, selection_of
+from rocketlens.cli.output_file import INCOMPLETE, OutputFile, add_overwrite
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.body_view import BODY_FORMS
@@ -32,7 +32,6 @@ _SUFFIXES: Final = {
 }
 _GROUP_BYTES: Final = 64 << 20
 """Of messages that are written at once."""
-_INCOMPLETE: Final = ".incomplete"
 EXAMPLES: Final = (
     ("rocketlens export shop.parquet -t Shop --since 1d", "a day of a topic, for pandas or DuckDB"),
     (
@@ -51,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
         "The file appears when it is whole. What an incomplete answer has is written to\n"
-        f"FILE{_INCOMPLETE} instead, with exit code 3, and FILE stays as it was.\n"
+        f"FILE{INCOMPLETE} instead, with exit code 3, and FILE stays as it was.\n"
         f"{SEARCH_EXIT_CODES}"
     )
     parser.add_argument(
@@ -71,7 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         choices=BODY_FORMS,
         help="bodies in CSV and JSON lines, as `rocketlens find` has it",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+    add_overwrite(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -89,43 +88,18 @@ def run(arguments: Namespace) -> ExitCode:
         )
     if form in _TABLES and arguments.body:
         raise BadInput(f"--body is for CSV and JSON lines: {form} has the bytes")
-    _check_target(path, overwrite=arguments.overwrite)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        sink = _table_sink(partial, form, arguments) if form in _TABLES else None
-        with sink or _TextSink(partial, form, arguments) as opened:
+    with OutputFile(arguments.file, overwrite=arguments.overwrite) as file:
+        sink = _table_sink(file.partial, form, arguments) if form in _TABLES else None
+        with sink or _TextSink(file.partial, form, arguments) as opened:
             answer = read_into(opened, selection, arguments)
         is_whole = answer.complete and not answer.truncated
-        target = path if is_whole else path.with_name(path.name + _INCOMPLETE)
-        _sync(partial)
-        partial.replace(target)
-        _sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+        target = file.finish(is_whole=is_whole)
     print_notes(answer, opened.count)
     note(f"wrote {counted(opened.count, 'message')} to {target}")
     if not is_whole:
         note(f"{path} was not written, because messages are missing")
         return ExitCode.INCOMPLETE
     return ExitCode.OK if opened.count else ExitCode.NO
-
-
-def _check_target(path: Path, *, overwrite: bool) -> None:
-    if path.is_dir():
-        raise BadInput(f"{path} is a directory: name a file in it")
-    if not path.parent.is_dir():
-        raise BadInput(f"{path.parent} is not a directory")
-    if path.exists() and not overwrite:
-        raise BadInput(f"{path} exists: --overwrite replaces it")
-
-
-def _sync(path: Path) -> None:
-    """Make a file, or the names in a directory, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class TableSink:

@@ -7,13 +7,12 @@ Apart from `find`, which starts without it.
 
 import sys
 from argparse import Namespace
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.message_output import MessageOutput
 from rocketlens.errors import BadInput
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import discard_stdout, note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +60,13 @@ def print_page(
             output.print_array(messages)
             sys.stdout.write("}\n")
         else:
-            with suppress(BrokenPipeError):
+            try:
                 output.print_all(page)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # Nobody saw the last messages: to go on behind them would leave them out.
+                discard_stdout()
+                return progress, Answer(request.query, (), scan.coverage_so_far), page.count
         sys.stdout.flush()
         progress.end()
         answer = Answer(request.query, (), scan.coverage_so_far)

@@ -6,8 +6,10 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_list_output, add_source, positive_number, refuse_archive
+from rocketlens.errors import AnswerIncomplete, RemotingError
 from rocketlens.model.text.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,10 +85,18 @@ def run(arguments: Namespace) -> ExitCode:
     if arguments.watch is None:
         return _run_once(arguments)
     rates = _Rates()
+    has_printed = False
     while True:
         if sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
-        _run_once(arguments, rates)
+        try:
+            _run_once(arguments, rates)
+            has_printed = True
+        except (AnswerIncomplete, RemotingError) as error:
+            # What is watched may fail meanwhile, but not before it was ever there.
+            if not has_printed:
+                raise
+            note(f"{error}: tried again in {arguments.watch} s")
         time.sleep(arguments.watch)
 
 

@@ -1,7 +1,7 @@
 """Users and policies of RocketMQ 5: createUser to copyAcl, printed as its tool prints them.
 
 RocketMQ 4's tool has none of them. A change goes to one broker, or to all brokers of a cluster;
-what is shown is what one broker has, or each master of a cluster until one has something.
+users are shown of one broker, or of the first master of a cluster that has some; policies of each.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

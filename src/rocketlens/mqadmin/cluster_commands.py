@@ -12,6 +12,7 @@ from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.form import NULL, Form, padded, padded_left, rounded
 from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.terminal.output import note
 
 _HOUR_MS: Final = 3_600_000
 _IN_OUT: Final = ("Put", "Get")
@@ -33,14 +34,17 @@ _MORE: Final = (
 async def cluster_list(call: Call) -> None:
     """Print a row for each broker, again every ``-i`` seconds if that is given.
 
-    :raises AnswerIncomplete: when a broker does not answer; its row is printed without values.
+    :raises AnswerIncomplete: when a broker does not answer; its row is printed without values. With
+        ``-i`` it is noted, and asked again.
     """
     seconds = call.given.number("i", 0, 1, 86_400)
-    while True:
-        await _print_rows(call)
-        if not seconds:
-            return
+    while seconds:
+        try:
+            await _print_rows(call)
+        except RocketLensError as error:
+            note(str(error))
         await asyncio.sleep(seconds)
+    await _print_rows(call)
 
 
 async def _print_rows(call: Call) -> None:

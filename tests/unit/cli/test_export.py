@@ -11,6 +11,7 @@ from pyarrow import ipc
 
 from rocketlens import Message, open_store
 from rocketlens.cli import export as program
+from rocketlens.cli.message_stream import read_into
 from rocketlens.model import arrow
 from rocketlens.testing import cluster
 
@@ -152,3 +153,19 @@ def test_messages_are_exported_by_what_is_in_them(run, write_store, tmp_path):
         assert done.code == 0, done.err
         lines = text.read_text().splitlines()
         assert [json.loads(line)["body"]["a"] for line in lines] == [2, 3]
+
+
+def test_a_file_that_is_made_meanwhile_is_kept(run, store, tmp_path, monkeypatch):
+    path = tmp_path / "all.jsonl"
+
+    def made_meanwhile(*asked):
+        answer = read_into(*asked)
+        path.write_text("of another")
+        return answer
+
+    monkeypatch.setattr("rocketlens.cli.export.read_into", made_meanwhile)
+    done = run("export", path, "--store", store)
+    assert (done.code, path.read_text()) == (2, "of another")
+    assert "made by another program meanwhile" in done.err
+    assert (tmp_path / "all.jsonl.incomplete").read_text().count("\n") > 1000
+    assert run("export", path, "--store", store, "--overwrite").code == 0

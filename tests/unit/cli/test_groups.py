@@ -177,3 +177,23 @@ def test_offsets_that_were_reset_have_no_rate():
 
     with pytest.MonkeyPatch.context() as patch:
         assert [sample(each, patch) for each in (50, 90, 20, 22)] == [None, 10.0, None, 0.5]
+
+
+def test_watching_goes_on_when_the_cluster_is_gone_for_a_time(run, monkeypatch):
+    waited = []
+    with cluster() as running:
+        name_server = running.name_server
+
+        def wait(seconds):
+            waited.append(seconds)
+            if len(waited) == 1:
+                running.stop()
+            if len(waited) == 3:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("rocketlens.cli.groups.time.sleep", wait)
+        done = run("groups", "--watch", "7", "-n", name_server)
+    assert (done.code, waited) == (130, [7, 7, 7])
+    assert "tried again in 7" in done.err
+    first = run("groups", "--watch", "7", "-n", name_server)
+    assert first.code == 2

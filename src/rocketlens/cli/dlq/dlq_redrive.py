@@ -82,7 +82,7 @@ async def _plan(
         from rocketlens.terminal.cluster_access import jobs_directory
 
         directory = Path(arguments.job).parent if arguments.job else jobs_directory()
-        earlier, unfinished = earlier_jobs(directory, selection, admin.source.name)
+        earlier, unfinished = earlier_jobs(directory, selection, admin.source.name, admin.namespace)
         for path in unfinished:
             problem = f"{path} is a job of this group with messages left: resume it with --job"
             if arguments.send:

@@ -63,6 +63,10 @@ def last_failures_in(store: "Store", messages: Sequence[MessageExt]) -> dict[str
                 answer = store.find_for(_traces_of(message.unique_key))
             except TopicNotFound:
                 break
+            except RocketLensError:
+                # The dead letter was found, and is printed.
+                texts.append(None)
+                continue
             group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
             text = _last_failure(answer.messages, message.unique_key, {group})
         texts.append(text)

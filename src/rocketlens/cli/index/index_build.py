@@ -3,6 +3,7 @@
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -135,7 +136,8 @@ def _write_lines(arguments: Namespace, layout: "StoreLayout", out: Path | None) 
     geometry = chosen_geometry(store, arguments.slots, arguments.entries)
     with_tags = arguments.tag_index
     if with_tags is None:
-        with_tags = store_settings.has_tag_entries(store, CommitLog.of(layout), geometry)
+        with closing(CommitLog.of(layout)) as log:
+            with_tags = store_settings.has_tag_entries(store, log, geometry)
     where = printable(str(root))
     tags = "with" if with_tags else "without"
     yield (

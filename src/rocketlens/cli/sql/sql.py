@@ -15,7 +15,10 @@ from rocketlens.cli.message_stream import (
     read_into,
     selection_of,
 )
+from rocketlens.cli.output_file import OutputFile, add_overwrite
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note
 
@@ -59,6 +62,9 @@ _SETTINGS: Final = {
 _NO_FILES: Final = "enable_external_access"
 """Off once the table is known: a query that came from elsewhere reads no file of the machine."""
 _FILE: Final = re.compile(r'Permission Error: Cannot access (?:file|directory) "(?P<path>[^"]*)"')
+_MEMORY_PERCENT: Final = 25
+"""Of the machine's memory; DuckDB itself would take 80."""
+_MEMORY: Final = re.compile(r"[0-9]+(?:\.[0-9]+)? ?(?:%|[KMGT]i?B)", re.IGNORECASE)
 _READ: Final = "rocketlens_messages"
 _VIEW: Final = (
     "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
@@ -94,12 +100,24 @@ def add_arguments(parser: ArgumentParser) -> None:
         "-o", "--output", choices=_OUTPUTS, default="table", help="how to print the result"
     )
     parser.add_argument("--to", metavar="FILE", help="the file of -o parquet")
+    add_overwrite(parser)
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default=f"{_MEMORY_PERCENT}%",
+        help="memory that DuckDB may take, as 8GB or 60%%, before it uses temporary files "
+        f"(default: {_MEMORY_PERCENT}%% of the machine's)",
+    )
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Run the query, print its result, and say whether everything was read."""
     if (arguments.output == "parquet") != (arguments.to is not None):
         raise BadInput("-o parquet and --to FILE go together")
+    if arguments.overwrite and arguments.to is None:
+        raise BadInput("--overwrite is for the FILE of --to")
+    if not _MEMORY.fullmatch(arguments.memory):
+        raise BadInput(f"--memory {arguments.memory[:40]!r}: give a size as 8GB, or a part as 60%")
     from rocketlens.model.arrow import package
 
     duckdb = package("duckdb", "sql", "rocketlens sql")
@@ -110,18 +128,49 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
-    """Run one query, and print its result.
+    """Run one query, and print or write its result; errors as `_answered`."""
+    from rocketlens.cli.find import exit_code
+    from rocketlens.terminal.notes import print_notes
+
+    if arguments.to is None:
+        answer, count = _answered(query, arguments, duckdb, None)
+    else:
+        with OutputFile(arguments.to, overwrite=arguments.overwrite) as file:
+            answer, count = _answered(query, arguments, duckdb, file.partial)
+            is_whole = answer is None or answer.complete
+            target = file.finish(is_whole=is_whole)
+        note(f"wrote {counted(count, 'row')} to {target}")
+        if not is_whole:
+            note(f"{file.path} was not written, because messages are missing")
+    if answer is None:
+        return ExitCode.OK
+    print_notes(answer, count, "row")
+    return exit_code(answer, count)
+
+
+def _answered(
+    query: str, arguments: Namespace, duckdb: Any, path: Path | None
+) -> "tuple[Answer | None, int]":
+    """Print a query's result, or write it to a file as Parquet.
+
+    Returns what was searched, None if nothing was, and the number of rows.
 
     :raises BadInput: when it is not one SELECT, or DuckDB refuses it.
     """
-    from rocketlens.cli.find import exit_code
+    import tempfile
+
     from rocketlens.cli.sql.sql_plan import TABLE, plan_of
-    from rocketlens.terminal.notes import print_notes
 
     selection = selection_of(arguments)
-    with duckdb.connect() as connection:
+    with (
+        tempfile.TemporaryDirectory(prefix="rocketlens-sql-") as directory,
+        duckdb.connect() as connection,
+    ):
         for name, value in _SETTINGS.items():
             connection.execute(f"SET {name} = {value}").fetchall()
+        connection.execute("SET memory_limit = ?", [arguments.memory]).fetchall()
+        # DuckDB's own would be in the current directory. Queries may read what is in it.
+        connection.execute("SET temp_directory = ?", [directory]).fetchall()
         serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
         plan = plan_of(serialized, lambda text: _milliseconds(connection, text))
         source = _source(arguments, selection, plan)
@@ -134,14 +183,15 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
                 result = _begun(connection.sql(query).to_arrow_reader(16_384))
                 if plan.uses_table:
                     source.check_topics()
-                count = _print(result, arguments)
+                count = _print(result, arguments) if path is None else _write(result, path)
+            except duckdb.OutOfMemoryException as error:
+                raise BadInput(
+                    f"the query needs more memory than --memory {arguments.memory}: give more, as "
+                    "8GB or 60%, or let it keep fewer rows"
+                ) from error
             except duckdb.Error as error:
                 raise BadInput(_reason(str(error))) from error
-            answer = source.answer() if plan.uses_table else None
-    if answer is None:
-        return ExitCode.OK
-    print_notes(answer, count, "row")
-    return exit_code(answer, count)
+            return source.answer() if plan.uses_table else None, count
 
 
 def _begun(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
@@ -304,8 +354,6 @@ class _Spooled:
 
 def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     """Print the rows of a result; return how many there were."""
-    if arguments.output == "parquet":
-        return _write_parquet(result, Path(arguments.to))
     names = result.schema.names
     rows = (tuple(row) for batch in result for row in zip(*_columns(batch), strict=True))
     count = 0
@@ -319,10 +367,12 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     if arguments.output == "csv":
         from rocketlens.terminal.message_values import csv_row, defused
 
-        sys.stdout.write(csv_row(names))
-        for row in rows:
-            sys.stdout.write(csv_row([defused(_cell(value)) for value in row]))
-            count += 1
+        for number, row in enumerate(chain([names], rows)):
+            texts = [defused(_cell(value)) for value in row]
+            if sys.stdout.isatty():
+                texts = [printable(each, keep="\n\t") for each in texts]
+            sys.stdout.write(csv_row(texts))
+            count = number
         return count
     from rocketlens.terminal.as_json import json_line
 
@@ -341,20 +391,15 @@ def _columns(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
     return [column.to_pylist() for column in batch.columns]
 
 
-def _write_parquet(result: "pa.RecordBatchReader", path: Path) -> int:
+def _write(result: "pa.RecordBatchReader", path: Path) -> int:
     from rocketlens.model.arrow import package
 
     parquet = package("pyarrow.parquet", "sql", "Parquet")
-    partial = path.with_name(f".{path.name}.part")
     count = 0
-    try:
-        with parquet.ParquetWriter(partial, result.schema, compression="zstd") as writer:
-            for batch in result:
-                writer.write_batch(batch)
-                count += batch.num_rows
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with parquet.ParquetWriter(path, result.schema, compression="zstd") as writer:
+        for batch in result:
+            writer.write_batch(batch)
+            count += batch.num_rows
     return count
 
 

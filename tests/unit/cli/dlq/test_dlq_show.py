@@ -5,7 +5,10 @@ import json
 
 import pytest
 
+import rocketlens
+from rocketlens.cli.dlq.last_failures import last_failures_in
 from rocketlens.client.send.message import Message
+from rocketlens.errors import StoreFailed
 from rocketlens.formats.trace_body import TraceRecord, TraceType, encode
 from rocketlens.testing import cluster
 
@@ -109,3 +112,16 @@ def test_a_preview_of_a_redrive_has_the_last_failure(run, traced):
     assert titles[-2:] == ["body", "last_failure"]
     by_body = {row[-2]: row[-1] for row in rows}
     assert (": an exception" in by_body["0"], by_body["2"], by_body["4"]) == (True, "-", "-")
+
+
+def test_traces_that_cannot_be_read_take_no_dead_letter_away(write_store):
+    class Damaged:
+        def find_for(self, _request):
+            raise StoreFailed("damaged")
+
+    with rocketlens.open_store(
+        write_store({"body": b"x", "properties": {"UNIQ_KEY": "u"}})
+    ) as store:
+        messages = store.find("u").messages
+    assert len(messages) == 1
+    assert last_failures_in(Damaged(), messages) == {}

@@ -4,6 +4,7 @@ import csv
 import importlib
 import io
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -283,3 +284,63 @@ def test_ctrl_c_discards_what_was_typed(typed):
     queries = []
     run_prompt(queries.append)
     assert queries == ["select 2"]
+
+
+def test_csv_on_a_terminal_obeys_nothing_that_a_message_says(run, write_store, monkeypatch):
+    store = write_store({"topic": "T", "body": b"\x1b[31m", "properties": {"TAGS": "a\u202eb\x07"}})
+    query = 'SELECT tags, body_text AS "x\x1b[2J" FROM messages'
+    piped = run("sql", query, "--store", store, "-o", "csv")
+    assert "\x1b" in piped.out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    shown = run("sql", query, "--store", store, "-o", "csv")
+    assert shown.code == 0
+    assert not {"\x1b", "\u202e", "\x07"} & set(shown.out)
+
+
+def test_a_query_has_a_quarter_of_the_memory_and_is_told_how_to_have_more(run, store):
+    query = "SELECT list(range) FROM range(50000000)"
+    done = run("sql", query, "--store", store, "--memory", "100MB")
+    assert (done.code, done.out) == (2, "")
+    assert "more memory than --memory 100MB: give more" in done.err
+    shown = rows(run, store, "SELECT current_setting('memory_limit') a", "--memory", "1GiB")
+    assert shown == [{"a": "1.0 GiB"}]
+    for wrong in ("-1", "much", "0x8", "101%"):
+        assert run("sql", "SELECT 1", "--store", store, f"--memory={wrong}").code == 2
+    default, whole = (
+        rows(run, store, "SELECT current_setting('memory_limit') a", *options)[0]["a"].split()
+        for options in ((), ("--memory", "100%"))
+    )
+    assert default[1] == whole[1]
+    assert float(default[0]) == pytest.approx(float(whole[0]) / 4, abs=0.1)
+
+
+def test_temporary_files_of_a_query_are_in_a_directory_of_its_own(
+    run, store, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    query = "SELECT current_setting('allowed_directories') a"
+    ((shown,),) = (each.values() for each in rows(run, store, query))
+    assert len(shown) == 1
+    assert Path(shown[0]).parent == tmp_path
+    assert Path(shown[0]).name.startswith("rocketlens-sql-")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_replaces_no_file_unasked_and_an_incomplete_one_has_another_name(
+    run, store, damaged, tmp_path
+):
+    path = tmp_path / "r.parquet"
+    path.write_text("mine")
+    asked = ("sql", "SELECT topic FROM messages", "-o", "parquet", "--to", path, "--store")
+    done = run(*asked, store)
+    assert (done.code, path.read_text()) == (2, "mine")
+    assert "--overwrite replaces it" in done.err
+    done = run(*asked, damaged, "--overwrite")
+    assert (done.code, path.read_text()) == (3, "mine")
+    assert pq.read_table(tmp_path / "r.parquet.incomplete").num_rows == 2
+    done = run(*asked, store, "--overwrite")
+    assert done.code == 0
+    assert pq.read_table(path).num_rows > 1000
+    assert not list(tmp_path.glob("*.part"))
