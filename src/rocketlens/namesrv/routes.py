@@ -140,6 +140,8 @@ class RouteTable:
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
         self._check_reserved(name, address, channel)
+        # First: other brokers may come and go in between.
+        yield from self._check_room(request, body)
         version = body.topic_config_table.data_version
         topics = body.topic_config_table.topic_config_table.values()
         registered_name = self._names.get(name)
@@ -157,7 +159,6 @@ class RouteTable:
         is_back = addrs.get(request.broker_id, address) != address
         if is_new and len(topics) == 1:
             return None
-        yield from self._check_room(request, body)
         addrs[request.broker_id] = address
         entry = registered_name or _Name(request.cluster_name)
         entry.broker_addrs = addrs

@@ -247,18 +247,23 @@ class ClientPool:
         return channel
 
     async def _connect(self, host: Host, new_channel: Callable[[], Channel]) -> Channel:
-        """Connect to the first address of a host that accepts. Raises the error of the last."""
+        """Connect to the first address of a host that accepts. Raises the error of the last.
+
+        An address that does not answer leaves the others their share of the time.
+        """
         addresses = await _addresses(host.address)
+        share_s = self.connect_timeout_s / len(addresses)
         while True:
             address = addresses.pop(0)
             try:
-                _, channel = await asyncio.get_running_loop().create_connection(
-                    new_channel,
-                    address,
-                    host.port,
-                    ssl=self.tls,
-                    server_hostname=self._name_to_check(host),
-                )
+                async with asyncio.timeout(share_s if addresses else None):
+                    _, channel = await asyncio.get_running_loop().create_connection(
+                        new_channel,
+                        address,
+                        host.port,
+                        ssl=self.tls,
+                        server_hostname=self._name_to_check(host),
+                    )
             except OSError:
                 if not addresses:
                     raise

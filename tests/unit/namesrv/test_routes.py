@@ -371,6 +371,18 @@ def test_a_broker_that_is_dropped_while_its_topics_are_taken_in_leaves_none(brok
     assert brokers.table.cluster_info().broker_addr_table == {}
 
 
+def test_a_slave_that_leaves_while_its_master_registers_does_not_come_back(brokers, monkeypatch):
+    monkeypatch.setattr(routes_module, "TOPICS_AT_ONCE", 10)
+    brokers.register(topics=SYSTEM)
+    brokers.register(address="10.0.0.2:10911", broker_id=1)
+    steps = brokers.register(topics=[f"T{number}" for number in range(95)], stepwise=True)
+    next(steps)
+    brokers.table.unregister("c", "10.0.0.2:10911", "broker-a")
+    assert brokers.addrs()["broker-a"] == {0: A}
+    list(steps)
+    assert brokers.addrs()["broker-a"] == {0: A}
+
+
 def test_a_broker_that_is_back_has_the_queues_that_it_tells(brokers):
     brokers.register(address=A, topics=[topic("T", 4), *SYSTEM])
     brokers.register(address=B, topics=[topic("T", 99), *SYSTEM], version=7)

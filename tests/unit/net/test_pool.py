@@ -367,6 +367,32 @@ def test_the_addresses_of_a_name_are_tried_in_turn(monkeypatch):
     run(main)
 
 
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
+    def getaddrinfo(_, *arguments, **options):
+        first, second = (
+            socket.getaddrinfo(ip, *arguments, **options) for ip in ("127.0.0.2", HOST)
+        )
+        return first + second
+
+    change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        async def silent_at_first(factory, address, *arguments, **options):
+            if address == "127.0.0.2":
+                await asyncio.Event().wait()
+            return await loop.create_connection(factory, address, *arguments, **options)
+
+        async with serving() as (_, address), calling("two.", connect_timeout_s=1) as pool:
+            proxy = _Proxy(loop, silent_at_first)
+            change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
+            port = address.rpartition(":")[2]
+            assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
+
+    run(main, "asyncio")
+
+
 def test_a_name_that_no_host_can_have_is_no_connection():
     async def main():
         async with calling("x") as pool:

@@ -243,8 +243,8 @@ def _topics_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
 
 
 def _group_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
-    if command.body:
-        yield Need(_group(_text(_members(command.body).get("groupName"))), _UPDATE)
+    members = _members(command.body) if command.body else {}
+    yield Need(_group(_text(members.get("groupName"))), _UPDATE)
 
 
 def _groups_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:

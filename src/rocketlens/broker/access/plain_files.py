@@ -90,7 +90,7 @@ class PlainAcl:
     """
 
     def __init__(self, home: Path, disk: Disk, clock: Callable[[], int]) -> None:
-        """Read the files now, and make ``plain_acl.yml`` if it is not there.
+        """Read the files now; none needs to be there.
 
         :raises BadInput: when one cannot be understood.
         :raises OSError: when one cannot be read.
@@ -102,8 +102,6 @@ class PlainAcl:
         self._lock: Final = asyncio.Lock()
         self._reload: asyncio.Task[None] | None = None
         self.problem = ""
-        if not self.default_file.exists():
-            disk.write_durably(self.default_file, b"")
         self._stamp: Stamp = self._stamp_now()
         self.loaded: LoadedFiles = self._load()
         self._warn()

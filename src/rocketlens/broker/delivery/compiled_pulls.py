@@ -9,6 +9,7 @@ kernel; others are taken as always. Where access control is on, it is asked for 
 it refuses, or may refuse, is left to others, and so are topics of copies.
 """
 
+import logging
 from array import array
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,8 @@ from rocketlens.wire.connection import encode_command
 if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
 
+_log: Final = logging.getLogger("rocketlens.broker")
+
 CODES: Final = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
 """Of the requests that are answered."""
 _REQUEST_BYTES: Final = 4096
@@ -55,6 +58,7 @@ class CompiledPulls:
         self, store: MessageStore, reader: PullReader, rights: "AccessControl | None" = None
     ) -> None:
         """Load the kernel; in any thread. Without ``rights`` each pull is let through."""
+        self._has_failed = False
         self._store: Final = store
         self._reader: Final = reader
         self._rights: Final = rights
@@ -114,6 +118,9 @@ class CompiledPulls:
                 return None
             return self._pull(request, channel)
         except Exception:  # noqa: BLE001 - the usual way fails alike, and words it
+            if not self._has_failed:
+                self._has_failed = True
+                _log.warning("a compiled pull failed, and more may: pulls are slow", exc_info=True)
             return None
 
     def _is_let_through(

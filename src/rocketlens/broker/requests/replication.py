@@ -23,7 +23,7 @@ from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.model.text import json_dialect
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate
-from rocketlens.net.pace import ANSWER_THREAD, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 
@@ -51,16 +51,23 @@ class ReplicationProcessor:
     async def consumer_offsets(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return the offsets of all groups that may be seen, in topics that may be seen."""
         offsets, access = self.core.offsets, self.core.access
-        estimate = Estimate("ask for one group at a time")
-        for name, queues in offsets.table.items():
+        estimate, pace = Estimate("ask for one group at a time"), Pace()
+        for name, queues in list(offsets.table.items()):
             estimate.add(_NAME_BYTES + len(name) + _OFFSET_BYTES * len(queues))
+            await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
             is_shown = None if access is None else _both_seen(access.seen_by(command, channel))
-            value = offsets.value(is_shown)
-            body = await in_thread(
-                lambda: json_dialect.dumps(value).encode(), ANSWER_THREAD, owner=channel
-            )
-            return Response(body=body)
+            value = offsets.value()
+
+            def encode() -> bytes:
+                if is_shown is not None:
+                    shown = {
+                        name: of for name, of in value["offsetTable"].items() if is_shown(name)
+                    }
+                    value["offsetTable"] = shown
+                return json_dialect.dumps(value).encode()
+
+            return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
 
     def delay_offsets(self, _: RemotingCommand, __: Channel) -> Response:
         """Return up to where each delay level is delivered.

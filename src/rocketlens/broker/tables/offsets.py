@@ -180,14 +180,9 @@ class ConsumerOffsets:
             del self.resets[key]
         self._count_bytes()
 
-    def value(self, is_shown: Callable[[str], bool] | None = None) -> dict[str, Any]:
-        """Return a copy of the table as its file has it; ``is_shown`` chooses names."""
-        shown = {
-            name: dict(offsets)
-            for name, offsets in self.table.items()
-            if is_shown is None or is_shown(name)
-        }
-        return self._head() | {"offsetTable": shown}
+    def value(self) -> dict[str, Any]:
+        """Return a copy of the table as its file has it."""
+        return self._head() | {"offsetTable": {name: dict(of) for name, of in self.table.items()}}
 
     def _head(self) -> dict[str, Any]:
         return {**self._others, "dataVersion": self.data_version.encode()}

@@ -37,9 +37,11 @@ def run(work, directory, disk=None, **changes):
     asyncio.run(main())
 
 
-def refusal(users, code=RequestCode.SEND_MESSAGE_V2, user="admin", secret="s3cret", **fields):
-    signed = signed_fields(fields, b"", user, secret) if user else fields
-    answer = users.decide(RemotingCommand(int(code), ext_fields=signed), HOST)
+def refusal(
+    users, code=RequestCode.SEND_MESSAGE_V2, user="admin", secret="s3cret", body=b"", **fields
+):
+    signed = signed_fields(fields, body, user, secret) if user else fields
+    answer = users.decide(RemotingCommand(int(code), ext_fields=signed, body=body), HOST)
     return None if answer is None else answer.remark
 
 
@@ -96,6 +98,15 @@ def test_a_white_list_of_authentication_gives_nobody_the_permissions_of_a_user(t
         assert refusal(users, 28, user="") == "username cannot be null."
 
     run(work, tmp_path, authenticationWhitelist="310")
+
+
+def test_a_group_without_a_body_needs_what_a_group_needs(tmp_path):
+    async def work(users):
+        await users.create_user("app", UserInfo(password="one"))
+        for body in (b"", b'{"groupName":"g"}'):
+            assert refusal(users, 200, "app", "one", body=body) is not None
+
+    run(work, tmp_path)
 
 
 @pytest.mark.parametrize(
