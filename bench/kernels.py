@@ -45,7 +45,7 @@ class KernelRates(NamedTuple):
     records_walked: float
     bodies_checked: float
     import_seconds: float
-    """Loading numba and the first kernel in a process of its own, cached."""
+    """Loading numpy and the first kernel in a process of its own."""
 
 
 def make_log(log_bytes: int = DEFAULT_LOG_BYTES) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("rocketlens", "numpy", "numba", "pyspark", "pyarrow")
+PACKAGES = ("rocketlens", "numpy", "pyspark", "pyarrow")
 
 
 def machine_lines() -> Iterator[str]:

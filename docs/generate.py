@@ -245,12 +245,10 @@ def terminal_text(columns: int, line: str) -> tuple[str, int]:
             printed = "".join(_read_terminal(leader))
         os.close(leader)
     lines = [_overwritten(each) for each in printed.replace("\r\n", "\n").splitlines()]
-    return "\n".join(each for each in lines if not each.startswith(_COMPILING)), process.returncode
+    return "\n".join(lines), process.returncode
 
 
-_KEPT_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "NUMBA_CACHE_DIR", "PATH", "TMPDIR")
-_COMPILING: Final = "rocketlens: compiling"
-"""What a line begins with that is printed once on a machine."""
+_KEPT_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")
 
 
 def _read_terminal(leader: int) -> Iterator[str]:

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from rocketlens import __version__
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
-from rocketlens.model import compiling
 from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import choose_colour, discard_stdout, note, prepare_streams
@@ -104,7 +103,6 @@ _ENDING_OPTIONS: Final = frozenset({"-h", "--help", "-V", "--version"})
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing that a user can cause is raised."""
     prepare_streams()
-    compiling.tell(_say_compiling)
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -121,23 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.FAILED
     finally:
         choose_colour("auto")
-        compiling.tell(None)
     return code
-
-
-def _say_compiling(is_kept: bool) -> None:  # noqa: FBT001 - compiling calls it so
-    """Print why a command is silent: on a terminal, and where each run will be silent again.
-
-    Once per installation is not said in a pipe: there stderr has what is wrong, cron mails it, and
-    a script that compares it would fail once and never again. `doctor` says what is not compiled.
-    """
-    if not is_kept:
-        note(
-            "compiling, and in every run again, because no directory for compiled code can be "
-            "written: set NUMBA_CACHE_DIR to one"
-        )
-    elif sys.stderr.isatty():
-        note("compiling, once: some seconds (rocketlens doctor --compile does it ahead)")
 
 
 def _run(argv: Sequence[str]) -> int:

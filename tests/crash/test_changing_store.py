@@ -21,7 +21,6 @@ def reading(request, monkeypatch):
     """Read the log with and without the compiled kernels."""
     is_compiled = request.param == "compiled"
     if is_compiled:
-        tail.load_kernels()
         monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
     monkeypatch.setattr(tail.Tail, "is_compiled", is_compiled)
     monkeypatch.setattr(scan.LogWalk, "is_compiled", is_compiled)

@@ -18,7 +18,6 @@ from tests.support.made_stores import overwrite, record_of
 def reading(request, monkeypatch):
     """Read the log with and without the compiled kernels."""
     if request.param == "compiled":
-        tail.load_kernels()
         monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
         monkeypatch.setattr(tail.Tail, "is_compiled", True)
         monkeypatch.setattr(scan.LogWalk, "is_compiled", True)

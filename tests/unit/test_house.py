@@ -37,7 +37,7 @@ VAGUE_VERBS = {
 PEOPLE = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever)\b", re.IGNORECASE)
 
 # A command pays for these when it needs them, not when it is named.
-HEAVY_PACKAGES = ("fastapi", "numba", "pandas", "pyarrow", "pyspark", "uvicorn")
+HEAVY_PACKAGES = ("fastapi", "pandas", "pyarrow", "pyspark", "uvicorn")
 
 # A bound is named MAX_ or MIN_. limits.py has those of several rooms.
 OTHER_BOUND = re.compile(r"_?(MOST|LARGEST|LONGEST|FEWEST|SMALLEST|LEAST)_[A-Z0-9_]+")

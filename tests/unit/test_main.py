@@ -301,7 +301,7 @@ def test_a_locale_without_unicode_is_no_error(golden):
 def test_finding_by_id_or_key_loads_nothing_heavy(golden):
     store = golden("5.5.0").store
     heavy = {
-        *("numba", "pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
+        *("pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
         *("subprocess", "tempfile", "unittest", "multiprocessing", "logging", "numpy"),
         *("rocketlens.model.sql.sql92", "rocketlens.model.topic", "rocketlens.model.group"),
     }
@@ -369,14 +369,3 @@ def test_only_the_command_that_is_named_is_imported():
         "rocketlens.cli.index.index_verify",
         "rocketlens.cli.options",
     ]
-
-
-def test_compiling_is_told_on_a_terminal_and_everywhere_if_it_is_not_kept(capsys, monkeypatch):
-    program._say_compiling(is_kept=True)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    program._say_compiling(is_kept=True)
-    assert "compiling, once" in capsys.readouterr().err
-    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    program._say_compiling(is_kept=False)
-    assert "NUMBA_CACHE_DIR" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from rocketlens.model.installation import install_command
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import end_process, print_ready
+from rocketlens.terminal.server_process import print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,6 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.store.read.kernel_loader import KERNELS
 
     if arguments.hash_password:
         return _hash_password()
@@ -172,9 +171,8 @@ def run(arguments: Namespace) -> ExitCode:
     rules = BodyRules()
     if arguments.body_rules is not None:
         rules = BodyRules.from_file(Path(arguments.body_rules))
-    with KERNELS.in_background():
-        run_loop(_serve(Host(address, port), contexts, rules, arguments))
-    return end_process()
+    run_loop(_serve(Host(address, port), contexts, rules, arguments))
+    return ExitCode.OK
 
 
 def _hash_password() -> ExitCode:

@@ -1,9 +1,4 @@
-"""A server as a process: how it reports that it is ready, and how it ends."""
-
-import os
-import sys
-
-from rocketlens.terminal.exit_code import ExitCode
+"""A server as a process: how it reports that it is ready."""
 
 
 def print_ready(line: str) -> None:
@@ -12,23 +7,3 @@ def print_ready(line: str) -> None:
 
     print(f"ready: {line}", flush=True)
     notify(READY)
-
-
-def end_process() -> ExitCode:
-    """Return the exit code of a server that has stopped; or end the process at once if a thread is
-    still loading kernels.
-
-    Nothing needs that thread any more, and the compiler in it would crash while the process is torn
-    down around it.
-    """
-    import logging
-
-    from rocketlens.store.read.kernel_loader import KERNELS
-
-    if KERNELS.is_loading:
-        sys.stdout.flush()
-        # Lines of the log are written by a thread.
-        logging.shutdown()
-        sys.stderr.flush()
-        os._exit(ExitCode.OK)
-    return ExitCode.OK

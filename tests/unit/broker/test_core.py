@@ -4,16 +4,9 @@ import ast
 import asyncio
 import inspect
 import logging
-import threading
 
-from rocketlens import limits
 from rocketlens.broker import core
-from rocketlens.broker.lookup import search
-from rocketlens.store.read.index import tail
-from rocketlens.store.read.kernel_loader import KERNELS
-from rocketlens.store.read.log.scan import LogWalk
-from tests.support.broker_world import is_record, properties_of, running
-from tests.support.no_kernels import refuse_kernels
+from tests.support.broker_world import running
 
 
 def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
@@ -46,50 +39,6 @@ def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, c
     assert "topics.json: not JSON" in caplog.text
     kept = (tmp_path / "store/rocketlens/aside").iterdir()
     assert "{]" in {each.read_text() for each in kept}
-
-
-def test_a_broker_without_compiled_code_says_so_once_and_serves(tmp_path, monkeypatch, caplog):
-    refuse_kernels(monkeypatch)
-    body = bytes(limits.MAX_INTERPRETED_SCAN_BYTES)
-
-    async def main(first):
-        async with running(tmp_path) as world:
-            for number in range(first, first + 4):
-                keys = properties_of(KEYS=f"k{number}")
-                assert (await world.send(properties=keys, body=body)).code == 0
-            for number in range(first + 4):
-                assert is_record((await world.query(f"k{number}")).body)
-            assert (await world.pull()).code == 0
-
-    asyncio.run(main(0))
-    # The second time it has to read what it finds.
-    asyncio.run(main(4))
-    told = [each for each in caplog.records if "compiled code cannot be used" in each.getMessage()]
-    assert len(told) == 1
-    assert "could not be handled" not in caplog.text
-
-
-def test_look_ups_are_answered_while_kernels_are_being_compiled(tmp_path, monkeypatch):
-    hangs = threading.Event()
-    for module in (tail, search):
-        monkeypatch.setattr(module, "load_kernels", hangs.wait)
-    for each in (LogWalk, tail.Tail):
-        monkeypatch.setattr(each, "is_compiled", False)
-    monkeypatch.setattr(tail, "LOAD_WAIT_S", 0.0)
-    body = bytes(limits.MAX_INTERPRETED_SCAN_BYTES)
-
-    async def main():
-        async with running(tmp_path) as world:
-            for number in range(4):
-                await world.send(properties=properties_of(KEYS=f"k{number}"), body=body)
-                assert is_record((await world.query(f"k{number}")).body)
-            assert KERNELS.is_loading
-
-    try:
-        with KERNELS.in_background():
-            asyncio.run(main())
-    finally:
-        hangs.set()
 
 
 def test_nothing_is_put_into_a_core_after_it_was_made():

@@ -19,7 +19,6 @@ TWIN = "-NOxL7-LAfpI-mTe"
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch):
     """Read all but the first record with the compiled scan."""
-    tail.load_kernels()
     monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
     monkeypatch.setattr(LogWalk, "is_compiled", True)
 

@@ -51,7 +51,7 @@ class PullRecords:
     """Collects the records of one pull. For the thread that appends."""
 
     is_compiled: ClassVar[bool] = False
-    """Whether the kernel is loaded: see :func:`load_kernels`."""
+    """Whether numpy is loaded, which the kernel needs."""
 
     def __init__(
         self,
@@ -210,15 +210,3 @@ def _array(tag_codes: frozenset[int]) -> "npt.NDArray[np.int32]":
 
 
 _kept_array = lru_cache(1_000)(_array)
-
-
-def load_kernels() -> None:
-    """Load the kernel that takes records. Takes up to a second, in any thread."""
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels
-
-    kernels.take_records(
-        bytes(ENTRY_BYTES), (b"", 0, 0), None, np.zeros(1, np.uint8), 0, (0, 0), (0, 0), (0, 0)
-    )
-    PullRecords.is_compiled = True

@@ -61,7 +61,6 @@ from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
-from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 
 if TYPE_CHECKING:
@@ -86,8 +85,8 @@ DELAY_SAVE_INTERVAL_S: Final = 1.0
 less.
 """
 WATCH_INTERVAL_S: Final = 5.0
-LOAD_KERNELS_AFTER_S: Final = 1.0
-"""A broker that is used loads them early, but not while its clients connect."""
+LOAD_KERNELS_AFTER_S: Final = 0.0
+"""A broker loads them, and numpy, when it is used first."""
 PORT_TRIES: Final = 20
 OTHER_FILES: Final = 256
 """Descriptors for mapped files of log and index, connections to name servers, and others."""
@@ -269,8 +268,6 @@ class BrokerService:
     def _close_store(self, index_s: float) -> None:
         core, self._core = self._core, None
         if core is not None:
-            # Look-ups and the index builder may wait for kernels, which can take long.
-            KERNELS.abandon()
             core.replicas.close()
             if core.access is not None:
                 core.access.close()
@@ -461,15 +458,14 @@ async def run(
     )
     if status is not None:
         status.add(service.status_source())
-    with KERNELS.in_background():
-        try:
-            await within(service.start(), None, shutdown.ended)
-            if not shutdown.ended.is_set():
-                if ready is not None:
-                    ready(service.address)
-                await shutdown.ended.wait()
-        finally:
-            await service.stop(shutdown.hurried)
+    try:
+        await within(service.start(), None, shutdown.ended)
+        if not shutdown.ended.is_set():
+            if ready is not None:
+                ready(service.address)
+            await shutdown.ended.wait()
+    finally:
+        await service.stop(shutdown.hurried)
 
 
 def max_connections(open_files: int) -> int:

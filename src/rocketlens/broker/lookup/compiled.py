@@ -26,7 +26,7 @@ from rocketlens.formats.compiled.request_constants import F_SIGNATURE, F_USER, F
 from rocketlens.formats.compiled.request_names import name_cells, settings_without_body
 from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
-from rocketlens.store.read.index.tail import load_kernels
+from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, header_json
 from rocketlens.wire.codes import RequestCode
@@ -61,11 +61,11 @@ class CompiledLookUps:
         config: BrokerConfig,
         rights: "AccessControl | None" = None,
     ) -> None:
-        """Load the kernels, also those of memory, whose entries must be packed.
+        """Prepare what kernels read and write; entries in memory are packed from now on.
 
         Without ``rights`` each look-up is let through.
         """
-        load_kernels()
+        Tail.is_compiled = True
         self._store: Final = store
         self._rights: Final = rights
         self._search: Final = search

@@ -65,11 +65,6 @@ class LiveIndex:
         """Whether more than one step has to be read first."""
         return bool(self.unread) or self.store.end_offset - self.read_to > STEP_BYTES
 
-    @property
-    def should_load_kernels(self) -> bool:
-        """Whether there is so much to read that loading the compiled kernels pays."""
-        return self.tail is not None and self.tail.should_load
-
     def open(self) -> Tail:
         """Compute which parts of the log index files do not cover; keep what memory has of them."""
         reader, tail = self.reader, self.tail

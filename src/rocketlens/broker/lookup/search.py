@@ -31,8 +31,7 @@ from rocketlens.net.event_loop import keep_objects
 from rocketlens.net.pace import Owner
 from rocketlens.store.read.index.index import TakesLong
 from rocketlens.store.read.index.index_files import CorruptIndexFile
-from rocketlens.store.read.index.tail import Tail, load_kernels
-from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
 
@@ -112,8 +111,8 @@ class LiveSearch:
     async def open(self, *, load_after_s: float | None = None) -> None:
         """Open the index files, and start to read the part of the log that they do not cover.
 
-        The kernels, which take 140 MiB, are loaded ``load_after_s`` seconds from now, when the
-        broker is used, or earlier if there is much to read; look-ups may wait for that.
+        Kernels and numpy, which take 30 MiB, are loaded ``load_after_s`` seconds from now, when the
+        broker is used.
         """
         await self.between_look_ups(self.index.open)
         if load_after_s is not None:
@@ -242,14 +241,9 @@ class LiveSearch:
             await asyncio.sleep(READ_INTERVAL_S)
 
     async def _load(self) -> None:
-        """Load the kernels; nothing waits for it, since they may have to be compiled first."""
-
-        def load() -> None:
-            if KERNELS.try_load(load_kernels):
-                KERNELS.try_load(self._load_also)
-
+        """Load numpy and the kernels, which takes 0.1 s."""
         try:
-            await asyncio.to_thread(load)
+            await asyncio.to_thread(self._load_also)
         except Exception as error:  # noqa: BLE001 - the next time may pass
             _log.warning("kernels could not be loaded for look-ups: %s", error)
         else:
@@ -259,8 +253,6 @@ class LiveSearch:
     def _is_time_to_load(self) -> bool:
         if self._loading is not None and not self._loading.done():
             return False
-        if self.index.should_load_kernels:
-            return True
         if self._loads_at is None or asyncio.get_running_loop().time() < self._loads_at:
             return False
         return self._is_asked or self._is_used()

@@ -5,8 +5,6 @@ written, as those of any request (``broker.requests.send``); what is done for ea
 here for all of them. What is not plain (a member that cannot be stored, a transaction, a zero byte
 in properties) goes the way of
 ``store.write.append.Appender.append_batch``, which is also the definition of what is done here.
-
-Importing this module loads numba.
 """
 
 from array import array

@@ -16,7 +16,6 @@ EXAMPLES: Final = (
     ("rocketlens doctor --store /data/rocketmq/store", "and is this store sound?"),
     ("rocketlens doctor -n 127.0.0.1:9876", "and this cluster?"),
     ("rocketlens doctor --archive /lake/rocketmq", "and this archive?"),
-    ("rocketlens doctor --compile", "compile now what is compiled at the first use otherwise"),
 )
 
 
@@ -29,11 +28,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument(
         "--archive", metavar="DIR", help="check an archive, a directory or s3://BUCKET/PREFIX"
-    )
-    parser.add_argument(
-        "--compile",
-        action="store_true",
-        help="compile all kernels now, and keep them: half a minute, once",
     )
 
 
@@ -49,12 +43,7 @@ def run(arguments: Namespace) -> ExitCode:
 
 
 def _checks(arguments: Namespace) -> "Iterator[Check]":
-    from rocketlens.cli.doctor.doctor_check import guarded
-    from rocketlens.cli.doctor.doctor_machine import (
-        compile_check,
-        compiled_check,
-        machine_checks,
-    )
+    from rocketlens.cli.doctor.doctor_machine import machine_checks
     from rocketlens.cli.source import one_source
     from rocketlens.terminal.cluster_access import cluster_access
 
@@ -62,7 +51,6 @@ def _checks(arguments: Namespace) -> "Iterator[Check]":
         arguments, "--archive stands alone: give no --store, --namesrv or --context"
     )
     yield from machine_checks()
-    yield from guarded(compile_check if arguments.compile else compiled_check, "compiled")
     if context.store is not None:
         from pathlib import Path
 

@@ -42,50 +42,17 @@ def _versions() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    from importlib import metadata
-
     import numpy as np
 
     from rocketlens.formats.compiled import kernels
 
     record = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
-    versions = f"numpy {np.__version__}, numba {metadata.version('numba')}"
+    versions = f"numpy {np.__version__}"
     if record == -1:
         yield ok("kernels", f"{versions}: compiled code works")
     else:
-        mend = "pip install --force-reinstall numba llvmlite"
+        mend = "pip install --force-reinstall --no-deps rocketlens"
         yield fail("kernels", f"{versions}: compiled code fails", mend)
-
-
-def compiled_check() -> Iterator[Check]:
-    """Check that no command will have to compile; nothing is compiled."""
-    from rocketlens.formats.compiled import kernels
-
-    count, number = kernels.compiled_count()
-    if count < number:
-        detail = (
-            f"{count} of {number} kernels: the first command that needs another one compiles it, "
-            "for some seconds, and does not say so where stderr is no terminal"
-        )
-        yield warn("compiled", detail, "rocketlens doctor --compile")
-    else:
-        yield ok("compiled", f"all {number} kernels")
-
-
-def compile_check() -> Iterator[Check]:
-    """Compile all kernels, and check that the compiled code is kept."""
-    from rocketlens.formats.compiled import kernels
-
-    compiled = kernels.compile_all()
-    if compiled.directories:
-        where = ", ".join(compiled.directories)
-        yield ok("compiled", f"all {compiled.number} kernels, kept in {where}")
-    else:
-        detail = (
-            f"all {compiled.number} kernels, and no directory for them can be written: each "
-            "process compiles them again, which takes seconds"
-        )
-        yield warn("compiled", detail, "set NUMBA_CACHE_DIR to a directory that can be written")
 
 
 def _java() -> Iterator[Check]:

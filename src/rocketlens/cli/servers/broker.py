@@ -18,7 +18,7 @@ from rocketlens.cli.servers.servers import (
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import end_process, print_ready
+from rocketlens.terminal.server_process import print_ready
 
 if TYPE_CHECKING:
     from rocketlens.broker.config import BrokerSettings
@@ -84,7 +84,7 @@ def run(arguments: Namespace) -> ExitCode:
 
     with status_port(arguments) as status:
         run_loop(run_broker(settings, ready=ready, index_command=builder, status=status))
-    return end_process()
+    return ExitCode.OK
 
 
 def _refuse_default_store_of_others(arguments: Namespace, settings: "BrokerSettings") -> None:

@@ -17,7 +17,7 @@ from rocketlens.cli.servers.servers import (
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import end_process, print_ready
+from rocketlens.terminal.server_process import print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ def run(arguments: Namespace) -> ExitCode:
     builder = index_command(arguments, settings)
     with status_port(arguments) as status:
         run_loop(_serve(names, settings, builder, status, arguments))
-    return end_process()
+    return ExitCode.OK
 
 
 async def _serve(
@@ -131,12 +131,11 @@ async def _serve(
     from rocketlens.net.event_loop import end_on_signals, within
     from rocketlens.net.sync import LoopThread
     from rocketlens.store.fs import raise_open_file_limit
-    from rocketlens.store.read.kernel_loader import KERNELS
 
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
     ending = end_on_signals()
     # In a thread of its own: what keeps one of them busy does not keep the other from answering.
-    with LoopThread("rocketlens-namesrv") as thread, KERNELS.in_background():
+    with LoopThread("rocketlens-namesrv") as thread:
         name_server, bound = await wrap_future(thread.submit(_start(names, status)))
         # Announced as the broker is, which may listen on all addresses.
         bound = bound._replace(address=settings.broker.brokerIP1)

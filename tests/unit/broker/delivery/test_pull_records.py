@@ -18,7 +18,6 @@ COUNT = 60
 @pytest.fixture(autouse=True)
 def _kernel(monkeypatch):
     monkeypatch.setattr(PullRecords, "is_compiled", False)
-    pull_records.load_kernels()
 
 
 def collected(world, is_compiled, *, pull_filter=ALL_MESSAGES, budget=WIDE, start=0):

@@ -4,8 +4,6 @@ import asyncio
 import json
 import resource
 import sys
-import threading
-from functools import partial
 
 import pytest
 
@@ -13,13 +11,9 @@ from rocketlens import limits
 from rocketlens.broker.life import index_process
 from rocketlens.broker.life import service as service_module
 from rocketlens.broker.life.service import BrokerService, run
-from rocketlens.broker.lookup import search
 from rocketlens.errors import StoreLocked
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.lock import StoreLock
-from rocketlens.store.read.index import tail
-from rocketlens.store.read.log.scan import LogWalk
-from rocketlens.store.write.index import index_driver
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import (
     Clock,
@@ -27,9 +21,7 @@ from tests.support.broker_world import (
     in_broker,
     properties_of,
     running,
-    send_fields,
     settings_of,
-    text_of,
 )
 from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import NEVER, BlackHole, request_frame
@@ -207,56 +199,6 @@ def test_a_broker_that_is_asked_to_stop_while_it_starts_does_not_start(tmp_path)
         assert not (tmp_path / "abort").exists()
 
     asyncio.run(main())
-
-
-def test_a_broker_stops_while_kernels_are_being_loaded(tmp_path, monkeypatch):
-    """Whoever needs them waits for a load that never ends: look-ups, and the index builder."""
-    hangs, waiting = threading.Event(), threading.Semaphore(0)
-
-    def hang():
-        waiting.release()
-        hangs.wait(FOR_EVER_S)
-
-    monkeypatch.setattr(service_module, "LOAD_KERNELS_AFTER_S", 0.0)
-    monkeypatch.setattr(tail, "load_kernels", hang)
-    monkeypatch.setattr(search, "load_kernels", hang)
-    monkeypatch.setattr(index_driver, "load_kernels", partial(hang))
-    monkeypatch.setattr(tail.Tail, "is_compiled", False)
-    monkeypatch.setattr(LogWalk, "is_compiled", False)
-
-    async def main():
-        stop, ready = asyncio.Event(), asyncio.Event()
-        settings = settings_of(tmp_path, flushIntervalCommitLog=1)
-        address = []
-
-        def is_ready(value):
-            address.append(value)
-            ready.set()
-
-        serving = asyncio.create_task(run(settings, ready=is_ready, stop=stop))
-        await ready.wait()
-        pool = ClientPool(lambda _: True)
-        for number in range(8):
-            fields = send_fields("Orders", properties_of(KEYS=f"k{number}"))
-            texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-            body = bytes(limits.MAX_INTERPRETED_SCAN_BYTES)
-            answer = await pool.call(address[0], 310, texts, body)
-            assert answer.code == 0
-        # The one for look-ups, and the one for the index builder.
-        for _ in range(2):
-            assert await asyncio.to_thread(waiting.acquire, timeout=PATIENCE_S)
-        stop.set()
-        async with asyncio.timeout(60):
-            await serving
-        await pool.close()
-
-    try:
-        asyncio.run(main())
-    finally:
-        hangs.set()
-    # The rest of the log was indexed without kernels.
-    assert not (tmp_path / "abort").exists()
-    StoreLock(tmp_path).release()
 
 
 def test_an_index_builder_that_hangs_is_killed_and_named(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from rocketlens.broker.lookup import search as module
 from rocketlens.broker.lookup.look_up import LookUp
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.store.read.index.tail import Tail, load_kernels
+from rocketlens.store.read.index.tail import Tail
 from tests.support.broker_world import records_of
 from tests.support.written_stores import open_small, send_many
 from tests.unit.broker.searches import (
@@ -59,8 +59,7 @@ def test_kernels_are_loaded_when_a_broker_is_used_however_little_there_is_to_rea
             return not uses or uses.pop()
 
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
-        search = LiveSearch(store, is_used=is_used)
-        monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
+        search = LiveSearch(store, lambda: loop.call_soon_threadsafe(loaded.set), is_used)
         await search.open(load_after_s=0.0)
         for _ in range(5):
             await asyncio.wait_for(looked.acquire(), 60)
@@ -78,8 +77,7 @@ def test_kernels_are_loaded_for_a_broker_that_is_only_asked_for_messages(tmp_pat
     async def test():
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
-        search = LiveSearch(store, is_used=lambda: False)
-        monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
+        search = LiveSearch(store, lambda: loop.call_soon_threadsafe(loaded.set), lambda: False)
         await search.open(load_after_s=0.0)
         search.by_key(LookUp(MessageFilter("Orders", key="k"), 1))
         await asyncio.wait_for(loaded.wait(), 60)
@@ -89,35 +87,27 @@ def test_kernels_are_loaded_for_a_broker_that_is_only_asked_for_messages(tmp_pat
     asyncio.run(test())
 
 
-def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeypatch):
+def test_the_background_reads_what_is_appended(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
-    monkeypatch.setattr(Tail, "is_compiled", False)
 
     async def test():
-        loop, loaded, read = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        loop, read = asyncio.get_running_loop(), asyncio.Event()
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
         search = LiveSearch(store)
-
-        def load():
-            load_kernels()
-            loop.call_soon_threadsafe(loaded.set)
 
         def step(step_once=search.index.step):
             step_once()
             if search.index.read_to == store.end_offset:
                 loop.call_soon_threadsafe(read.set)
 
-        monkeypatch.setattr(module, "load_kernels", load)
         monkeypatch.setattr(search.index, "step", step)
         await search.open()
         send_many(store, 600, body_bytes=300)
-        for event in (loaded, read):
-            await asyncio.wait_for(event.wait(), 60)
+        await asyncio.wait_for(read.wait(), 60)
         search.close()
         store.close_abruptly()
 
     asyncio.run(test())
-    assert Tail.is_compiled
 
 
 def test_a_look_up_that_has_many_candidates_goes_on_in_the_thread(tmp_path):

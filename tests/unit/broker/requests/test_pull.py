@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rocketlens.broker.delivery import pull_filter, pull_records
+from rocketlens.broker.delivery import pull_filter
 from rocketlens.broker.delivery.pull_records import PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.store.write.queue.queue_append import QueueWriter
@@ -15,7 +15,6 @@ from tests.unit.broker.heartbeats import heartbeat_of
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["interpreted", "compiled"])
 def _kernel(request, monkeypatch):
-    pull_records.load_kernels()
     monkeypatch.setattr(PullRecords, "is_compiled", request.param)
 
 

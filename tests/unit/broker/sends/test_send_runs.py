@@ -410,20 +410,3 @@ def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
         assert isinstance(world.core.network.runs._others, SendRuns)
 
     in_broker(tmp_path, test)
-
-
-def test_where_the_kernels_cannot_be_loaded_sends_are_stored_and_the_log_says_so(
-    tmp_path, monkeypatch, caplog
-):
-    def fail(*_):
-        raise ImportError("no machine code here")
-
-    monkeypatch.setattr("rocketlens.broker.sends.send_runs.SendRuns", fail)
-
-    async def act(world, send):
-        assert world.core.network.runs is None
-        assert {each.code for each in await send(range(8))} == {0}
-
-    fed_with_runs(tmp_path, act)
-    said = [each.message for each in caplog.records if "one by one" in each.message]
-    assert said == ["requests are handled one by one, which takes longer: no machine code here"]

@@ -1,16 +1,12 @@
 """``rocketlens doctor``: the machine."""
 
 import os
-import re
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from rocketlens.cli.doctor import doctor_machine
-from tests.support.no_kernels import refuse_kernels
 
 
 def line_of(done, name):
@@ -77,15 +73,6 @@ def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypat
     assert "ImportError: numpy says no" in done.out
 
 
-@pytest.mark.parametrize("options", [(), ("--compile",)])
-def test_compiled_code_that_cannot_be_loaded_is_a_failed_check(run, monkeypatch, options):
-    refuse_kernels(monkeypatch)
-    done = run("doctor", *options)
-    assert done.code == 1
-    for name in ("kernels", "compiled"):
-        assert line_of(done, name).startswith("fail")
-
-
 def test_few_open_files_are_a_warning_that_says_how_to_have_more(run, monkeypatch):
     for hard, mend in ((65_536, "ulimit -n 65536"), (2048, "LimitNOFILE=65536")):
         limits = (1024, hard)
@@ -116,27 +103,3 @@ def compiled_line(*options, **environment):
     assert done.stderr == ""
     (line,) = [each for each in done.stdout.splitlines() if each.split()[1] == "compiled"]
     return line
-
-
-def test_kernels_are_compiled_ahead_and_kept(tmp_path):
-    # Loaded from where they were compiled before, or compiled now: either way they are kept.
-    line = compiled_line("--compile", HOME=str(tmp_path))
-    assert line.startswith("ok")
-    assert "kernels, kept in /" in line
-    assert re.match(r"ok +compiled +all \d\d kernels", compiled_line(HOME=str(tmp_path)))
-
-
-def test_kernels_that_are_not_compiled_are_told_and_not_compiled(tmp_path):
-    for _ in range(2):
-        # What is checked is compiled for that.
-        line = compiled_line(NUMBA_CACHE_DIR=str(tmp_path))
-        assert re.match(r"warn +compiled +1 of \d\d kernels: .*rocketlens doctor --compile", line)
-
-
-def test_kernels_that_cannot_be_kept_are_a_warning(run, monkeypatch):
-    from rocketlens.formats.compiled import kernels
-
-    monkeypatch.setattr(kernels, "compile_all", lambda: kernels.CompiledKernels(16, ()))
-    line = line_of(run("doctor", "--compile"), "compiled")
-    assert line.startswith("warn")
-    assert "NUMBA_CACHE_DIR" in line

@@ -305,33 +305,6 @@ def test_signals_stop_serve_cleanly_under_floods_and_nothing_acknowledged_is_los
         assert [each.body for each in store.find("k", topic="Orders")] == [b"body"]
 
 
-NEVER_LOADED = """
-import sys, threading
-from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.life import service
-from rocketlens.broker.lookup import search
-from rocketlens.main import main
-
-def hang():
-    print("loading", flush=True)
-    threading.Event().wait()
-
-search.load_kernels, service.LOAD_KERNELS_AFTER_S = hang, 0.0
-BrokerCore._is_used = lambda _: True
-sys.exit(main())
-"""
-
-
-def test_serve_ends_while_kernels_are_being_loaded(tmp_path, monkeypatch):
-    module = sys.modules[__name__]
-    monkeypatch.setattr(module, "PROGRAM", [sys.executable, "-W", "error", "-c", NEVER_LOADED])
-    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
-        lines = {server.line, server.process.stdout.readline()}
-        assert "loading\n" in lines
-        assert server.end() == (0, "", "")
-    assert not (tmp_path / "store" / "abort").exists()
-
-
 HUNG_DISK = """
 import sys, threading
 from pathlib import Path

@@ -8,10 +8,6 @@ from dataclasses import replace
 import pytest
 
 from rocketlens.errors import StoreFull
-from rocketlens.formats.compiled import kernels
-from rocketlens.store.read.kernel_loader import KERNELS
-from rocketlens.store.read.log.scan import LogWalk
-from rocketlens.store.write import recovery
 from tests.support import made_stores
 from tests.support.failing_disks import QuickDisk, RestartedDisk
 from tests.support.written_stores import (
@@ -47,25 +43,6 @@ def test_a_killed_store_keeps_every_message(tmp_path):
         assert send(store, 200).queue_offset == 67
     assert len(records_of(tmp_path)) == 201
     assert_finds(tmp_path, range(201))
-
-
-@pytest.mark.parametrize("kernel", ["scan_records", "group_rows", "crc_ok"])
-def test_a_machine_that_cannot_compile_a_kernel_recovers_without(tmp_path, monkeypatch, kernel):
-    def refuse(*_, **__):
-        raise RuntimeError("not compiled")
-
-    store = open_small(tmp_path)
-    send_many(store, 100)
-    kill(store)
-    monkeypatch.setattr(recovery, "_INTERPRETED_BYTES", 0)
-    monkeypatch.setattr(LogWalk, "is_compiled", False)
-    monkeypatch.setattr(KERNELS, "is_refused", False)
-    monkeypatch.setattr(kernels, kernel, refuse)
-    with open_small(tmp_path) as store:
-        assert store.recovered.record_count == 100
-        assert store.recovered.damage == []
-        assert KERNELS.is_refused
-    assert len(records_of(tmp_path)) == 100
 
 
 def test_recovering_twice_gives_the_same_bytes(tmp_path):

@@ -39,14 +39,11 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.index_file import (
     ENTRY,
-    ENTRY_BYTES,
     HEADER_BYTES,
-    SLOT_BYTES,
     ChainCheck,
     check_chains,
 )
 from rocketlens.store.read.index.index import IndexFile
-from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
@@ -348,27 +345,14 @@ def compiled_chain_check(file: IndexFile) -> ChainCheck:
     )
 
 
-def _load_chain_check() -> None:
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels
-
-    # One empty slot: none at all is refused.
-    slots, entries = np.zeros(SLOT_BYTES, np.uint8), np.zeros(ENTRY_BYTES, np.uint8)
-    kernels.check_index_file(slots, entries, slot_count=1, last_entry=0)
-
-
 def check_links(file: IndexFile) -> None:
     """Check every slot and link of a large file, which may have lost pages.
 
     A broker that was killed may have put one entry more on its slot than the header counts; that
     is no contradiction.
 
-    :raises IndexFileError: when an entry cannot be reached from its slot, or there is no compiled
-        code to look at so many.
+    :raises IndexFileError: when an entry cannot be reached from its slot.
     """
-    if not KERNELS.try_load(_load_chain_check):
-        raise IndexFileError(f"{file.path.name}: it cannot be checked without compiled code")
     chains = compiled_chain_check(file)
     is_one_more = (
         chains.bad_slot_count == 1 and file.head_of(chains.first_bad_slot) == file.last_entry + 1

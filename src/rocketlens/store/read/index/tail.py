@@ -23,12 +23,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
 from rocketlens.formats.index_file import index_hashes
-from rocketlens.store import fs
 from rocketlens.store.read.index.entry_runs import EntryRun, EntryRuns, merge_descending
-from rocketlens.store.read.kernel_loader import KERNELS, LOAD_WAIT_S
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.log.resync import Confirm, last_written
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes, load_scan
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +63,7 @@ class Tail:
     """
 
     is_compiled: ClassVar[bool] = False
-    """Whether the kernels are loaded that it needs; never before it has much to read."""
+    """Whether numpy is loaded, which it needs to read much."""
 
     def __init__(self, log: CommitLog, confirm: Confirm) -> None:
         """Create an index without ranges."""
@@ -99,22 +97,13 @@ class Tail:
         return self._runs.count + len(self._few)
 
     @property
-    def should_load(self) -> bool:
-        """Whether :func:`load_kernels` should be called before a look-up has to wait for it."""
-        return (
-            not Tail.is_compiled
-            and not KERNELS.is_refused
-            and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
-        )
-
-    @property
     def is_spilled(self) -> bool:
         """Whether a look-up must read log, because there is too much to keep."""
         return bool(self._read_again)
 
     @property
     def inline_read_budget_bytes(self) -> int:
-        """Bytes of log that are read in about 2 ms, without loading the kernels."""
+        """Bytes of log that are read in about 2 ms, without loading numpy."""
         if Tail.is_compiled:
             return _COMPILED_AT_ONCE_BYTES
         return min(self._interpreted_left, _INTERPRETED_AT_ONCE_BYTES)
@@ -355,10 +344,6 @@ class Tail:
 
     def _read(self, walk: LogWalk) -> None:
         limit, length = self._interpreted_left, walk.stop - walk.position
-        if KERNELS.is_in_background and not Tail.is_compiled and length > limit:
-            # Before anything of it is read: it may be abandoned.
-            is_loaded = KERNELS.try_load(load_kernels, LOAD_WAIT_S)
-            limit = limit if is_loaded else length
         self.version += 1
         if Tail.is_compiled:
             limit = interpreted_bytes()
@@ -417,22 +402,6 @@ def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int
     entries = kernels.EntryArrays.allocate(count)
     kernels.index_entries(content, base_offset, rows, entries, with_tags=False)
     return entries.hashes, entries.offsets
-
-
-def load_kernels() -> None:
-    """Load the kernels that a tail needs to read much log. Takes a second, in any thread.
-
-    :raises OSError: when files cannot be opened now. A package of which one module could not be
-        imported stays half imported, and cannot be loaded again in this process.
-    """
-    fs.check_can_open(_IMPORT_FILES)
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels
-
-    load_scan()
-    _entries(Chunk(np.zeros(1, np.uint8), 0, np.empty(0, kernels.RECORD_DTYPE)))
-    Tail.is_compiled = True
 
 
 class TimeBounds:

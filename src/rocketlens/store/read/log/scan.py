@@ -24,7 +24,6 @@ from rocketlens.formats.commitlog_record import (
     filler_bytes,
 )
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.log.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.read.log.resync import Confirm, next_record
 from rocketlens.store.read.tap_note import read_note_file
@@ -164,7 +163,7 @@ class LogWalk:
     """
 
     is_compiled: ClassVar[bool] = False
-    """Whether the compiled scan is loaded in this process."""
+    """Whether numpy and the compiled scan are loaded in this process: that takes 0.1 s."""
 
     def __init__(
         self,
@@ -194,7 +193,7 @@ class LogWalk:
 
         A walk of up to ``interpreted`` bytes (by default :func:`interpreted_bytes`) is read record
         by record. Of a longer one only that much, if the first ones are wanted ``at_once``, before
-        the compiled scan is loaded, and otherwise nothing. Where it cannot be loaded, all is.
+        the compiled scan is loaded, and otherwise nothing.
         """
         limit = interpreted_bytes() if interpreted is None else interpreted
         switch_at = self.position + limit
@@ -208,10 +207,7 @@ class LogWalk:
             if self.position >= self.stop:
                 # The last record began before the end, and is longer.
                 return
-        if LogWalk.is_compiled or KERNELS.try_load(load_scan):
-            yield from self.chunks()
-        else:
-            yield from self.records()
+        yield from self.chunks()
 
     def offsets(self, interpreted: int | None = None) -> Iterator[int]:
         """Yield the physical offsets of the records; ``interpreted`` is as in :meth:`pieces`."""
@@ -250,6 +246,7 @@ class LogWalk:
 
         from rocketlens.formats.compiled import kernels
 
+        LogWalk.is_compiled = True
         row_count = min(CHUNK_ROWS, (self.stop - self.position) // MIN_RECORD_BYTES + 1)
         rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
         scanned_to = -1
@@ -411,25 +408,10 @@ class LogWalk:
         )
 
 
-def load_scan() -> None:
-    """Load the kernels that a walk needs, and those that chunks are read with: a machine that lacks
-    one of them reads record by record.
-    """
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels
-
-    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
-    kernels.scan_records(content, 0, 0, 1, rows)
-    Chunk(content, 0, rows[:0]).topics()
-    kernels.crc_ok(content, 0, rows[:0])
-    LogWalk.is_compiled = True
-
-
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:
     """Return how many bytes to read record by record, for :meth:`LogWalk.pieces`.
 
-    Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
+    Loading numpy takes as long as reading ``if_not_compiled`` bytes without the kernels
     (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
     done, they are faster for all but a handful of records: 0.1 us for a record of 400 bytes, which
     takes 7.5 us without them.

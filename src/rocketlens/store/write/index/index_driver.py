@@ -14,12 +14,11 @@ from typing import Final
 
 from rocketlens.errors import RocketLensError, StoreLocked
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_file import ENTRY_BYTES, SLOT, index_hashes
+from rocketlens.formats.index_file import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import ResumePoint, safe_offset_of
-from rocketlens.store.read.kernel_loader import KERNELS
-from rocketlens.store.read.log.scan import Chunk, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, LogWalk
 from rocketlens.store.write.index.index_writer import IndexWriter
 
 _log: Final = logging.getLogger(__name__)
@@ -47,14 +46,11 @@ class IndexBuilder(IndexWriter):
 
         :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
             and the next call goes on.
-        :raises StoreBusy: when it needs kernels that are not loaded any more; likewise.
         """
         before = self.resume_point.physical_offset
         self.made_progress = False
         if before >= up_to:
             return True
-        if KERNELS.is_in_background and min(up_to - before, at_most_bytes) > interpreted_bytes():
-            KERNELS.try_load(load_kernels)
         self._log.refresh()
         walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes), must_read=True)
         if walk.position > before:
@@ -90,21 +86,6 @@ class IndexBuilder(IndexWriter):
         entries = kernels.EntryArrays.allocate(count)
         kernels.index_entries(content, base_offset, rows, entries, with_tags=self._with_tags)
         self.put(entries, next_offset)
-
-
-def load_kernels() -> None:
-    """Load the kernels of a builder. Takes a second, in any thread."""
-    import numpy as np
-
-    from rocketlens.formats.compiled import kernels
-
-    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
-    kernels.scan_records(content, 0, 0, 1, rows)
-    entries = kernels.EntryArrays.allocate(0)
-    kernels.count_index_entries(content, 0, rows[:0], with_tags=False)
-    kernels.index_entries(content, 0, rows[:0], entries, with_tags=False)
-    slots, room = np.zeros(SLOT.size, np.uint8), np.zeros(ENTRY_BYTES, np.uint8)
-    kernels.build_index_file(entries, slots, room, slot_count=1, begin_timestamp_ms=0)
 
 
 class IndexDriver:
@@ -202,12 +183,13 @@ class IndexDriver:
             try:
                 while not is_done:
                     remaining = begin + at_most_bytes - builder.resume_point.physical_offset
-                    # Without kernels the rest is indexed more slowly, in smaller pieces.
-                    is_slow = KERNELS.is_abandoned or KERNELS.is_refused
-                    piece = interpreted_bytes() if is_slow else PIECE_BYTES
-                    is_done = builder.build(up_to, at_most_bytes=min(remaining, piece))
+                    is_done = builder.build(up_to, at_most_bytes=min(remaining, PIECE_BYTES))
                     made_progress |= builder.made_progress
-                    if remaining <= piece or not builder.made_progress or (is_over and is_over()):
+                    if (
+                        remaining <= PIECE_BYTES
+                        or not builder.made_progress
+                        or (is_over and is_over())
+                    ):
                         break
                 builder.sync()
                 builder.made_progress = made_progress
@@ -235,7 +217,7 @@ class IndexDriver:
                 self._last_offset = self._builder.safe_offset
                 self._builder.close()
                 self._builder = None
-        elif not self._is_warned and not KERNELS.is_abandoned:
+        elif not self._is_warned:
             _log.warning("the log cannot be indexed now, and is later: %s", error)
             self._is_warned = True
 

@@ -5,10 +5,6 @@ import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
-from rocketlens import limits
-from rocketlens.store.read.kernel_loader import KERNELS
-from rocketlens.store.read.log.scan import LogWalk
-from tests.support.no_kernels import refuse_kernels
 from tests.support.patience import PATIENCE_S
 from tests.support.written_stores import (
     QUIET,
@@ -77,22 +73,6 @@ def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tm
     assert entries_of(tmp_path) == expected_entries(tmp_path)
 
 
-def test_a_server_that_stops_before_kernels_are_loaded_still_completes_its_index(
-    tmp_path, monkeypatch
-):
-    """Where no more of the log is read at once than without kernels, none is asked for."""
-    monkeypatch.setattr(LogWalk, "is_compiled", False)
-    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 1000)
-    store = open_small(tmp_path)
-    send_many(store, 100)
-    with KERNELS.in_background():
-        KERNELS.abandon()
-        store.close(at_most_seconds=PATIENCE_S)
-    assert not LogWalk.is_compiled
-    assert not (tmp_path / "abort").exists()
-    assert entries_of(tmp_path) == expected_entries(tmp_path)
-
-
 def test_a_store_whose_index_another_builds_stays_marked_until_that_is_complete(tmp_path):
     options = replace(QUIET, build_index=False)
     with open_small(tmp_path, options=options) as store:
@@ -128,14 +108,3 @@ def test_a_builder_that_cannot_go_on_is_not_asked_in_a_busy_loop(tmp_path, monke
         del index.build
     # Each failure but the last was followed by a wait.
     assert 1 <= len(tries) <= 2
-
-
-def test_without_compiled_code_the_same_index_files_are_built(tmp_path, monkeypatch):
-    refuse_kernels(monkeypatch)
-    with open_small(tmp_path) as store:
-        send_many(store, 400, body_bytes=1000)
-        store.flush_log()
-        while not store.build_index():
-            pass
-    assert entries_of(tmp_path) == expected_entries(tmp_path)
-    assert KERNELS.is_refused
