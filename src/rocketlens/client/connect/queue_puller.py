@@ -122,7 +122,7 @@ class Pulled:
     suggested_broker_id: int = MASTER_ID
     """The broker to pull from next: a slave if messages are no longer in the master's memory."""
     gap: str | None = None
-    """In one line, that a compacted queue has no messages any more between those pulled."""
+    """Warning text if compaction removed messages between those pulled; None otherwise."""
 
     @property
     def has_more(self) -> bool:

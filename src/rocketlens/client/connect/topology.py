@@ -165,8 +165,8 @@ class Topology:
             task.exception()
 
     async def gone_since(self) -> tuple[Coverage, ...]:
-        """Return the brokers that are missing now, if routes or topics are newer than what is
-        known of them; the end of a question asks for it.
+        """List the brokers again if the list is older than the routes or topics that a search used;
+        return those that are missing now.
 
         Name servers forget a broker that ended together with its topics: a route that lacks it
         shows nothing, and neither do brokers that were listed before.

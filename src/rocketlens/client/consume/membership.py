@@ -142,7 +142,8 @@ class GroupMember:
 
 
 class OwnedQueues:
-    """The queues of a consumer: begun where its group came to, and given up with that committed.
+    """The queues assigned to a consumer: pulling starts at the group's committed offset, and before
+    a queue is given up its offset is committed.
 
     ``first_offset`` returns where to begin in a queue. ``is_wanted`` returns whether a queue still
     is to be consumed.

@@ -3,8 +3,7 @@
 RocketMQ acknowledges a message when it is in the commit log. Another thread writes the queue and
 index entries afterwards: usually within a millisecond, later on a busy broker or one that has just
 started. Until then no look-up by key, queue offset or time finds the message, and the response does
-not say so. But a broker reports its progress (`getBrokerRuntimeInfo`). A module of its own, as the
-only part of a search that asks for no message.
+not say so. But a broker reports its progress (`getBrokerRuntimeInfo`).
 """
 
 import asyncio

@@ -10,8 +10,7 @@ left alone (s)   0     0     2     5     6     10    30
 ===============  ====  ====  ====  ====  ====  ====  ======
 
 A failed attempt counts as 10 s. When all are to be left alone, the one that may be used soonest is
-taken. Source: ``MQFaultStrategy``, ``TopicPublishInfo`` of 5.x. Not in `producer`, which would be
-over 600 lines with it.
+taken. Source: ``MQFaultStrategy``, ``TopicPublishInfo`` of 5.x.
 """
 
 import itertools
