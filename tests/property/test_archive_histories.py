@@ -30,8 +30,8 @@ from rocketlens.model.answer import is_complete
 from rocketlens.pipeline.archive_cluster import (
     ArchivedCluster,
     Asked,
-    AskedQueue,
     ClusterPlanner,
+    OfferedQueue,
 )
 from rocketlens.query.lookup.message_filter import MessageFilter
 from tests.support.effort import sized
@@ -210,7 +210,7 @@ class Model:
                         self.told.append(queue)
                     doubt = "a slave answered" if broker.lag else None
                     name = MessageQueue(topic, broker.name, queue_id)
-                    queues.append(AskedQueue(name, queue.first, stop, doubt))
+                    queues.append(OfferedQueue(name, queue.first, stop, doubt))
         names = {each.name for each in self.brokers if each.is_registered}
         return Asked(queues, names, doubts)
 

@@ -165,7 +165,7 @@ class ArchiveLocation:
     def check_inside(self, path: str) -> None:
         """Check that a path is that of a regular file in the archive's own directories.
 
-        Whoever can write to an archive could otherwise have others read or delete their files.
+        An archive that other users can write to could otherwise lead to files outside of it.
 
         :raises OSError: if it is not there, or is a link, a pipe or a device, or leads elsewhere.
         """

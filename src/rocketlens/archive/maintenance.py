@@ -28,13 +28,14 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.archive.file_check import check_file, check_values
 from rocketlens.archive.files import FILE_NAME, NewFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
     KEYS,
     MESSAGES,
+    check_file,
+    check_values,
     columns_of,
     day_number,
     widened,

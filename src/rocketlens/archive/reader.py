@@ -22,13 +22,14 @@ from rocketlens.archive.bloom import (
     xxh64,
 )
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.file_check import check_file, check_values
 from rocketlens.archive.lists import ArchiveLists, Bounds, DataFile, Listing
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.rows import SortedKeyRows, int64_array
 from rocketlens.archive.tables import (
     KEYS,
     MESSAGES,
+    check_file,
+    check_values,
     columns_of,
     key_hash,
     message_schema,

@@ -275,7 +275,7 @@ def coverage_of(
     begin = kept_ms if times.begin is None else max(times.begin, kept_ms)
     last, source = batches[-1], batches[-1].source
     first_ms, last_ms = _held(batches, kept_ms)
-    # A message can have a time in the future: nobody knows what was stored until then.
+    # A message with a time in the future proves nothing about what is stored until then.
     last_ms = min(last_ms, last.asked_ms or last_ms)
     named = f" ({', '.join(last.chosen)})" if last.chosen else ""
     held = f"{source}{named}, {_time_text(first_ms)} to {_time_text(last_ms)}"

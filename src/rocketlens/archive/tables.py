@@ -14,6 +14,9 @@ of one batch of RocketMQ 5 share a physical offset.
 
 The hash of a key is FNV-1a with 64 bits over its UTF-8 bytes, as a signed number. Files of
 ``message_keys`` are sorted by it and have small row groups, so a look-up reads a few of them.
+
+A file can keep its name, its size and a right seal, and have other columns: `check_file` compares
+it with what this program writes, before messages are made of it.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.archive.seal import SEALED
 from rocketlens.formats.columns import DERIVED
 from rocketlens.model.arrow import schema
 
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+    import pyarrow.parquet
 
 MESSAGES: Final = "messages"
 KEYS: Final = "message_keys"
@@ -71,6 +76,13 @@ _FIRST_DAY: Final = (date.min - _EPOCH).days
 _LAST_DAY: Final = (date.max - _EPOCH).days
 _FNV_BASIS: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
+
+
+_MAX_GROUP_BYTES: Final = 512 << 20
+"""What a row group may have in memory; this program writes 4 MiB, or a batch of large bodies."""
+_NULLABLE: Final = frozenset({"tags", "unique_key", "body_error", *DECODED})
+_OF_FIRST_VERSION: Final = frozenset({*POSITION, "key_hash", "key", "body", "properties"})
+"""Columns that files of every version have."""
 
 
 @cache
@@ -221,3 +233,46 @@ def day_number(day: date) -> int:
 def day_text(day: int) -> str:
     """Return a day as Delta partitions have it: ``2026-11-20``."""
     return (_EPOCH + timedelta(days=day)).isoformat()
+
+
+def check_file(
+    file: "pyarrow.parquet.ParquetFile", table: str, path: str, rows: int | None = None
+) -> None:
+    """Check the columns and the size of a file of a table; ``rows``: how many the table says.
+
+    :raises ValueError: if they are not those of such a file.
+    """
+    there = dict(zip(file.schema_arrow.names, file.schema_arrow.types, strict=True))
+    expected = columns_of(table, is_decoded=table != KEYS)
+    for field in expected:
+        found = there.get(field.name)
+        if found is not None and found != field.type:
+            raise ValueError(f"its column {field.name} has the type {found}, and not {field.type}")
+        is_old = not path.endswith(SEALED) and field.name not in _OF_FIRST_VERSION
+        if found is None and not is_old and field.name not in DECODED:
+            raise ValueError(f"it has no column {field.name}")
+    metadata = file.metadata
+    if rows is not None and metadata.num_rows != rows:
+        raise ValueError(f"it has {metadata.num_rows} rows, and not {rows}")
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.total_byte_size > _MAX_GROUP_BYTES:
+            raise ValueError(f"a row group has {group.total_byte_size} bytes when decompressed")
+
+
+def check_values(rows: "pa.Table") -> "pa.Table":
+    """Return rows, in which every column has a value that always has one.
+
+    :raises ValueError: if one lacks it.
+    """
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name in _NULLABLE:
+            continue
+        parts = [column]
+        if name == "keys":
+            parts += [each.values for each in column.chunks]
+        elif name == "properties":
+            parts += [each.items for each in column.chunks]
+        if any(each.null_count for each in parts):
+            raise ValueError(f"its column {name} has a row without a value")
+    return rows

@@ -56,7 +56,7 @@ RecordAt = Callable[[MessageQueue, int], Awaitable[LastRecord | None]]
 """Returns the record at an offset of a queue; None if none can be read there."""
 
 
-class AskedQueue(NamedTuple):
+class OfferedQueue(NamedTuple):
     """What a broker has of a queue: offsets ``first`` to ``stop - 1``.
 
     ``doubt`` is a line on why it may have more.
@@ -71,7 +71,7 @@ class AskedQueue(NamedTuple):
 class Asked(NamedTuple):
     """What a cluster has now, and ``doubts``: what it may have besides."""
 
-    queues: Sequence[AskedQueue]
+    queues: Sequence[OfferedQueue]
     brokers: Collection[str]
     doubts: Sequence[Missing] = ()
 
@@ -265,7 +265,7 @@ class ClusterPlanner:
 
         await asyncio.gather(*(check(*each) for each in self.anchors.items()))
 
-    async def _generation(self, asked: AskedQueue, record_at: RecordAt) -> int | RemotingError:
+    async def _generation(self, asked: OfferedQueue, record_at: RecordAt) -> int | RemotingError:
         """Return the generation that a queue has now; an error if it cannot be told."""
         key = queue_key(asked.queue)
         generations = self.copied.queues.get(key)
@@ -290,7 +290,7 @@ class ClusterPlanner:
             return error
         return max(generations) + 1
 
-    def _note_expired(self, asked: AskedQueue) -> None:
+    def _note_expired(self, asked: OfferedQueue) -> None:
         """Add what a queue, which was not there before, had until it was found."""
         topic, broker, queue_id = asked.queue
         what = (
@@ -452,7 +452,7 @@ class _Asking:
         self._note(answer.coverage)
         return answer.value
 
-    async def _stored(self, route: Route, queue: MessageQueue) -> AskedQueue | None:
+    async def _stored(self, route: Route, queue: MessageQueue) -> OfferedQueue | None:
         broker = route.brokers.get(queue.broker_name)
         if broker is None:
             return None
@@ -462,7 +462,7 @@ class _Asking:
         except RemotingError as error:
             self._doubts.append(Missing(f"{broker.name}: {error}", broker.name))
             return None
-        return AskedQueue(queue, stretch.start, stretch.stop, doubt)
+        return OfferedQueue(queue, stretch.start, stretch.stop, doubt)
 
     async def find_brokers(self, topics: Iterable[str]) -> None:
         """Find the brokers of the queues of topics, for `record_at`."""

@@ -12,10 +12,9 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.archive.copied import known_missing
-from rocketlens.archive.file_check import check_file, check_values
 from rocketlens.archive.lists import ArchiveLists
 from rocketlens.archive.location import ArchiveLocation
-from rocketlens.archive.tables import MESSAGES, message_schema, widened
+from rocketlens.archive.tables import MESSAGES, check_file, check_values, message_schema, widened
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.properties import RESENT
 from rocketlens.model.rocketmq import (

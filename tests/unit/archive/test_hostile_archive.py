@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketlens
-from rocketlens.archive import file_check
+from rocketlens.archive import tables
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.maintenance import vacuum
 from rocketlens.archive.seal import SealingSink
@@ -211,7 +211,7 @@ def test_a_file_with_other_columns_is_damage_of_that_file(lake, change):
 
 
 def test_a_row_group_that_inflates_too_far_is_not_read(lake, monkeypatch):
-    monkeypatch.setattr(file_check, "_MAX_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(tables, "_MAX_GROUP_BYTES", 1 << 20)
     path = messages_file(lake)
     rewrite(path, filled("body", bytes(100_000)), compression="zstd", use_dictionary=False)
     assert path.stat().st_size < 100_000

@@ -112,7 +112,7 @@ def _files(source: "ArchiveSource") -> Iterator[Check]:
 
 
 def _problem(source: "ArchiveSource", table: str, file: "DataFile") -> str | None:
-    from rocketlens.archive.file_check import check_file
+    from rocketlens.archive.tables import check_file
 
     location = source.reader.tables.location
     try:
