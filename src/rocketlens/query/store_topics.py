@@ -7,7 +7,7 @@ so there is a bound to it; an answer that would need more is incomplete and says
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
@@ -36,13 +36,7 @@ from rocketlens.store.read.config_tables import (
 from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rocketlens.formats.commitlog_record import Record
-    from rocketlens.store.read.consumequeue import ConsumeQueues
-    from rocketlens.store.read.index.index_files import IndexFiles
-    from rocketlens.store.read.index.tail import Tail
-    from rocketlens.store.read.log.commitlog import CommitLog
+    from rocketlens.query.store_reader import StoreReader
 
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
@@ -54,42 +48,12 @@ BROKER_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
 """Topics that brokers write to, whether configuration names them or not."""
 
 
-class TopicFiles(Protocol):
-    """The parts of a store that name its topics: `rocketlens.query.store_reader.StoreReader`."""
-
-    path: "Path"
-    log: "CommitLog"
-    queues: "ConsumeQueues"
-
-    @property
-    def index(self) -> "IndexFiles":
-        """The index files."""
-        ...
-
-    @property
-    def tail(self) -> "Tail":
-        """The index in memory."""
-        ...
-
-    def is_indexed(self, record: "Record") -> bool | None:
-        """Return whether a queue or an index file leads to a record."""
-        ...
-
-    def missing_parts(self) -> list[str]:
-        """Return why a search to the end of the log cannot be complete."""
-        ...
-
-    def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
-        """Return unreadable ranges of the log as coverage."""
-        ...
-
-
 class Topics:
     """The topics of one store, more of them with each query."""
 
     def __init__(
         self,
-        source: TopicFiles,
+        source: "StoreReader",
         max_scan_bytes: int | None,
         before_long_scan: Callable[[int], None],
     ) -> None:

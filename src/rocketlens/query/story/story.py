@@ -180,11 +180,6 @@ def _position(message: MessageExt) -> tuple[str, int]:
     return str(message.store_host), message.physical_offset
 
 
-def position_text(message: MessageExt) -> str:
-    """Return ``TOPIC/QUEUE/OFFSET``."""
-    return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
-
-
 def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
     """Return for each further record in the topic what made it."""
     if not originals:
@@ -201,7 +196,7 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
             why = Sentence("producer_retry", **after)
         else:
             why = Sentence("resent", **after)
-        at, first_at = position_text(each), position_text(first)
+        at, first_at = each.position, first.position
         texts.append(Sentence("same_key", at=at, first=first_at, why=why))
     return texts
 
@@ -245,7 +240,7 @@ def _proved(
     """Return the verdict, who said what it rests on, and since when it holds."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
     if last is not None and last.topic.startswith(DEAD_LETTER_PREFIX):
-        rests_on = Sentence("dead_letter_is", at=position_text(last))
+        rests_on = Sentence("dead_letter_is", at=last.position)
         verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
         return verdict, said_by, last.store_timestamp_ms
     needed = 0 if last is None else last.reconsume_times
@@ -271,7 +266,7 @@ def _proved(
 
 
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
-    copy: dict[str, object] = {"number": last.reconsume_times, "at": position_text(last)}
+    copy: dict[str, object] = {"number": last.reconsume_times, "at": last.position}
     if not last.topic.startswith(RETRY_PREFIX):
         due = due_text(last, (), evidence.now_ms) or ""
         rests_on = Sentence("retry_waits", due=due, **copy)

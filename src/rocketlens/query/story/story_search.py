@@ -31,7 +31,6 @@ from rocketlens.query.story.story import (
     consumer_group_of,
     groups_in,
     is_same_message,
-    position_text,
     tell,
 )
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of
@@ -153,7 +152,7 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
         time.time_ns() // 1_000_000,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
-    named = tuple(position_text(each) for each in others[:_MAX_OTHERS])
+    named = tuple(each.position for each in others[:_MAX_OTHERS])
     return tell(request.query, evidence, named, coverage)
 
 
