@@ -370,8 +370,10 @@ def write_contexts(path: Path, text: str) -> None:
     target = path.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    # Before `try`: what is there already is of another program, on a home that machines share.
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        with os.fdopen(descriptor, "w") as file:
             file.write(text)
         partial.chmod(mode)
         partial.replace(target)

@@ -3,6 +3,7 @@
 The file of contexts is changed as text, and keeps everything else.
 """
 
+import os
 import stat
 import tomllib
 
@@ -202,3 +203,12 @@ def test_names_are_plain():
     assert check_context_name("prod-1_a") == "prod-1_a"
     with pytest.raises(BadInput):
         check_context_name("")
+
+
+def test_a_file_that_another_program_is_writing_is_left_alone(tmp_path):
+    path = tmp_path / "config.toml"
+    partial = tmp_path / f".config.toml.{os.getpid()}.part"
+    partial.write_text("of another")
+    with pytest.raises(FileExistsError):
+        write_contexts(path, "a")
+    assert partial.read_text() == "of another"
