@@ -32,7 +32,7 @@ once_more = echo "== once more, alone; a test that passes now should not have fa
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all coverage check format blocking docs map bench release lock clean
+.PHONY: help demo test test-all coverage sanitize check format blocking docs map bench release lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,8 +43,14 @@ demo: $(demo)/ready ## Find messages in a store that a real broker wrote, after 
 test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
 	@$(pytest) -m "not slow" $(PYTEST_ARGS) || { [ $$? -eq 1 ] && $(once_more); }
 
-test-all: coverage ## Measure coverage, then run all tests, the slow ones too
+test-all: coverage sanitize ## Measure coverage, then run all tests, the slow ones too
 	@$(pytest) --override-ini faulthandler_timeout=7200 --hypothesis-profile full $(PYTEST_ARGS)
+
+sanitize: .venv/ready ## Run the tests of the kernels with sanitizers of memory and arithmetic (needs gcc)
+	@$(bin)/python packaging/kernels.py --sanitize
+	@PYTHONPATH=build/sanitize/src PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+		$(bin)/python -m pytest -q tests/unit/formats/compiled tests/property/test_kernels_hostile.py $(PYTEST_ARGS)
 
 coverage: .venv/ready ## Measure what tests reach of each room, and fail below the floors of tests/support/coverage_floors.py
 	@rm -rf build/coverage

@@ -7,17 +7,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Kernels are compiled in the image. numba uses only a directory that can be written. */}}
-{{- define "rocketlens.kernels" -}}
-- name: kernels
-  image: {{ include "rocketlens.image" . }}
-  imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [cp, -R, /opt/rocketlens/kernels/., /kernels/]
-  securityContext: {{ include "rocketlens.containerSecurity" . | nindent 4 }}
-  volumeMounts:
-    - {name: kernels, mountPath: /kernels}
-{{- end }}
-
 {{- define "rocketlens.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -47,11 +36,9 @@ livenessProbe:
 {{- end }}
 
 {{- define "rocketlens.scratch" -}}
-- {name: kernels, emptyDir: {}}
 - {name: tmp, emptyDir: {}}
 {{- end }}
 
 {{- define "rocketlens.scratchMounts" -}}
-- {name: kernels, mountPath: /opt/rocketlens/kernels}
 - {name: tmp, mountPath: /tmp}
 {{- end }}
