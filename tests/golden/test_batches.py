@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
-from rocketlens.bulk.messages import BatchScan, read_batches
+from rocketlens.bulk.messages import read_batches
 from rocketlens.main import main
 
 # At once: it must not be imported while what it imports is patched.
@@ -140,11 +140,6 @@ def test_a_bulk_read_takes_and_leaves_messages_of_one_batch(layout):
         assert [row for row in found if row[1] != queue_id] == [
             row for row in expected if row[1] != queue_id
         ]
-    # As Spark hands down a filter.
-    scan = BatchScan({"store": str(layout.store)})
-    scan.row_filter = scan.row_filter.within("queue_offset", middle, middle).of_topics(["Orders"])
-    found = told(rows_of(each for share in scan.shares() for each in scan.read(share)))
-    assert found == [row for row in expected if row[2] == middle]
 
 
 def test_a_batch_that_is_damaged_is_damage_and_no_row(layouts, tmp_path):

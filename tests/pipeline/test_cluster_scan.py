@@ -222,18 +222,6 @@ def test_an_unknown_topic_is_refused_with_what_was_meant():
     with_cluster(scenario)
 
 
-def test_pushed_filters_leave_topics_and_rows_out():
-    async def scenario(cluster):
-        scan = scan_of(cluster.given)
-        offset = cluster.masters[0].records[50].physical_offset
-        scan.row_filter = scan.row_filter.within("physical_offset", offset)
-        assert await bodies_of(scan) == list(range(50, 100))
-        scan.row_filter = scan.row_filter.of_topics(["Other"])
-        assert await asyncio.to_thread(scan.shares) == []
-
-    with_cluster(scenario)
-
-
 # Failures.
 
 
@@ -380,9 +368,6 @@ def test_each_message_of_a_batch_is_a_row_once_wherever_stretches_are_cut(caplog
             for number in range(max(start, 4), min(stop, 10)):
                 assert of_batch[number] == b"member %d" % (number - 4)
         assert not caplog.text
-        scan.row_filter = scan.row_filter.within("queue_offset", 8, 11)
-        found = await rows_of(scan, [QueueStretch(QUEUE, 0, 25)])
-        assert [row["queue_offset"] for row in found] == [8, 9, 10, 11]
         del queue[10:]
         await rows_of(scan, [QueueStretch(QUEUE, 0, 12)])
         assert ": 10 to 11" in caplog.text

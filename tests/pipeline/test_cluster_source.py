@@ -51,7 +51,6 @@ def test_rows_equal_those_of_the_store_in_every_column(registered, busy):
     assert table.rdd.getNumPartitions() > 7
 
 
-@pytest.mark.parametrize("pushing", ["false", "true"])
 @pytest.mark.parametrize(
     "condition",
     [
@@ -61,10 +60,10 @@ def test_rows_equal_those_of_the_store_in_every_column(registered, busy):
         "topic = 'None'",
     ],
 )
-def test_filters_give_exact_answers_pushed_or_not(registered, busy, condition, pushing):
+def test_filters_give_exact_answers(registered, busy, condition):
     of_store = rows_of(load(registered, store=str(busy.store), topic="Orders,Pay*"))
     expected = load(registered, store=str(busy.store), topic="Orders,Pay*").filter(condition)
-    table = load(registered, namesrv=busy.name_server, topic="Orders,Pay*", filterPushdown=pushing)
+    table = load(registered, namesrv=busy.name_server, topic="Orders,Pay*")
     assert rows_of(table.filter(condition)) == rows_of(expected)
     assert len(of_store) == 127
 

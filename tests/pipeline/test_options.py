@@ -45,8 +45,6 @@ def test_an_option_like_no_other_is_refused_with_all_there_are(make, tmp_path):
 def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
     with pytest.raises(BadInput, match="maxBytesPerTrigger is not for batch reads"):
         batch(tmp_path, maxBytesPerTrigger="5")
-    with pytest.raises(BadInput, match="filterPushdown is not for streams"):
-        stream(tmp_path, filterPushdown="true")
     with pytest.raises(BadInput, match=r"maxOffsetsPerTrigger is not for batch reads$"):
         batch(tmp_path, maxOffsetsPerTrigger="5")
     with pytest.raises(BadInput, match=r"not for streams; did you mean maxBytesPerTrigger\?$"):

@@ -96,10 +96,9 @@ def test_the_version_is_read_from_the_release_file_without_starting_java(tmp_pat
     assert session.find_java() == (tmp_path / "bin" / "java", 21)
 
 
-def test_workers_run_this_interpreter_and_filters_may_be_pushed(spark):
+def test_workers_run_this_interpreter(spark):
     executable = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first()
     assert executable == sys.executable
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
 
 @pytest.mark.slow

@@ -148,44 +148,33 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize("pushing", ["false", "true"])
 @pytest.mark.parametrize("condition", FILTERS)
-def test_filters_give_exact_answers_pushed_or_not(registered, busy_store, condition, pushing):
+def test_filters_give_exact_answers(registered, busy_store, condition):
     store, written = busy_store
-    table = load(registered, store, filterPushdown=pushing, minPartitions=4)
+    table = load(registered, store, minPartitions=4)
     found = {row.physical_offset for row in table.filter(condition).collect()}
     assert found == {one.physical_offset for one in written if FILTERS[condition](one)}
 
 
-def test_pushed_filters_on_offsets_leave_partitions_out(registered, busy_store):
+def test_offsets_leave_partitions_out(registered, busy_store):
     store, _ = busy_store
     options = {"minPartitions": 8, "maxPartitionBytes": 1 << 16}
-    low = "physical_offset < 100000"
-    whole = load(registered, store, **options).filter(low).rdd.getNumPartitions()
-    pruned = load(registered, store, filterPushdown="true", **options).filter(low)
-    assert pruned.rdd.getNumPartitions() == 2 < whole
-    asked = load(registered, store, endingOffset=100_000, **options)
-    assert asked.rdd.getNumPartitions() == 2
+    whole = load(registered, store, **options).rdd.getNumPartitions()
+    part = load(registered, store, endingOffset=100_000, **options)
+    assert part.rdd.getNumPartitions() == 2 < whole
 
 
 @pytest.mark.parametrize(
-    ("options", "filters", "expected"),
+    ("options", "expected"),
     [
-        ({}, [], 500),
-        ({"topic": "Topic1, Topic2"}, [], 200),
-        ({"startingTimestamp": str(START_MS + 240_000)}, [], 70),
-        ({}, [("EqualTo", "topic", "Topic3")], 100),
-        ({}, [("GreaterThan", "store_timestamp_ms", START_MS + 298_000)], 1),
-        ({"topic": "Topic4"}, [("In", "topic", ("Topic3",))], 0),
+        ({}, 500),
+        ({"topic": "Topic1, Topic2"}, 200),
+        ({"startingTimestamp": str(START_MS + 240_000)}, 70),
     ],
 )
-def test_columns_are_built_for_wanted_records_only(
-    busy_store, monkeypatch, options, filters, expected
-):
-    from pyspark.sql import datasource
-
+def test_columns_are_built_for_wanted_records_only(busy_store, monkeypatch, options, expected):
     from rocketlens.formats import columns
-    from rocketlens.pipeline.source import PushingReader
+    from rocketlens.pipeline.source import RocketMQReader
 
     built = 0
     batches = columns.batches
@@ -196,29 +185,14 @@ def test_columns_are_built_for_wanted_records_only(
         return batches(content, base, rows, *arguments, **named)
 
     monkeypatch.setattr(columns, "batches", counting)
-    reader = PushingReader({"store": str(busy_store[0])} | options)
-    conditions = [getattr(datasource, kind)((column,), value) for kind, column, value in filters]
-    assert list(reader.pushFilters(conditions)) == conditions
+    reader = RocketMQReader({"store": str(busy_store[0])} | options)
     rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
     assert rows == built == expected
 
 
-def test_spark_still_mixes_up_the_plans_of_one_load_so_pushing_must_be_asked_for(
-    registered, busy_store
-):
-    """If this fails, Spark keeps one plan for each query: make filterPushdown the default."""
-    store, written = busy_store
-    table = load(registered, store, filterPushdown="true")
-    assert table.filter("topic = 'Topic1'").count() == 100
-    assert table.count() == 100 != len(written)
-    plain = load(registered, store)
-    assert plain.filter("topic = 'Topic1'").count() == 100
-    assert plain.count() == len(written)
-
-
 def test_a_cached_table_is_read_whole_and_can_be_filtered_in_several_ways(registered, busy_store):
     store, written = busy_store
-    table = load(registered, store, filterPushdown="true").cache()
+    table = load(registered, store).cache()
     try:
         assert table.filter("topic = 'Topic1'").count() == 100
         assert table.count() == len(written)

@@ -6,9 +6,8 @@ to Spark's tasks, and :func:`read_batches` reads them one after another. The opt
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from itertools import compress
 from os import PathLike
 from pathlib import Path
@@ -92,28 +91,6 @@ def read_batches(
     return (batch for share in shares for batch in scan.read(share))
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """A filter of messages by topic and by columns of numbers.
-
-    ``topics``: None means all. ``bounds``: lowest and highest value of a column, both inclusive.
-    """
-
-    topics: frozenset[str] | None = None
-    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-    def within(self, column: str, low: int = INT64[0], high: int = INT64[1]) -> "RowFilter":
-        """Return the filter with a column's bounds narrowed."""
-        before = self.bounds.get(column, INT64)
-        bounds = {**self.bounds, column: (max(before[0], low), min(before[1], high))}
-        return replace(self, bounds=bounds)
-
-    def of_topics(self, topics: Iterable[str]) -> "RowFilter":
-        """Return the filter with its topics narrowed."""
-        these = frozenset(topics)
-        return replace(self, topics=these if self.topics is None else self.topics & these)
-
-
 class Share(NamedTuple):
     """The work of one task. ``damage``: what was seen of it when planning.
 
@@ -176,18 +153,19 @@ class BatchScan:
         self.placed = _placed(self.starts, self.ends)
         if self.placed and self.is_damage:
             raise BadInput("the table damage is not of queues: positions of queues have no meaning")
-        in_time = RowFilter().within(
-            "store_timestamp_ms",
-            time_option(options, "startingTimestamp", INT64[0]),
-            time_option(options, "endingTimestamp", INT64[1]),
-        )
         # Tiered storage has no offsets of the log.
         self.is_part_of_log: Final = not options.keys().isdisjoint(_OFFSETS)
-        self.row_filter = in_time.within(
-            "physical_offset",
-            number_option(options, "startingOffset", 0, 0),
-            number_option(options, "endingOffset", INT64[1], 0) - 1,
-        )
+        self.bounds: Final = {
+            "store_timestamp_ms": (
+                time_option(options, "startingTimestamp", INT64[0]),
+                time_option(options, "endingTimestamp", INT64[1]),
+            ),
+            "physical_offset": (
+                number_option(options, "startingOffset", 0, 0),
+                number_option(options, "endingOffset", INT64[1], 0) - 1,
+            ),
+        }
+        """Lowest and highest value of columns that rows have, both inclusive."""
 
     def shares(self) -> list[Share]:
         """Return the ranges that can hold rows of the filter, in log order.
@@ -219,7 +197,7 @@ class BatchScan:
                 )
             if text:
                 _log.warning("%s: %s", self.store, text)
-        low, high = self.row_filter.bounds["physical_offset"]
+        low, high = self.bounds["physical_offset"]
         of_log = [
             Share(one)
             for one in cut(log, self.partition_bytes, self.min_partitions)
@@ -236,7 +214,7 @@ class BatchScan:
         from rocketlens.query.store_reader import StoreReader
 
         with closing(StoreReader(layout)) as reader:
-            begin, _ = self.row_filter.bounds["store_timestamp_ms"]
+            begin, _ = self.bounds["store_timestamp_ms"]
             if not reader.tiered.is_needed(begin):
                 return
             logs, lost = reader.tiered.logs(lambda queue: self._has_topic(queue.topic))
@@ -255,7 +233,7 @@ class BatchScan:
         """Return what is known of messages before the log that are lost and could be rows."""
         from rocketlens.store.read.log.log_evidence import lost_begin_of
 
-        bounds = self.row_filter.bounds
+        bounds = self.bounds
         if bounds["physical_offset"][0] >= log.min_offset:
             return None
         return lost_begin_of(layout, log, bounds["store_timestamp_ms"][0])
@@ -416,11 +394,11 @@ class BatchScan:
         from rocketlens.formats.compiled import kernels
 
         is_chosen = np.ones(len(rows), np.bool_)
-        for column, (low, high) in self.row_filter.bounds.items():
+        for column, (low, high) in self.bounds.items():
             is_known = not (share.is_of_queue and column == "physical_offset")
             if (low, high) != INT64 and is_known:
                 is_chosen &= (rows[column] >= low) & (rows[column] <= high)
-        if self.row_filter.topics is not None or self.topics is not None or self.placed:
+        if self.topics is not None or self.placed:
             by_queue = bool(self.placed)
             groups = kernels.group_rows(content, base_offset, rows, by_queue=by_queue)
             starts = (rows["physical_offset"][groups.first_rows] - base_offset).tolist()
@@ -437,10 +415,7 @@ class BatchScan:
         return is_chosen
 
     def _has_topic(self, topic: str) -> bool:
-        pushed = self.row_filter.topics
-        return (pushed is None or topic in pushed) and (
-            self.topics is None or self.topics.matches(topic)
-        )
+        return self.topics is None or self.topics.matches(topic)
 
 
 def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[int, int]]:

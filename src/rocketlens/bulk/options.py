@@ -47,7 +47,6 @@ _WRITES: Final[tuple[Reader, ...]] = ("writes",)
 _CONNECTED: Final[tuple[Reader, ...]] = (*_CLUSTERS, *_WRITES)
 _CLUSTER_READS: Final[tuple[Reader, ...]] = ("cluster reads",)
 _CLUSTER_STREAMS: Final[tuple[Reader, ...]] = ("cluster streams",)
-_SPARK_BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "cluster reads")
 
 OPTIONS: Final = (
     SourceOption(
@@ -195,12 +194,6 @@ OPTIONS: Final = (
         STREAMS,
     ),
     SourceOption("tagIndex", "true", "Whether index_entries has entries for tags, too.", STREAMS),
-    SourceOption(
-        "filterPushdown",
-        "false",
-        "Whether the query's own filters prune what is read.",
-        _SPARK_BATCHES,
-    ),
     SourceOption(
         "topic", "", "The topic of rows that have none in a column of that name.", _WRITES
     ),

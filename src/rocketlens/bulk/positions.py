@@ -55,19 +55,16 @@ class Positions(NamedTuple):
     option: str
     offsets: Mapping[AskedQueue, int]
 
-    def by_queue(self, queues: Iterable[Queue], is_read: Callable[[str], bool]) -> dict[Queue, int]:
+    def by_queue(self, queues: Iterable[Queue]) -> dict[Queue, int]:
         """Return the position of each queue of a cluster that has one.
 
-        ``queues`` are all of the topics that are read. ``is_read`` returns whether a topic is one
-        of them; positions of others are left out.
+        ``queues`` are all of the topics that are read.
 
         :raises BadInput: for a queue that is not there, and where several can be meant.
         """
         there = {AskedQueue(*each): each for each in queues}
         offsets: dict[Queue, int] = {}
         for requested, offset in self.offsets.items():
-            if not is_read(requested.topic):
-                continue
             named = self._named(requested, there)
             queue = there.get(named)
             if queue is None:

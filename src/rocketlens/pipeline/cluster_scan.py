@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.bulk.messages import INT64, RowFilter
+from rocketlens.bulk.messages import INT64
 from rocketlens.bulk.options import (
     TopicSelection,
     flag_option,
@@ -30,14 +30,13 @@ from rocketlens.bulk.options import (
 from rocketlens.bulk.positions import (
     EARLIEST,
     LATEST,
-    Positions,
     check_range,
     positions_option,
 )
 from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
 from rocketlens.client.connect.cluster import ClusterCalls, Credentials
 from rocketlens.client.connect.name_server_addresses import name_server_addresses
-from rocketlens.client.connect.route import MessageQueue, Route
+from rocketlens.client.connect.route import Route
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
@@ -176,11 +175,11 @@ class ClusterScan:
         starts, ends = "startingOffsets", "endingOffsets"
         self.starts = positions_option(options, starts, refused=refused, has_topic=has_topic)
         self.ends = positions_option(options, ends, refused=EARLIEST, has_topic=has_topic)
-        self.row_filter = RowFilter().within(
-            "store_timestamp_ms",
+        self.times: Final = (
             time_option(options, "startingTimestamp", INT64[0]),
             time_option(options, "endingTimestamp", INT64[1]),
         )
+        """The earliest and the latest store time of rows, both inclusive."""
 
     # Planning.
 
@@ -195,7 +194,7 @@ class ClusterScan:
         """
         has_positions = bool(self.starts.offsets or self.ends.offsets)
         # A position is compared with all that its queue has.
-        times = INT64 if has_positions else self.row_filter.bounds["store_timestamp_ms"]
+        times = INT64 if has_positions else self.times
         answers = self.stored(*times)
         for missing in self.missing:
             self._warn(missing)
@@ -208,7 +207,8 @@ class ClusterScan:
 
     def _placed(self, stretches: list[QueueStretch]) -> Iterator[QueueStretch]:
         """Return the parts of queues that lie between positions."""
-        starts, ends = (self.by_queue(each, stretches) for each in (self.starts, self.ends))
+        queues = [each.queue for each in stretches]
+        starts, ends = (each.by_queue(queues) for each in (self.starts, self.ends))
         for queue, first, last in stretches:
             start, end = starts.get(queue, EARLIEST), ends.get(queue, LATEST)
             check_range(queue, self.starts, start, self.ends, end)
@@ -218,18 +218,6 @@ class ClusterScan:
                         self._warn(what)
             stop = last if end == LATEST else min(end, last)
             yield QueueStretch(queue, min(max(start, first), last), max(stop, first))
-
-    def by_queue(
-        self, positions: Positions, stretches: Iterable[QueueStretch]
-    ) -> dict[MessageQueue, int]:
-        """Return the position of each queue that has one.
-
-        :raises BadInput: for a queue that is not there, and where several can be meant.
-        """
-        pushed = self.row_filter.topics
-        return positions.by_queue(
-            (each.queue for each in stretches), lambda topic: pushed is None or topic in pushed
-        )
 
     def cut(self, stretches: Iterable[QueueStretch]) -> list[QueueStretch]:
         """Return the parts that are one task each."""
@@ -287,7 +275,7 @@ class ClusterScan:
                 self._warn(f"{broker.name}: {problem}")
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:
-        """Return the topics of the options that pushed filters do not exclude."""
+        """Return the topics of the options."""
         names, patterns = self.topics
         listed_topics: list[str] = []
         if patterns:
@@ -297,8 +285,7 @@ class ClusterScan:
         topics, unknown = matching_topics((*names, *patterns), listed_topics)
         for error in unknown.values():
             raise error
-        pushed = self.row_filter.topics
-        return [topic for topic in topics if pushed is None or topic in pushed]
+        return topics
 
     async def _route(self, topology: Topology, topic: str) -> Route | None:
         """Return a topic's route; None if only a pattern asks for it, and it was just deleted."""
@@ -382,7 +369,7 @@ class ClusterScan:
         for is_batch, run in batch_rows.runs(pulled.rows):
             rows, offsets = pulled.rows[run], pulled.physical_offsets[run]
             if not is_batch:
-                chosen = PulledRows(content, rows, offsets).of(self._choose(rows, offsets, part))
+                chosen = PulledRows(content, rows, offsets).of(self._choose(rows, part))
                 yield from columns.batches(
                     content,
                     0,
@@ -392,21 +379,17 @@ class ClusterScan:
                 )
                 continue
             for piece in batch_rows.messages_of(content, 0, rows, offsets):
-                is_chosen = self._choose(piece.rows, piece.physical_offsets, part)
+                is_chosen = self._choose(piece.rows, part)
                 messages = map(message_of, compress(piece.messages, is_chosen))
                 yield from batches_of(messages, with_body=self.with_body)
 
-    def _choose(
-        self, rows: "Rows", physical_offsets: "npt.NDArray[np.int64]", part: QueueStretch
-    ) -> "npt.NDArray[np.bool_]":
-        """Return for each row whether it is of the part, and of the filter."""
+    def _choose(self, rows: "Rows", part: QueueStretch) -> "npt.NDArray[np.bool_]":
+        """Return for each row whether it is of the part, and of the times."""
         # A batch has messages of several parts, and comes in each.
-        offsets = rows["queue_offset"]
+        offsets, stored_ms = rows["queue_offset"], rows["store_timestamp_ms"]
         is_chosen = (offsets >= part.start) & (offsets < part.stop)
-        for column, (low, high) in self.row_filter.bounds.items():
-            values = physical_offsets if column == "physical_offset" else rows[column]
-            if (low, high) != INT64:
-                is_chosen &= (values >= low) & (values <= high)
+        if self.times != INT64:
+            is_chosen &= (stored_ms >= self.times[0]) & (stored_ms <= self.times[1])
         return is_chosen
 
     def _lost(self, part: QueueStretch, missing: list[tuple[int, int]]) -> None:

@@ -73,9 +73,9 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             false.
         :raises RemotingError: when a name server or broker does not answer.
         """
-        begin_ms, _ = self._scan.row_filter.bounds["store_timestamp_ms"]
+        begin_ms, _ = self._scan.times
         stored = self._scan.stored(begin_ms, INT64[1])
-        starts = self._scan.by_queue(self._scan.starts, [stretch for stretch, _ in stored])
+        starts = self._scan.starts.by_queue(stretch.queue for stretch, _ in stored)
         otherwise = LATEST if self._from_latest else EARLIEST
         begins: QueueOffsets = {}
         for stretch, warning in stored:

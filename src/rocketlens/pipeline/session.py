@@ -264,8 +264,6 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        # Pushes filters to sources whose option filterPushdown asks for it; see source.py.
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
         "spark.sql.shuffle.partitions": "8",
         # Tasks read local files, so waiting for a node with the data has no use.

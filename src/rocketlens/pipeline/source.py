@@ -9,33 +9,16 @@ The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``write`` is in
 :mod:`rocketlens.pipeline.sink`. ``docs/reference/spark.md`` says what is
 left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`; what
 reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stream``.
-
-``filterPushdown`` is off by default because of Spark (seen in 4.1 to 4.2): Spark keeps *one* pruned
-plan for each ``load()``, so a DataFrame that is filtered in two ways, or first filtered and then
-not, answers from the wrong plan. Spark evaluates every filter again, so none is ever half applied.
 """
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rocketlens.bulk.index_entries import INDEX_ENTRY_COLUMNS
-from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan, RowFilter
-from rocketlens.bulk.options import choice_option, flag_option, known_options
+from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan
+from rocketlens.bulk.options import choice_option, known_options
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.partition import TABLES, SharePartition
 from rocketlens.pipeline.session import use_this_python
@@ -52,17 +35,6 @@ if TYPE_CHECKING:
 
 # Before a session is started, whose workers must be able to import this, too.
 use_this_python()
-
-PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-"""Spark runs this module, in a process of its own, when and only when filters may be pushed."""
-
-_NUMBERS: Final = (
-    "physical_offset",
-    "store_timestamp_ms",
-    "born_timestamp_ms",
-    "queue_id",
-    "queue_offset",
-)
 
 
 class RocketMQDataSource(DataSource):
@@ -85,14 +57,11 @@ class RocketMQDataSource(DataSource):
         return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
     def reader(self, schema: "StructType") -> "RocketMQReader":
-        """Return the reader; one that takes filters only where Spark would not refuse it.
+        """Return the reader of a table.
 
         :raises BadInput: if the caller gave a schema of its own.
         """
         self._check_schema(schema)
-        pushing = PUSHING_WORKER in sys.modules
-        if pushing and flag_option(self.options, "filterPushdown", default=False):
-            return PushingReader(self.options)
         return RocketMQReader(self.options)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
@@ -186,32 +155,3 @@ def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
     if choice_option(checked, "table", TABLES) == "index_entries":
         raise BadInput("the table index_entries is for streams: use readStream")
     return BatchScan(checked)
-
-
-class PushingReader(RocketMQReader):
-    """A reader that Spark gives the query's filters."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Prune by the filters that are understood; Spark still evaluates all of them."""
-        for condition in filters:
-            self.scan.row_filter = narrowed(self.scan.row_filter, condition)
-            yield condition
-
-
-def narrowed(rows: RowFilter, condition: Filter) -> RowFilter:
-    """Return a filter narrowed by one of Spark's, if that is understood."""
-    value: Any = getattr(condition, "value", None)
-    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
-    column = attribute[0] if len(attribute) == 1 else ""
-    values: tuple[Any, ...] = tuple(value) if isinstance(condition, In) else (value,)
-    if column == "topic" and all(isinstance(one, str) for one in values):
-        if isinstance(condition, EqualTo | EqualNullSafe | In):
-            return rows.of_topics(values)
-    elif column in _NUMBERS and values and all(type(one) is int for one in values):
-        if isinstance(condition, EqualTo | EqualNullSafe | In):
-            return rows.within(column, min(values), max(values))
-        if isinstance(condition, GreaterThan | GreaterThanOrEqual):
-            return rows.within(column, values[0] + isinstance(condition, GreaterThan))
-        if isinstance(condition, LessThan | LessThanOrEqual):
-            return rows.within(column, high=values[0] - isinstance(condition, LessThan))
-    return rows

@@ -31,7 +31,7 @@ def test_read_batches_takes_values_of_python_and_names_in_any_case(busy_store):
     [
         ({"topics": "A"}, "no option 'topics'; did you mean topic"),
         ({"path": "x"}, "no option 'path'"),
-        ({"filterPushdown": True}, "option filterPushdown is not for read_batches"),
+        ({"maxBytesPerTrigger": 1}, "option maxBytesPerTrigger is not for read_batches"),
         ({"table": "index_entries"}, "option table is one of messages, damage"),
         ({"body": "maybe"}, "option body is true or false"),
     ],
