@@ -13,7 +13,7 @@ the one with that unique key. Source: ``TimerMessageStore``.
 import heapq
 import logging
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from rocketlens.broker.delivery import timer_time
@@ -96,6 +96,10 @@ class Timers:
         self._slots: Final[dict[int, _Slot]] = {}
         self._times: Final[list[int]] = []
         """The seconds of ``_slots``, as a heap."""
+        self._first_offsets: Final[list[tuple[int, int]]] = []
+        """The first queue offset that waits in each slot, and its second, as a heap; with outdated
+        pairs.
+        """
         self.progress.fit_to_queue(*self._span())
         self._next_offset = self.progress.queue_offset
         """The queue offset that is read next."""
@@ -246,6 +250,7 @@ class Timers:
         if slot is None:
             slot = self._slots[time_ms] = _Slot()
             heapq.heappush(self._times, time_ms)
+            heapq.heappush(self._first_offsets, (queue_offset, time_ms))
         slot.queue_offsets.append(queue_offset)
         if _DELETED_START in properties:
             if slot.deletions is None:
@@ -289,6 +294,7 @@ class Timers:
                 self.waiting -= 1
         finally:
             if slot.index < len(slot.queue_offsets):
+                heapq.heappush(self._first_offsets, (slot.queue_offsets[slot.index], time_ms))
                 self.progress.advance(time_ms, slot.queue_offsets[slot.index])
             else:
                 heapq.heappop(self._times)
@@ -354,18 +360,26 @@ class Timers:
         self._copies.write(record, topic, queue_id, properties)
 
     def _oldest_waiting(self) -> int:
-        waiting = (each.queue_offsets[each.index] for each in self._slots.values())
-        return min(waiting, default=self._next_offset)
+        while self._first_offsets:
+            queue_offset, time_ms = self._first_offsets[0]
+            slot = self._slots.get(time_ms)
+            if slot is not None and slot.queue_offsets[slot.index] == queue_offset:
+                return queue_offset
+            heapq.heappop(self._first_offsets)
+        return self._next_offset
 
     def _oldest_late(self) -> int | None:
-        read_time_ms = self.progress.read_time_ms
-        if not self._times or self._times[0] >= read_time_ms:
-            return None
-        return min(
-            slot.queue_offsets[slot.index]
-            for time_ms, slot in self._slots.items()
-            if time_ms < read_time_ms
-        )
+        slots = (self._slots[time_ms] for time_ms in self._late_times())
+        return min((slot.queue_offsets[slot.index] for slot in slots), default=None)
+
+    def _late_times(self) -> Iterator[int]:
+        """Yield the seconds before those that are delivered now: walk down the heap to them."""
+        positions = [0]
+        while positions:
+            position = positions.pop()
+            if position < len(self._times) and self._times[position] < self.progress.read_time_ms:
+                yield self._times[position]
+                positions += (2 * position + 1, 2 * position + 2)
 
 
 def _properties_of(record: Record) -> dict[str, str]:

@@ -507,3 +507,41 @@ def test_in_another_log_everything_waits(tmp_path):
             assert deliver(world) == [b"other"]
 
     asyncio.run(main())
+
+
+class CountedSlots(dict):
+    """Counts the slots that are looked at."""
+
+    seen = 0
+
+    def get(self, key, default=None):
+        self.seen += 1
+        return super().get(key, default)
+
+    def __getitem__(self, key):
+        self.seen += 1
+        return super().__getitem__(key)
+
+    def values(self):
+        self.seen += len(self)
+        return super().values()
+
+
+def test_a_save_does_not_look_at_every_second_that_waits(tmp_path):
+    async def test(world):
+        for second in range(30):
+            await send_at(world, b"%d" % second, NOW_MS + 1_000 * (60 - second))
+        timers = world.core.timers
+        assert deliver(world) == []
+        slots = timers._slots = CountedSlots(timers._slots)
+        assert timers._oldest_waiting() == 0
+        timers.checkpoint()
+        assert slots.seen <= 3
+        world.clock.now_ms = NOW_MS + 41_000
+        assert deliver(world)
+        assert timers._oldest_waiting() == 0
+        world.clock.now_ms = NOW_MS + 61_000
+        deliver(world)
+        assert timers._oldest_waiting() == 30
+
+    in_broker(tmp_path, test)
