@@ -143,8 +143,7 @@ class AccessControl:
         """Return which messages of a topic a request gets that was let through; None for all."""
         if not has_copies(topic):
             return None
-        user = command.ext_fields.get(ACCESS_KEY)
-        return MessageReader(self, command.code, user, host_of(channel))
+        return MessageReader(self, command.code, self._user_of(command), host_of(channel))
 
     def may_read(self, reader: "MessageReader", record: RecordView) -> bool:
         """Return whether a message is for a reader. For any thread."""
@@ -198,7 +197,13 @@ class AccessControl:
 
     def remember_producer(self, command: RemotingCommand, channel: Channel) -> None:
         """Remember whose heartbeat made a connection a member of producer groups."""
-        self._producers[channel] = _unsigned(command.code, command.ext_fields.get(ACCESS_KEY))
+        self._producers[channel] = _unsigned(command.code, self._user_of(command))
+
+    def _user_of(self, command: RemotingCommand) -> str | None:
+        """Return the user of a request that was let through, for later decisions."""
+        if self.users is not None:
+            return self.users.proven_user(command)
+        return command.ext_fields.get(ACCESS_KEY)
 
     def may_check(self, channel: Channel, topic: str) -> bool:
         """Return whether a connection may be sent a half message of a topic, to check it.

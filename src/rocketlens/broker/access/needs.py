@@ -237,8 +237,12 @@ JSON_CODES: Final = frozenset(
 """Requests whose bodies name their resources."""
 
 
+_NAMELESS: Final[tuple[Mapping[str, object], ...]] = ({},)
+"""In place of an empty list, so that a request that names nothing needs a permission, too."""
+
+
 def _topics_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
-    for each in _list(_members(command.body).get("topicConfigList")):
+    for each in _list(_members(command.body).get("topicConfigList")) or _NAMELESS:
         yield _of_topic(_text(each.get("topicName")), (Action.CREATE,), (Action.CREATE,))
 
 
@@ -248,7 +252,7 @@ def _group_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
 
 
 def _groups_in_body(command: RemotingCommand, _: str) -> Iterator[Need]:
-    for each in _list(_members(command.body).get("groupConfigList")):
+    for each in _list(_members(command.body).get("groupConfigList")) or _NAMELESS:
         yield Need(_group(_text(each.get("groupName"))), _UPDATE)
 
 

@@ -58,6 +58,15 @@ _log: Final = logging.getLogger("rocketlens.broker")
 _MAX_SHOWN: Final = 100
 
 
+class ProvenUser(str):
+    """The name of the user whose request was let through, if its signature was verified.
+
+    No request that was read from a connection has it.
+    """
+
+    __slots__ = ()
+
+
 class Refused(BadInput):
     """A change of users or policies is not possible; answered with code 16."""
 
@@ -201,11 +210,26 @@ class Users:
                 return f"User:{username} is disabled."
             if not acl.verify(command.ext_fields, command.body, user.password):
                 return "check signature failed."
-        elif self._authorizes and user is not None:
-            # Only a signature makes it this user's request.
-            is_signed = acl.verify(command.ext_fields, command.body, user.password)
-            user = user if is_signed and user.status is UserStatus.ENABLE else None
-        return self._policy_problem(command, user, host)
+        return self._policy_problem(command, self._user_of(command), host)
+
+    def _user_of(self, command: RemotingCommand) -> User | None:
+        """Return the user of a request that was let through; None if nothing proves whose it is."""
+        name = command.ext_fields.get(acl.ACCESS_KEY, "")
+        user = self.users.entries.get(name)
+        if (
+            user is None
+            or command.code not in self._needs_no_user
+            or not self._authorizes
+            or isinstance(name, ProvenUser)
+        ):
+            return user
+        is_signed = acl.verify(command.ext_fields, command.body, user.password)
+        return user if is_signed and user.status is UserStatus.ENABLE else None
+
+    def proven_user(self, command: RemotingCommand) -> ProvenUser | None:
+        """Return the name of the user of a request that was let through; None as above."""
+        user = self._user_of(command)
+        return None if user is None else ProvenUser(user.username)
 
     def _policy_problem(self, command: RemotingCommand, user: User | None, host: str) -> str | None:
         if not self._authorizes or command.code in self._needs_no_policy:
@@ -247,11 +271,7 @@ class Users:
         return any(self._decide_need(command, host, need) is None for need in listing_needs(topic))
 
     def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
-        user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
-        if user is not None and command.code in self._needs_no_user:
-            # It was let through without a look at whose it is.
-            is_signed = acl.verify(command.ext_fields, command.body, user.password)
-            user = user if is_signed and user.status is UserStatus.ENABLE else None
+        user = self._user_of(command)
         is_super = user is not None and user.user_type is UserType.SUPER
         if is_super or not self._authorizes or command.code in self._needs_no_policy:
             return None

@@ -92,7 +92,10 @@ def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> 
 
 
 def is_record_start(index: LiveIndex, record: Record) -> Work[bool]:
-    """Return whether a record starts at its offset, by walking to it; False if time runs out."""
+    """Return whether a record starts at its offset, by walking to it.
+
+    :raises Busy: if time runs out.
+    """
     reader = index.reader
     with index.using(reader):
         for _ in reader.approach_start(record):

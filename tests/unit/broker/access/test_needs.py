@@ -138,3 +138,15 @@ def test_whatever_is_sent_it_needs_something_known_or_cannot_be_read(code, text,
     names = ("topic", "b", "a", "group", "consumerGroup", "producerGroup", "topicList")
     with suppress(CommandBodyError):
         needs(code, dict.fromkeys(names, text), body)
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b"", "Group:"),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b"{}", "Group:"),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, b'{"topicConfigList":[]}', "Topic:"),
+    ],
+)
+def test_a_change_of_nothing_needs_a_permission(code, body, kind):
+    assert [resource for resource, _ in needs(code, body=body)] == [kind]

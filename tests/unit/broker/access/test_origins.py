@@ -217,6 +217,22 @@ def test_a_message_deletes_waiting_ones_of_its_own_topic_only(tmp_path, kind):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("secret", "is_asked"), [(SECRET, True), ("wrong", False)])
+def test_a_producer_of_a_heartbeat_that_needs_no_user_is_asked_if_it_is_signed(
+    tmp_path, secret, is_asked
+):
+    async def main():
+        settings = {"authenticationWhitelist": RequestCode.HEART_BEAT.value}
+        async with with_users(tmp_path, **settings) as (world, _):
+            body = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}]}'
+            beat = Signer(world, "administrator", secret)
+            assert (await beat(RequestCode.HEART_BEAT, body)).code == 0
+            (channel,) = world.core.clients.producers["p"]
+            assert world.core.access.may_check(channel, "Orders") is is_asked
+
+    asyncio.run(main())
+
+
 def test_a_white_list_of_authentication_lets_nobody_read_copies_as_another_user(tmp_path):
     async def main():
         settings = {"authenticationWhitelist": RequestCode.VIEW_MESSAGE_BY_ID.value}
