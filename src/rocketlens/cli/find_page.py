@@ -64,7 +64,7 @@ def print_page(
                 output.print_all(page)
                 sys.stdout.flush()
             except BrokenPipeError:
-                # Nobody saw the last messages: to go on behind them would leave them out.
+                # The reader did not get the last messages: a cursor behind them would skip them.
                 discard_stdout()
                 return progress, Answer(request.query, (), scan.coverage_so_far), page.count
         sys.stdout.flush()

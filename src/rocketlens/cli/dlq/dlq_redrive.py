@@ -11,7 +11,7 @@ from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
-    from rocketlens.cli.resend_origin import ResendOrigin
+    from rocketlens.cli.resend import ResendOrigin
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import PlannedMessage

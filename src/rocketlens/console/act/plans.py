@@ -99,8 +99,8 @@ class ResendPlan:
 def topics_of(messages: Iterable[PlannedMessage]) -> list[str]:
     """Return the topics that messages come from and go to.
 
-    Who may start a job of them may pause, resume and stop it, and nobody else. The retry topic that
-    a message goes to is no topic of its own: it is how a group gets the message.
+    Only users who may start a job of these topics may pause, resume and stop it. The retry topic
+    that a message goes to is left out: it is how a group gets the message.
     """
     topics: set[str] = set()
     for each in messages:

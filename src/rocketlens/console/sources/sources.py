@@ -289,7 +289,7 @@ class Sources:
 
     @property
     def opened(self) -> list[ConsoleSource]:
-        """All of them, whoever asks."""
+        """All of them, for every user."""
         return list(self._opened.values())
 
     @property

@@ -443,16 +443,10 @@ def encode(
         for index in range(6):
             need_slice(size, read.parts[index], read.parts[index + 1] - read.parts[index])
         read.timestamp_ms = timestamp_ms
-        log: cython.p_uchar = write_bytes(
-            cython.address(held), log_array, cython.address(log_bytes)
-        )
-        entries: cython.p_uchar = write_bytes(
-            cython.address(held), entry_array, cython.address(entry_bytes)
-        )
+        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
+        entries = write_bytes(cython.address(held), entry_array, cython.address(entry_bytes))
         need(entry_bytes, count * QUEUE_ENTRY_BYTES)
-        replies: cython.p_uchar = write_bytes(
-            cython.address(held), reply_array, cython.address(size)
-        )
+        replies = write_bytes(cython.address(held), reply_array, cython.address(size))
         need(size, count * REPLY_BYTES)
         check_messages(cython.address(read), count)
         with cython.nogil:
@@ -477,9 +471,7 @@ def commit(log_array: object, count: cython.longlong, columns: object, rows: obj
     if count > MAX_RUN_MESSAGES:
         raise ValueError(f"a run has at most {MAX_RUN_MESSAGES} messages")
     try:
-        log: cython.p_uchar = write_bytes(
-            cython.address(held), log_array, cython.address(log_bytes)
-        )
+        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
         read.columns = write_int64s(cython.address(held), columns, cython.address(size))
         need(size, COLUMN_COUNT * MAX_RUN_MESSAGES)
         read.rows = write_int64s(cython.address(held), rows, cython.address(read.row_count))
@@ -727,13 +719,9 @@ def write(
         need_slice(size, read.rows[TOPIC], read.rows[TOPIC_BYTES])
         open_hosts(cython.address(held), cython.address(read), hosts)
         read.timestamp_ms = timestamp_ms
-        log: cython.p_uchar = write_bytes(
-            cython.address(held), log_array, cython.address(log_bytes)
-        )
+        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
         start: Bytes = read_bytes(cython.address(held), prefix, cython.address(prefix_bytes))
-        entries: cython.p_uchar = write_bytes(
-            cython.address(held), entry_array, cython.address(entry_bytes)
-        )
+        entries = write_bytes(cython.address(held), entry_array, cython.address(entry_bytes))
         ids: cython.p_uchar = write_bytes(cython.address(held), id_array, cython.address(id_bytes))
         with cython.nogil:
             is_done = write_members(
@@ -765,9 +753,7 @@ def commit_members(
     at: cython.longlong = 0
     held.count = 0
     try:
-        log: cython.p_uchar = write_bytes(
-            cython.address(held), log_array, cython.address(log_bytes)
-        )
+        log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
         entries: Bytes = read_bytes(cython.address(held), entry_array, cython.address(size))
         need(size, count * QUEUE_ENTRY_BYTES)
         for number in range(count):
