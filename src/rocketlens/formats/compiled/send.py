@@ -391,6 +391,33 @@ def check_messages(read: cython.pointer(Read), count: cython.longlong) -> cython
     return 0
 
 
+@cython.cfunc
+@cython.exceptval(-1)
+def check_rows(
+    rows: cython.pointer(cython.const[cython.longlong]),
+    count: cython.longlong,
+    row_count: cython.longlong,
+) -> cython.int:
+    """Refuse rows that there are not."""
+    index: cython.longlong
+    for index in range(count):
+        if rows[index] < 0 or rows[index] >= row_count:
+            raise ValueError(f"there is no row {rows[index]}")
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def check_parts(
+    parts: cython.pointer(cython.const[cython.longlong]), size: cython.longlong
+) -> cython.int:
+    """Refuse parts of a reply that are not all inside."""
+    index: cython.longlong
+    for index in range(6):
+        need_slice(size, parts[index], parts[index + 1] - parts[index])
+    return 0
+
+
 def encode(
     frames: object,
     parsed: tuple,
@@ -433,15 +460,12 @@ def encode(
         read.row_count //= ROW_NUMBERS
         touched = read_int64s(cython.address(held), touched_rows, cython.address(size))
         need(size, touched_count)
-        for index in range(touched_count):
-            if touched[index] < 0 or touched[index] >= read.row_count:
-                raise ValueError(f"there is no row {touched[index]}")
+        check_rows(touched, touched_count, read.row_count)
         open_hosts(cython.address(held), cython.address(read), hosts)
         read.template = read_bytes(cython.address(held), content, cython.address(size))
         read.parts = read_int64s(cython.address(held), parts, cython.address(index))
         need(index, 7)
-        for index in range(6):
-            need_slice(size, read.parts[index], read.parts[index + 1] - read.parts[index])
+        check_parts(read.parts, size)
         read.timestamp_ms = timestamp_ms
         log = write_bytes(cython.address(held), log_array, cython.address(log_bytes))
         entries = write_bytes(cython.address(held), entry_array, cython.address(entry_bytes))
