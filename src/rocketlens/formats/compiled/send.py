@@ -30,12 +30,8 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     write_int64s,
 )
 from cython.cimports.rocketlens.formats.compiled.headers import write_hex, write_number
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    BODY_CRC as CRC_AT,
-)
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    BORN_TIMESTAMP as BORN_AT,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import BODY_CRC as CRC_AT
+from cython.cimports.rocketlens.formats.compiled.record_constants import BORN_TIMESTAMP as BORN_AT
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     CRC_MASK,
     MAGIC_V1,
@@ -44,21 +40,15 @@ from cython.cimports.rocketlens.formats.compiled.record_constants import (
     QUEUE_ENTRY_SIZE,
     QUEUE_ENTRY_TAGS,
 )
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    FLAG as FLAG_AT,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import FLAG as FLAG_AT
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     PHYSICAL_OFFSET as OFFSET_AT,
 )
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    QUEUE_ID as QUEUE_ID_AT,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import QUEUE_ID as QUEUE_ID_AT
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     QUEUE_OFFSET as QUEUE_OFFSET_AT,
 )
-from cython.cimports.rocketlens.formats.compiled.record_constants import (
-    SYS_FLAG as SYS_FLAG_AT,
-)
+from cython.cimports.rocketlens.formats.compiled.record_constants import SYS_FLAG as SYS_FLAG_AT
 from cython.cimports.rocketlens.formats.compiled.records import crc32
 from cython.cimports.rocketlens.formats.compiled.request_constants import (
     AT,
