@@ -334,8 +334,10 @@ class Pages:
         values = self.search_values(request, question) | await self._saved_values(question)
         if question.is_empty:
             return self.page("search.html", request, preferences, **values, form=form, answer=None)
-        searching = asyncio.ensure_future(self.searches.search(question))
         patience = _FIRST_VIEW_S if preferences.has_script else None
+        searching = asyncio.ensure_future(
+            self.searches.search(question, may_be_streamed=patience is not None)
+        )
         try:
             async with asyncio.timeout(patience):
                 answer = await searching

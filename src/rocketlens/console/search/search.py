@@ -161,18 +161,25 @@ class Searches:
         self.seconds = 0.0
         """Seconds that all of them took together."""
 
-    async def search(self, question: Question) -> SearchAnswer:
+    async def search(self, question: Question, *, may_be_streamed: bool = False) -> SearchAnswer:
         """Return a page of an answer.
+
+        ``may_be_streamed``: a caller that stops waiting asks again by :meth:`stream`, so that a
+        search that is cancelled is neither counted nor in the audit log.
 
         :raises BadInput: if a source or a text cannot be used.
         :raises TopicNotFound: if nothing is found, and no source has the topic.
         """
-        with self._counted() as since:
+        with self._counted(counts_left=not may_be_streamed) as since:
             request, chosen = self.check(question)
-            self._write_down(question)
+            if not may_be_streamed:
+                self._write_down(question)
             watch = _Watch(chosen, question.max_kept, lambda: None)
             answer = await _find(request, chosen, watch)
-            return await self._page(question, chosen, answer, watch, since)
+            page = await self._page(question, chosen, answer, watch, since)
+            if may_be_streamed:
+                self._write_down(question)
+            return page
 
     async def stream(self, question: Question) -> AsyncIterator[FoundSoFar | SearchAnswer]:
         """Yield what is found as it comes, and the answer in the end; errors as `search`."""
@@ -279,13 +286,16 @@ class Searches:
         self.audit.record("search", asked=dict(question.parameters()))
 
     @contextmanager
-    def _counted(self) -> "Iterator[float]":
+    def _counted(self, *, counts_left: bool = True) -> "Iterator[float]":
         self.running += 1
         since = self._clock()
         try:
             yield since
         except (asyncio.CancelledError, GeneratorExit):
-            self.counts["left"] += 1
+            if counts_left:
+                self.counts["left"] += 1
+            else:
+                since = self._clock()
             raise
         except BaseException:
             self.counts["failed"] += 1

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +95,26 @@ def test_a_search_ends_when_its_reader_is_gone(messages):
         await events.aclose()
         assert source.was_cancelled
         assert (searches.running, searches.counts["left"]) == (0, 1)
+
+    asyncio.run(run())
+
+
+def test_a_search_that_its_page_streams_counts_once(messages):
+    async def run():
+        source, lines = MadeSource(messages), []
+        audit = SimpleNamespace(record=lambda what, **_: lines.append(what))
+        searches = Searches(Sources([source]), BodyRules(), audit=audit)
+        question = Question(text="k")
+        page = asyncio.create_task(searches.search(question, may_be_streamed=True))
+        # The page stops waiting while the source is held.
+        await source.is_asked.wait()
+        page.cancel()
+        await asyncio.gather(page, return_exceptions=True)
+        source.go_on.set()
+        async for _ in searches.stream(question):
+            pass
+        assert lines == ["search"]
+        assert (searches.counts["left"], searches.counts["complete"]) == (0, 1)
 
     asyncio.run(run())
 
