@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketlens.cli.options import store_directory
-from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
@@ -292,7 +291,7 @@ def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> 
 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
     """Forget a broker that is gone for good; False if it is not remembered."""
-    from rocketlens.client.connect.broker_history import SeenBrokers
+    from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
     from rocketlens.client.connect.name_server_addresses import name_server_addresses
 
     addresses = name_server_addresses(access.name_servers)

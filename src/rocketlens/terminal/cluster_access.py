@@ -17,7 +17,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rocketlens.client.connect.broker_history import seen_brokers_path, state_directory
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.connection_options import (
@@ -135,6 +134,7 @@ def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]")
 
     Runs an event loop, and closes the client.
     """
+    from rocketlens.client.connect.broker_history import seen_brokers_path
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.net.event_loop import run
 
@@ -153,6 +153,7 @@ def open_cluster(access: ClusterAccess) -> "SyncMQAdmin":
     Its event loop has a thread of its own: while output waits, no answer of a broker is late.
     """
     from rocketlens.client.blocking.sync_admin import SyncMQAdmin
+    from rocketlens.client.connect.broker_history import seen_brokers_path
 
     return SyncMQAdmin(
         access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
@@ -171,11 +172,15 @@ def user_name() -> str:
 
 def jobs_directory() -> Path:
     """Return the directory of the files of jobs."""
+    from rocketlens.client.connect.broker_history import state_directory
+
     return state_directory() / "jobs"
 
 
 def saved_searches_path() -> Path:
     """Return the path of the file of searches that consoles of the user have saved."""
+    from rocketlens.client.connect.broker_history import state_directory
+
     return state_directory() / "saved-searches.json"
 
 

@@ -15,7 +15,6 @@ from rocketlens.cli.options import (
     positive_number,
     reader_options,
 )
-from rocketlens.client.connect.broker_history import seen_brokers_path
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
@@ -202,6 +201,7 @@ def _body_rules(arguments: Namespace) -> "BodyRules | None":
 
 
 def _sources(arguments: Namespace) -> "list[ArchivedSource]":
+    from rocketlens.client.connect.broker_history import seen_brokers_path
     from rocketlens.pipeline.archive import DEFAULT_CLUSTER, ArchivedStore
     from rocketlens.pipeline.archive_cluster import ArchivedCluster
 
