@@ -5,9 +5,11 @@
 1. It refuses a tree with changes that are not committed, and a version that the changelog has.
 2. The version is written to `src/rocketlens/__init__.py`, the Helm chart and `CHANGELOG.md`, with
    today's date there.
-3. ``dist/`` gets the wheel, the source distribution, the SBOM (CycloneDX) and ``SHA256SUMS``.
+3. ``dist/`` gets the wheel of this platform, the source distribution, the SBOM (CycloneDX) and
+   ``SHA256SUMS``.
 
-Nothing is committed, tagged or published: the last lines say how. It needs no network.
+Nothing is committed, tagged or published: the last lines say how. It needs no network. The wheels of
+all platforms, for the package index, are built by ``pipx run cibuildwheel``, which needs Docker.
 """
 
 import hashlib

@@ -28,7 +28,7 @@ def root(tmp_path):
     texts = [path.name for path in REPOSITORY.glob("*.md")]
     for name in (*PARTS, "LICENSE", *texts):
         source = REPOSITORY / name
-        leave = shutil.ignore_patterns("__pycache__", "*.nbc", "*.nbi")
+        leave = shutil.ignore_patterns("__pycache__", "*.so")
         if source.is_dir():
             shutil.copytree(source, root / name, ignore=leave)
         else:
@@ -54,8 +54,9 @@ def test_a_release_has_wheel_sources_bill_of_materials_and_checksums(root):
     done = release(root, "7.8.9")
     assert done.returncode == 0, done.stderr
     dist = root / "dist"
+    (built,) = dist.glob("rocketlens-7.8.9-cp311-abi3-*.whl")
     names = {
-        "rocketlens-7.8.9-py3-none-any.whl",
+        built.name,
         "rocketlens-7.8.9.tar.gz",
         "rocketlens-7.8.9.cdx.json",
     }
@@ -65,7 +66,8 @@ def test_a_release_has_wheel_sources_bill_of_materials_and_checksums(root):
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
         names.remove(name)
     assert not names
-    wheel = zipfile.ZipFile(dist / "rocketlens-7.8.9-py3-none-any.whl")
+    wheel = zipfile.ZipFile(built)
+    assert "rocketlens/formats/compiled/scan.abi3.so" in wheel.namelist()
     assert '__version__ = "7.8.9"' in wheel.read("rocketlens/__init__.py").decode()
     with tarfile.open(dist / "rocketlens-7.8.9.tar.gz") as sources:
         assert "rocketlens-7.8.9/packaging/hatch_build.py" in sources.getnames()
