@@ -8,8 +8,8 @@
 3. ``dist/`` gets the wheel of this platform, the source distribution, the SBOM (CycloneDX) and
    ``SHA256SUMS``.
 
-Nothing is committed, tagged or published: the last lines say how. It needs no network. The wheels of
-all platforms, for the package index, are built by ``pipx run cibuildwheel``, which needs Docker.
+Nothing is committed, tagged or published: the last lines say how. It needs no network. The wheels
+of all platforms, for the package index, are built by ``pipx run cibuildwheel``, which needs Docker.
 """
 
 import hashlib
