@@ -9,20 +9,25 @@ from rocketlens.archive.bloom import xxh64
 from rocketlens.archive.files import TableFile
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.reader import _OpenFile
-from rocketlens.archive.tables import key_schema, widened
+from rocketlens.archive.tables import key_schema
 from tests.support.archives import archive_store
 
 
 def written(tmp_path, hashes):
-    rows = pa.table({"key_hash": pa.array(np.sort(hashes))})
     location = ArchiveLocation.of(tmp_path)
     file = TableFile(location, "message_keys", "2026-11-20")
-    times = {"store_timestamp_ms": pa.array(np.zeros(len(hashes), np.int64))}
-    columns = key_schema()
-    filled = widened(rows, columns, columns.names)
-    at = columns.names.index("store_timestamp_ms")
-    file.write(filled.set_column(at, columns.field(at), times["store_timestamp_ms"]))
+    fields = key_schema()
+    columns = [
+        pa.array(
+            np.sort(hashes) if field.name == "key_hash" else [_VALUES[field.type]] * len(hashes)
+        )
+        for field in fields
+    ]
+    file.write(pa.table(columns, fields.names).cast(fields))
     return location.path("message_keys", file.close().path)
+
+
+_VALUES = {pa.string(): "", pa.int64(): 0, pa.int32(): 0}
 
 
 def test_the_hash_is_that_of_other_programs():
@@ -33,7 +38,7 @@ def test_the_hash_is_that_of_other_programs():
 def test_values_that_are_there_are_never_missed_and_few_others_are_read(tmp_path):
     chosen = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 40_000)
     path = written(tmp_path, chosen)
-    opened = _OpenFile(ArchiveLocation.of(tmp_path), path)
+    opened = _OpenFile(ArchiveLocation.of(tmp_path), path, len(chosen))
     there = 0
     for number in map(int, chosen[:3000]):
         (group,) = opened.groups({"key_hash": (number, number)})
@@ -50,7 +55,8 @@ def test_every_filter_that_pyarrow_writes_has_its_checksum(tmp_path):
     for count in counts:
         hashes = random.integers(-(2**63), 2**63 - 1, count)
         hashes[: count // 3] = hashes[0]
-        opened = _OpenFile(ArchiveLocation.of(tmp_path), written(tmp_path, hashes))
+        path = written(tmp_path, hashes)
+        opened = _OpenFile(ArchiveLocation.of(tmp_path), path, count)
         for group in range(opened.parquet.num_row_groups):
             _, size = opened._filter(group)
             assert size

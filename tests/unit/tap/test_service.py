@@ -912,7 +912,7 @@ def test_a_broker_that_cannot_be_followed_at_the_start_ends_no_other_copy(tmp_pa
         masters[1].config["brokerRole"] = "SLAVE"
         async with followed(*masters) as address, tapping(address, tmp_path) as tap:
             await masters[0].acknowledged(len(log))
-            assert any("its role is SLAVE" in one for one in tap.problems())
+            await until(lambda: any("its role is SLAVE" in one for one in tap.problems()))
             masters[1].config["brokerRole"] = "SYNC_MASTER"
             await masters[1].acknowledged(len(log))
 

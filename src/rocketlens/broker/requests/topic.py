@@ -103,11 +103,13 @@ class TopicProcessor:
     async def _delete(self, topic: str) -> Response:
         core = self.core
         # First: a broker that is killed in between must not bring the messages back later.
-        if core.store.deleted.mark(topic) and not await core.saver.save(core.store.deleted):
+        is_marked = core.store.deleted.mark(topic)
+        if is_marked and not await core.saver.save(core.store.deleted):
             remark = f"topic[{topic}] is not deleted: the disk cannot be written"
             return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         # Again, at one with the removal: what was sent while the disk was written is deleted, too.
-        core.store.deleted.mark(topic)
+        if is_marked:
+            core.store.deleted.mark(topic)
         announced = core.topics.remove(topic)
         core.held_pulls.topic_changed(topic)
         core.offsets.remove_topic(topic)
@@ -117,7 +119,9 @@ class TopicProcessor:
             remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
             return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
         await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
-        saves = [core.saver.save(core.store.deleted), core.saver.save(core.offsets), announced]
+        saves = [announced, core.saver.save(core.offsets)]
+        if is_marked:
+            saves.append(core.saver.save(core.store.deleted))
         saved = [await asyncio.shield(each) for each in saves if each is not None]
         return Response() if all(saved) else not_saved(f"topic {topic}")
 
