@@ -16,6 +16,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import read_tap_note
 from rocketlens.tap import follower, service
 from rocketlens.tap.follower import MAX_REPLACED_PAUSE_S
+from rocketlens.tap.masters import _store_keys
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import RequestCode
 from tests.support.fake_cluster import FakeNameServer
@@ -861,6 +862,14 @@ def test_files_are_deleted_so_long_after_they_were_copied(tmp_path, original):
     run(scenario)
     with rocketlens.open_store(tmp_path / "broker-a") as reader:
         assert reader.find("k19", topic="Other").complete
+
+
+def test_no_broker_decides_how_large_the_index_of_its_copy_is():
+    told = {"mappedFileSizeCommitLog": "65536"}
+    small = told | {"maxHashSlotNum": "100", "maxIndexNum": "400"}
+    large = told | {"maxHashSlotNum": "5000000", "maxIndexNum": "100000000"}
+    assert _store_keys(small, "broker-a") == small
+    assert _store_keys(large, "broker-a") == told
 
 
 @pytest.mark.parametrize(
