@@ -392,7 +392,9 @@ MAX_TOPOLOGY_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
 
 MAX_LOOK_UPS: Final = 10_000
-"""The same of all connections: 30 MB. RocketMQ: 20,000 (queryThreadPoolQueueCapacity)."""
+"""Look-ups by key and id of all connections that wait: 30 MB. RocketMQ: 20,000
+(queryThreadPoolQueueCapacity).
+"""
 
 MAX_LOOP_CANDIDATES: Final = 256
 """Candidates that a look-up on the event loop looks at: some milliseconds."""

@@ -17,10 +17,10 @@ from rocketlens.net.channel import Channel
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.declare import write_body
 
-MAX_LARGE_ANSWERS: Final = 64
-"""The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""
 MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
 """Answers of over 256 KiB that one connection has a broker build at once, one after another."""
+MAX_LARGE_ANSWERS: Final = 64
+"""Answers of over 256 KiB of all connections. RocketMQ: the queue of its admin threads, 100,000."""
 SMALL_ANSWER_BYTES: Final = 256 * 1024
 """Responses up to this size are built at once."""
 

@@ -38,17 +38,17 @@ from rocketlens.store.write.message_store import MessageStore
 if TYPE_CHECKING:
     from rocketlens.broker.lookup.snapshot import LogSnapshot
 
-MAX_LOOK_UP_WAIT_S: Final = 60.0
-"""Seconds after which that is done whatever there was to wait for."""
+MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
+"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
 MAX_LOOK_UP_S: Final = 10.0
 """Seconds of processor time after which a look-up is answered with what was found. RocketMQ: none,
 but its clients wait 15 s."""
-MAX_TAG_LOOK_UPS: Final = 1_000
-"""The same of all connections together."""
+MAX_LOOK_UP_WAIT_S: Final = 60.0
+"""Seconds of elapsed time after which a look-up is answered with what was found."""
 MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
 """Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
-MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
-"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
+MAX_TAG_LOOK_UPS: Final = 1_000
+"""Look-ups by tag of all connections that a broker lets wait."""
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("rocketlens.broker")

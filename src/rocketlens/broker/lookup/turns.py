@@ -22,7 +22,7 @@ from rocketlens.net.pace import Owner
 from rocketlens.wire.codes import ResponseCode
 
 MAX_LOOK_UP_TURN_S: Final = 0.001
-"""Seconds of one look-up in the thread for them before others have their turn."""
+"""Seconds that one look-up has the thread of look-ups before others have their turn."""
 T = TypeVar("T")
 Work = Generator[None, bool | None, T]
 """Yields after each piece, and is sent True when its time is over: then it ends with what

@@ -17,12 +17,13 @@ def when_saved(saved: "asyncio.Future[Any] | None", changed: str) -> Pending:
     ``saved`` is what the table's ``put`` or ``remove`` returned; ``changed`` names the change in
     the error, "topic T" for example.
     """
-    return Response() if saved is None else _when_saved(saved, changed)
+    return Response() if saved is None else when_all_saved(changed, saved)
 
 
-async def _when_saved(saved: "asyncio.Future[Any]", changed: str) -> Response | None:
-    is_saved = await asyncio.shield(saved)
-    return not_saved(changed) if is_saved is False else Response()
+async def when_all_saved(changed: str, *saves: "asyncio.Future[Any] | None") -> Response:
+    """Return the response to a change of several tables; None is one that did not change."""
+    are_saved = [await asyncio.shield(saved) for saved in saves if saved is not None]
+    return not_saved(changed) if False in are_saved else Response()
 
 
 def not_saved(changed: str) -> Response:

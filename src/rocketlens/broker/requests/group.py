@@ -6,13 +6,12 @@ members that a request does not have get RocketMQ's defaults. Changes are answer
 written. Source: ``AdminBrokerProcessor``.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Pending, not_saved, when_saved
+from rocketlens.broker.requests.answers import Pending, when_all_saved, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
@@ -121,8 +120,7 @@ class GroupProcessor:
             self.core.offsets.remove(request.group_name)
             saves.append(self.core.saver.save(self.core.offsets))
         self.core.held_pulls.group_changed(request.group_name)
-        saved = [await asyncio.shield(each) for each in saves if each is not None]
-        return Response() if all(saved) else not_saved(f"group {request.group_name}")
+        return await when_all_saved(f"group {request.group_name}", *saves)
 
     def topics(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the topics in which a group has offsets."""

@@ -20,13 +20,12 @@ batches (``BatchCQ``). RocketLens does not, and refuses topics that need them.
 Sources: ``AdminBrokerProcessor``, ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Pending, not_saved, when_saved
+from rocketlens.broker.requests.answers import Pending, when_all_saved, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
 from rocketlens.errors import BadInput, FieldError
@@ -122,8 +121,7 @@ class TopicProcessor:
         saves = [announced, core.saver.save(core.offsets)]
         if is_marked:
             saves.append(core.saver.save(core.store.deleted))
-        saved = [await asyncio.shield(each) for each in saves if each is not None]
-        return Response() if all(saved) else not_saved(f"topic {topic}")
+        return await when_all_saved(f"topic {topic}", *saves)
 
     async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return the offsets of all queues of a topic, and the time of each one's last message."""

@@ -26,10 +26,12 @@ from rocketlens.wire.bodies.heartbeat import (
 )
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
 
-MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
-"""The same of all connections; then the connection with most of it is closed. RocketMQ: any."""
 MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
 """Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
+MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
+"""Memory for the groups of all connections. Above it the connection with most groups is closed.
+RocketMQ: any.
+"""
 _log: Final = logging.getLogger("rocketlens.broker")
 
 _MEMBER_BYTES: Final = 700
