@@ -15,7 +15,7 @@ from rocketlens.model.config_keys import (
     keys_of,
     markdown_rows,
 )
-from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
+from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS, check_unknown_keys
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.net.tls import TlsConfig
 from rocketlens.store.write.config import StoreConfig
@@ -110,3 +110,14 @@ def test_each_key_has_one_row_of_seven_cells(table):
     assert len(rows) == len(keys_of(table))
     for row in rows:
         assert len(re.split(r"(?<!\\)\|", row)) == 9, row
+
+
+def test_a_key_in_no_table_is_refused_when_it_looks_like_one():
+    with pytest.raises(
+        BadInput, match=r"x\.conf: counts is not a key of RocketMQ; did you mean count"
+    ):
+        check_unknown_keys({"counts": "1"}, ["count"], "x.conf")
+    assert check_unknown_keys({"zzz": "1", "aclEnable": "false"}, ["count"], "x.conf") == (
+        "aclEnable",
+        "zzz",
+    )

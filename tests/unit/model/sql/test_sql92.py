@@ -1,12 +1,22 @@
 """SQL92 expressions, against what RocketMQ 5.5.0 made of the same."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from rocketlens import limits
 from rocketlens.model.sql.sql92 import EvaluationFailed, InvalidSql92, parse_sql92
+from rocketlens.model.sql.sql92_parser import (
+    TOKENS,
+    Implied,
+    Operand,
+    Parser,
+    constant,
+    unquoted,
+)
+from rocketlens.model.sql.sql92_values import Long, compare, double
 from tests.support.sql92_cases import ours
 
 GOLDEN = Path(__file__).parent / "sql92" / "judged-5.5.0.jsonl"
@@ -88,3 +98,82 @@ def test_so_is_length_and_a_long_one_is_parsed_and_evaluated():
 def test_long_values_are_no_burden(value):
     for text in ("a = 5", "a = 5L", "a > 5.5", "a > b"):
         parse_sql92(text).passes({"a": value, "b": value})
+
+
+class Larger(Parser):
+    """SQL92 with words in capitals behind a colon, which are texts that can be looked up."""
+
+    pattern = re.compile(r"(?P<word>:[A-Z]+)|" + TOKENS, re.VERBOSE)
+    language = "larger"
+
+    def primary(self, token):
+        if token.kind == "word":
+            return Operand(lambda subject: subject.get(token.text), "property", field=token.text)
+        return super().primary(token)
+
+    def known(self, kind, left, right):
+        return (Implied(left.field, frozenset((right.value,))),) if kind == "=" else ()
+
+
+def test_a_larger_language_has_words_of_its_own():
+    operand = Larger(":A = 'x' AND b = 'y'").disjunction()
+    assert operand.evaluate({":A": "x", "b": "y"}) is True
+    assert operand.evaluate({":A": "y", "b": "y"}) is False
+    with pytest.raises(InvalidSql92, match="SQL92 expression, character 1"):
+        Parser(":A = 'x'").disjunction()
+    with pytest.raises(InvalidSql92, match="larger, character 6"):
+        Larger(":A = :").disjunction()
+
+
+def test_what_is_joined_by_and_is_implied_and_by_or_is_not():
+    both = Larger(":A = 'x' AND (:B = 'y' AND :C <> 'z')").disjunction()
+    assert [each.field for each in both.implied] == [":A", ":B"]
+    assert len(both.conjuncts) == 2
+    assert Larger(":A = 'x' OR :B = 'y'").disjunction().implied == ()
+    assert Larger("NOT (:A = 'x')").disjunction().implied == ()
+
+
+def test_a_parser_stops_behind_an_expression():
+    parser = Parser("a = 5 b = 6")
+    assert parser.disjunction().evaluate({"a": "5"}) is True
+    assert parser.node_count == 3
+
+
+def test_quotes_in_a_string_are_doubled():
+    assert unquoted("'it''s'") == "it's"
+    assert constant(5).kind == "constant"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "order"),
+    [
+        ("5", 5, 0),
+        (5, "6", -1),
+        (Long(5), 5, 0),
+        (Long(5), 5.5, -1),
+        ("5.5", 5.0, 1),
+        (float("nan"), float("inf"), 1),
+        (float("nan"), float("nan"), 0),
+        (-0.0, 0.0, -1),
+        (True, 5, -1),
+        ("true", True, 0),
+        ("a", "b", -1),
+    ],
+)
+def test_values_are_in_javas_order(left, right, order):
+    assert compare(left, right) == order
+
+
+@pytest.mark.parametrize(("left", "right"), [("six", 5), (5, "5.0"), (True, "true"), ("x", 1.5)])
+def test_what_has_no_order_is_an_error(left, right):
+    with pytest.raises(EvaluationFailed):
+        compare(left, right)
+
+
+def test_a_text_is_a_double_as_java_reads_it():
+    assert [double(text) for text in ("5", " 5d\n", "0x1.8p1", ".5", "-Infinity")] == [
+        *(5.0, 5.0, 3.0, 0.5),
+        float("-inf"),
+    ]
+    with pytest.raises(EvaluationFailed, match="no number"):
+        double("1_000")
