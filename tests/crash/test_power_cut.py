@@ -18,8 +18,7 @@ SHARES = {
     "notes": 0.15,
     "follow": 0.15,
     "build": 0.1,
-    "tables": 0.1,
-    "changes": 0.05,
+    "tables": 0.15,
     "tap": 0.1,
 }
 """How the images are shared out among the writers."""

@@ -5,7 +5,6 @@ Without the mistake the same runs find nothing: see test_power_cut.
 
 import pytest
 
-from rocketlens.broker.tables.entry_table import ChangesFile
 from rocketlens.bulk.workspace import Workspace
 from rocketlens.store.disk import Disk
 from rocketlens.store.write import cleaner
@@ -108,38 +107,6 @@ def makes_directories_that_nobody_syncs(patch):
     patch.setattr(
         Disk, "make_directory_durably", lambda _, path: path.mkdir(parents=True, exist_ok=True)
     )
-
-
-@mistake("changes")
-def writes_the_table_without_announcing_it(patch):
-    patch.setattr(ChangesFile, "announce", lambda *_: True)
-
-
-@mistake("changes")
-def announces_all_changes_that_are_there(patch):
-    announce = ChangesFile.announce
-
-    def too_many(changes, compaction):
-        return announce(changes, compaction._replace(lines=changes.line_count))
-
-    patch.setattr(ChangesFile, "announce", too_many)
-
-
-@mistake("changes")
-def removes_changes_that_the_table_lacks(patch):
-    patch.setattr(ChangesFile, "remove_first", lambda changes, _: changes.remove())
-
-
-@mistake("changes")
-def removes_changes_before_the_table_is_written(patch):
-    announce = ChangesFile.announce
-
-    def too_early(changes, compaction):
-        announced = announce(changes, compaction)
-        changes.remove_first(compaction.lines)
-        return announced
-
-    patch.setattr(ChangesFile, "announce", too_early)
 
 
 @mistake("build")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocketlens.broker.tables import entry_table
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import running
 from tests.support.failing_disks import QuickDisk
@@ -72,26 +71,22 @@ CYCLES = st.lists(st.tuples(st.booleans(), st.lists(steps, max_size=6)), max_siz
 """What is done between a start and an end, and whether that is a kill."""
 
 
-@pytest.mark.parametrize("is_large", [False, True])
 @settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(cycles=CYCLES)
-def test_a_broker_has_after_each_start_what_it_acknowledged(is_large, cycles, monkeypatch, caplog):
-    check_cycles(is_large, cycles, monkeypatch, caplog)
+def test_a_broker_has_after_each_start_what_it_acknowledged(cycles, caplog):
+    check_cycles(cycles, caplog)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_large", [False, True])
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(cycles=CYCLES)
-def test_a_broker_has_after_any_starts_what_it_acknowledged(is_large, cycles, monkeypatch, caplog):
-    check_cycles(is_large, cycles, monkeypatch, caplog)
+def test_a_broker_has_after_any_starts_what_it_acknowledged(cycles, caplog):
+    check_cycles(cycles, caplog)
 
 
-def check_cycles(is_large, cycles, monkeypatch, caplog):
+def check_cycles(cycles, caplog):
     """Do what each cycle has, and look after each start."""
-    with monkeypatch.context() as patched, TemporaryDirectory() as directory:
-        if is_large:
-            patched.setattr(entry_table, "WRITTEN_WHOLE_BYTES", 0)
+    with TemporaryDirectory() as directory:
 
         async def main():
             before = None

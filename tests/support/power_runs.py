@@ -12,13 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
-from rocketlens.broker.tables import entry_table
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.namesrv.kv import KvConfig
-from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from tests.support import rocketmq_walk
 from tests.support.power_oracle import (
@@ -501,82 +498,5 @@ class TablesRun(PowerRun):
             assert found in self.saved[name], f"{name} is {found}, saved was {self.saved[name]}"
 
 
-class LargeTableRun(PowerRun):
-    """Changes a large table, also while it is written whole: it has what was saved."""
-
-    writer = "changes"
-
-    def use(self) -> None:
-        """Change the table, compact it, kill and restart."""
-        self.clock = Clock()
-        self.expected: dict[str, int] = {}
-        self.saving: str | None = None
-        self.is_compacting = False
-        self.open()
-        self.table.put(*(StoredTopic(f"T{number}") for number in range(30)))
-        steps = {self.send: 20, self.compact: 8, self.open: 1, self.save: 1}
-        with patch.object(entry_table, "WRITTEN_WHOLE_BYTES", 0):
-            self.save()
-            for _ in range(STEPS):
-                self.randomness.choices(list(steps), list(steps.values()))[0]()
-
-    def open(self) -> None:
-        """Read the table again, as after a kill."""
-        self.table = TopicTable(StoreLayout(self.root), self.disk, self.clock)
-
-    def on_event(self, what: str) -> None:
-        """Change the table meanwhile, as another thread does that needs not wait."""
-        table = self.table
-        is_free = table._may_append({"": None}) and not table._changes._lock.locked()
-        if self.is_compacting and is_free and self.randomness.random() < 0.3:
-            self.is_compacting = False
-            self.send()
-            self.is_compacting = True
-        super().on_event(what)
-
-    def send(self) -> None:
-        """Put a topic, or remove it, and save the change."""
-        name = f"N{self.randomness.randrange(6)}"
-        count = self.randomness.randrange(1, 1000)
-        before = self.expected.get(name)
-        self.saving = name
-        if before is None or self.randomness.random() < 0.7:
-            self.table.put(StoredTopic(name, read_queue_count=count))
-        else:
-            self.table.remove(name)
-        self.table.snapshot()()
-        self.saving = None
-        if name in self.table.topics:
-            self.expected[name] = count
-        else:
-            self.expected.pop(name, None)
-
-    def compact(self) -> None:
-        """Write the whole table while it is changed."""
-        self.clock.now_ms += entry_table.QUIET_MS
-        compact = self.table.compaction()
-        if compact is not None:
-            if self.randomness.random() < 0.5:
-                self.send()
-            self.is_compacting = True
-            compact()
-            self.is_compacting = False
-
-    def save(self) -> None:
-        """Write the whole table at once."""
-        self.table.save()
-
-    def look_at(self, image: Path, _: random.Random) -> None:
-        """Each topic is as it was saved last; the one that is being saved may be either way."""
-        if not self.expected:
-            return
-        topics = TopicTable(StoreLayout(image), Disk(), Clock()).topics
-        found = {name: topic.read_queue_count for name, topic in topics.items() if name[0] == "N"}
-        for each in (found, expected := dict(self.expected)):
-            each.pop(self.saving, None)
-        assert found == expected
-        assert sum(name[0] == "T" for name in topics) == 30
-
-
-KINDS = (StoreRun, OddRun, NotesRun, FollowRun, BuildRun, TablesRun, LargeTableRun)
+KINDS = (StoreRun, OddRun, NotesRun, FollowRun, BuildRun, TablesRun)
 RUNS = {run.writer: run for run in KINDS}

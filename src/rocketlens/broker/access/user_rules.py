@@ -353,8 +353,8 @@ class Users:
         """
         if not username.strip():
             raise Refused("username can not be blank")
-        self.users.take_out(username)
-        self.acls.take_out(USER + username)
+        self.users.remove(username)
+        self.acls.remove(USER + username)
         await self._saved(self.users, self.acls)
 
     async def put_acl(self, subject: str, policies: AclInfo) -> None:
@@ -396,7 +396,7 @@ class Users:
         if parsed is not None:
             kept = old.without(named(PolicyType, policy_type) or PolicyType.CUSTOM, parsed)
         if kept is None or not kept.policies:
-            self.acls.take_out(subject)
+            self.acls.remove(subject)
         else:
             self.acls.put_all({subject: kept})
         await self._saved(self.acls)

@@ -79,8 +79,6 @@ class ConfigFile:
         """Identity of the file when it was last read or written; None if it is missing or
         damaged.
         """
-        self.read_bytes = 0
-        """Bytes of the file when it was last read."""
 
     @property
     def backup(self) -> Path:
@@ -102,21 +100,21 @@ class ConfigFile:
             value, content, problem = _read_object(path)
             if problem:
                 problems.append(problem)
-                self._keep_aside(path, content)
+                self.keep_aside(path, content)
             if value is not None:
                 if path == self.backup and not problems:
                     problems.append(_nothing_in(self.path))
                 table = value
                 if path == self.path:
                     self._remember(content)
-                self.read_bytes = len(content)
                 break
         if problems:
             instead = f"{self.backup.name} is used" if table else "the table begins empty"
             _log.warning("%s; %s; damaged bytes are kept aside", "; ".join(problems), instead)
         return table
 
-    def _keep_aside(self, path: Path, content: bytes) -> None:
+    def keep_aside(self, path: Path, content: bytes) -> None:
+        """Copy the bytes of a damaged file to where they disturb nothing."""
         name = f"{path.name}.{zlib.crc32(content):08x}"
         aside = StoreLayout(self.path.parents[1]).aside / name
         if not aside.exists():

@@ -281,7 +281,7 @@ class GroupRegistry:
 
     def remove(self, group: str) -> PersistFuture:
         """Remove a group."""
-        if not self.table.remove(group):
+        if self.table.remove(group) is None:
             return None
         _log.info("group %s is deleted", group)
         return self._save(self.table)

@@ -4,20 +4,17 @@ A snapshot of a table is taken on the event loop when its turn comes; a thread e
 syncs it. Each table is written by one thread at a time, so no older state is written after a newer
 one, and of several waiting changes only the last is written. No table waits for another one. A
 table that could not be written is logged and stays changed: the next save writes it.
-
-A large table is compacted in another thread, while its changes are written as before.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TABLE_THREAD: Final = "rocketlens-tables"
-COMPACTION_THREAD: Final = "rocketlens-compaction"
 WRITER_COUNT: Final = 4
 """Tables that are written at once: a large one, and one that waits for the log, delay no topic."""
 
@@ -35,16 +32,6 @@ class Table(Protocol):
         """Write the whole table now; may raise OSError."""
 
 
-@runtime_checkable
-class CompactableTable(Table, Protocol):
-    """A table whose changes are written first, and which is written whole now and then."""
-
-    def compaction(self) -> Callable[[], None] | None:
-        """Return a function that writes the whole table, in any thread, while its changes are
-        saved; it may raise OSError. None if it need not be written.
-        """
-
-
 class TableSaver:
     """Saves tables; belongs to the running event loop."""
 
@@ -52,11 +39,8 @@ class TableSaver:
         """Create a saver with an empty queue."""
         self._loop: Final = asyncio.get_running_loop()
         self._threads: Final = ThreadPoolExecutor(WRITER_COUNT, TABLE_THREAD)
-        self._compactor: Final = ThreadPoolExecutor(1, COMPACTION_THREAD)
         self._queue: Final[dict[Table, asyncio.Future[bool]]] = {}
         self._writing: Final[set[Table]] = set()
-        self._compacting: Final[set[Table]] = set()
-        self._is_closed = False
 
     def save(self, table: Table) -> asyncio.Future[bool]:
         """Save a table now or in its turn; the future has whether it was written."""
@@ -88,21 +72,10 @@ class TableSaver:
         _end(result, is_written=is_written)
         if table in self._queue:
             self._write(table)
-        if isinstance(table, CompactableTable) and not self._is_closed:
-            self._compact(table)
-
-    def _compact(self, table: CompactableTable) -> None:
-        compact = None if table in self._compacting else table.compaction()
-        if compact is not None:
-            self._compacting.add(table)
-            compaction = self._loop.run_in_executor(self._compactor, _try_write, table, compact)
-            compaction.add_done_callback(lambda _: self._compacting.discard(table))
 
     def close(self, tables: Iterable[Table] = ()) -> None:
         """Wait for the current writes, then write the changed ones of ``tables`` in this thread."""
-        self._is_closed = True
-        for threads in (self._threads, self._compactor):
-            threads.shutdown(wait=True)
+        self._threads.shutdown(wait=True)
         for table, result in self._queue.items():
             table.is_changed = True
             _end(result, is_written=False)

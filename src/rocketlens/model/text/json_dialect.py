@@ -94,6 +94,7 @@ STRICT_DECODER: Final = json.JSONDecoder(
 
 quote = json.encoder.encode_basestring
 """Write a string as JSON, in quotes, non-ASCII characters as they are."""
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _Rules(NamedTuple):
@@ -163,23 +164,22 @@ def dumps(value: Any) -> str:
 
 def dumps_file(value: Any) -> str:
     """Write JSON as RocketMQ 5 does in files: tabs, and names that are ``int`` without quotes."""
-    return "".join(_indented(value, "\n"))
+    return _indented(value, "\n")
 
 
-def _indented(value: Any, line: str) -> list[str]:
-    inner_line = f"{line}\t"
+def _indented(value: Any, line: str) -> str:
+    inner = f"{line}\t"
+    if isinstance(value, str):
+        return quote(value)
     if isinstance(value, dict) and value:
-        pieces = []
-        for name, member in value.items():
-            key = str(name) if type(name) is int else json.dumps(name, ensure_ascii=False)
-            pieces += [",", inner_line, key, ":", *_indented(member, inner_line)]
-        return ["{", *pieces[1:], line, "}"]
+        members = [
+            f"{inner}{name if type(name) is int else quote(name)}:{_indented(member, inner)}"
+            for name, member in value.items()
+        ]
+        return f"{{{','.join(members)}{line}}}"
     if isinstance(value, list | tuple) and value:
-        pieces = []
-        for item in value:
-            pieces += [",", inner_line, *_indented(item, inner_line)]
-        return ["[", *pieces[1:], line, "]"]
-    return [json.dumps(value, ensure_ascii=False)]
+        return f"[{','.join([inner + _indented(item, inner) for item in value])}{line}]"
+    return _encode(value)
 
 
 def _words(reason: Exception) -> str:

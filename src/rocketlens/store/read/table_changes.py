@@ -1,8 +1,7 @@
-r"""``config/NAME.json.changes``: the changes of a large table since its file was written.
+r"""``config/NAME.json.changes``: changes of a large table that its file may lack.
 
-To write a table of 100,000 topics for each new one would take longer than the message it is made
-for. So a change is appended here, and synced, before it is answered, and the table itself is
-written now and then, and when the broker stops. RocketMQ does not know this file.
+Brokers of RocketLens 0.1 appended each change of a large table here, and wrote the table's file
+now and then. Later ones write the table's file at each change, and only read this one.
 
 ==========================================  ======================================================
 line                                        meaning
@@ -16,11 +15,9 @@ line                                        meaning
 
 All is ASCII. A last line that is cut was never acknowledged.
 
-The table's file is written while changes are appended here. So before it gets its name, a line says
-which changes it has: whether the power goes before or after, the table is its file and the changes
-that the file lacks. Where the table's file is none of those named here, all changes are in it
-already: it is written before they are deleted. If some are not, another program has written it, and
-the table is taken as it is, with a warning.
+Where the table's file is none of those named here, all changes are in it already: it was written
+before they were deleted. If some are not, another program has written it, and the table is taken as
+it is, with a warning.
 """
 
 import json
@@ -57,18 +54,9 @@ class Change(NamedTuple):
     remove: Sequence[str]
 
 
-class Compaction(NamedTuple):
-    """A file of the table that has the changes of the first ``lines`` lines."""
-
-    mark: TableMark
-    lines: int
-
-
 class Changes(NamedTuple):
-    """The content of a file of changes."""
+    """The content of a file of changes; empty if there is none."""
 
-    mark: TableMark | None
-    """The file that they belong to; None where there are none."""
     changes: Sequence[Change] = ()
     content: bytes = b""
     problem: str = ""
@@ -86,8 +74,13 @@ class Changes(NamedTuple):
         start = self.starts.get(mark)
         return None if start is None else self.changes[start:]
 
-
-NO_CHANGES: Final = Changes(None)
+    @property
+    def names(self) -> set[str]:
+        """The names that were put and not removed again."""
+        names: set[str] = set()
+        for change in self.changes:
+            names = names.union(change.put).difference(change.remove)
+        return names
 
 
 def changes_path(table: Path) -> Path:
@@ -95,59 +88,27 @@ def changes_path(table: Path) -> Path:
     return table.with_name(f"{table.name}.changes")
 
 
-def encode_first(mark: TableMark) -> bytes:
-    """Return the first line."""
-    return b"%s%d %08x\n" % (_BEGIN, mark.size, mark.crc32)
-
-
-def encode_change(change: Change) -> bytes:
-    """Return a line for a change."""
-    # One entry after the other, as a call of the encoder keeps other threads from running.
-    put = ",".join(f"{json.dumps(name)}:{_dumps(entry)}" for name, entry in change.put.items())
-    version, remove = _dumps(change.data_version), _dumps(list(change.remove))
-    return _line(f'{{"dataVersion":{version},"put":{{{put}}},"remove":{remove}}}')
-
-
-def encode_compaction(compaction: Compaction) -> bytes:
-    """Return the line that names another file of the table."""
-    return _line(_dumps({"table": list(compaction.mark), "lines": compaction.lines}))
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _line(text: str) -> bytes:
-    line = text.encode()
-    return b"%08x %s\n" % (zlib.crc32(line), line)
-
-
 def decode(content: bytes) -> Changes:
     """Parse a file of changes; O(n)."""
     first, *lines = content.split(b"\n")
     mark = _mark_in(first) if lines else None
     if mark is None:
-        return Changes(None, (), content, "its first line is damaged" if content else "")
-    # Text behind the last line end is empty, or was cut.
-    read = [_read(line) for line in lines[:-1]]
-    damaged = read.count(None)
-    problem = f"{damaged} of its {len(read)} lines are damaged" if damaged else ""
+        return Changes((), content, "its first line is damaged" if content else "")
     changes: list[Change] = []
-    starts, indexes = {mark: 0}, [0]
-    for each in read:
-        if isinstance(each, Compaction):
-            starts[each.mark] = indexes[min(each.lines, len(indexes) - 1)]
-        elif each is not None:
-            changes.append(each)
+    starts, indexes, damaged = {mark: 0}, [0], 0
+    # Text behind the last line end is empty, or was cut.
+    for line in lines[:-1]:
+        value = _read(line)
+        if isinstance(value, Change):
+            changes.append(value)
+        elif value is None:
+            damaged += 1
+        else:
+            of_table, line_count = value
+            starts[of_table] = indexes[min(line_count, len(indexes) - 1)]
         indexes.append(len(changes))
-    return Changes(mark, changes, content, problem, starts)
-
-
-def without_first(content: bytes, line_count: int) -> bytes:
-    """Return the changes in a file behind its first ``line_count`` lines, damaged ones, too."""
-    lines = content.split(b"\n")[1 + line_count : -1]
-    later = [line for line in lines if not isinstance(_read(line), Compaction)]
-    return b"".join(line + b"\n" for line in later)
+    problem = f"{damaged} of its {len(lines) - 1} lines are damaged" if damaged else ""
+    return Changes(changes, content, problem, starts)
 
 
 def read_changes(table: Path) -> Changes:
@@ -155,8 +116,7 @@ def read_changes(table: Path) -> Changes:
 
     :raises OSError: when it is there and cannot be read now.
     """
-    content = fs.read_bytes(changes_path(table), limits.MAX_CONFIG_READ_BYTES)
-    return decode(content) if content else NO_CHANGES
+    return decode(fs.read_bytes(changes_path(table), limits.MAX_CONFIG_READ_BYTES) or b"")
 
 
 def _mark_in(line: bytes) -> TableMark | None:
@@ -169,15 +129,18 @@ def _mark_in(line: bytes) -> TableMark | None:
         return None
 
 
-def _read(line: bytes) -> Change | Compaction | None:
-    """Parse a line behind the first one; None if it is damaged."""
+def _read(line: bytes) -> Change | tuple[TableMark, int] | None:
+    """Parse a line behind the first one: a change, or another file and how many lines it has.
+
+    None if it is damaged.
+    """
     text = line[_CRC_DIGITS + 1 :]
     try:
         if line[: _CRC_DIGITS + 1] != b"%08x " % zlib.crc32(text):
             return None
         value = json.loads(text)
         if "table" in value:
-            return Compaction(TableMark(*map(int, value["table"])), max(0, int(value["lines"])))
+            return TableMark(*map(int, value["table"])), max(0, int(value["lines"]))
         return Change(value["dataVersion"], dict(value["put"]), [*map(str, value["remove"])])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -7,8 +7,6 @@ import threading
 
 import pytest
 
-from rocketlens.broker.tables import entry_table
-from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import in_broker, running
@@ -221,49 +219,6 @@ def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
             assert "g" in world.core.groups.table.groups
 
     asyncio.run(main())
-
-
-@pytest.fixture
-def large_table(tmp_path, monkeypatch):
-    """A store with a table of topics that is large, and due to be written whole."""
-    monkeypatch.setattr(entry_table, "WRITTEN_WHOLE_BYTES", 0)
-    monkeypatch.setattr(entry_table, "QUIET_MS", 0)
-
-    async def make(world):
-        world.core.topics.table.put(*(StoredTopic(f"T{number}") for number in range(100)))
-
-    in_broker(tmp_path, make)
-    return tmp_path
-
-
-def test_no_change_waits_while_the_whole_table_is_written(large_table):
-    disk = HangingDisk()
-
-    async def test(world):
-        table = world.core.topics.table
-        disk.held = "topics.json"
-        try:
-            assert (await create(world, "Before")).code == 0
-            await began(disk)
-            for number in range(3):
-                assert (await world.send(f"Meanwhile{number}")).code == 0
-            # One compaction at a time: the changes go where they went.
-            assert "Meanwhile0" not in topics_on_disk(world)
-            layout = world.core.store.layout
-            killed = TopicTable(layout, Disk(), world.core.clock)
-            assert killed.topics == table.topics
-        finally:
-            disk.may_write.set()
-
-    in_broker(large_table, test, disk)
-    in_broker(large_table, has_topics("Before", "Meanwhile0", "Meanwhile2"))
-
-
-def has_topics(*names):
-    async def test(world):
-        assert world.core.topics.table.topics.keys() >= set(names)
-
-    return test
 
 
 def test_no_table_waits_for_another_one(tmp_path):

@@ -22,13 +22,8 @@ from rocketlens.store.read.config_tables import (
     read_table,
     stamp_of,
 )
-from rocketlens.store.read.table_changes import (
-    Change,
-    changes_path,
-    encode_change,
-    encode_first,
-    mark_of,
-)
+from rocketlens.store.read.table_changes import Change, changes_path, mark_of
+from tests.support.changes_files import encode_change, encode_first
 
 TABLES = (
     (config_tables.TOPICS, TOPICS_MEMBER),
