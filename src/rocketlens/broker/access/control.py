@@ -24,7 +24,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens.broker.access.guard import AccessRules, Audit, guarded
-from rocketlens.broker.access.plain_files import PlainAcl, load_accounts
+from rocketlens.broker.access.plain_files import PlainAcl, load_files
 from rocketlens.broker.access.user_rules import Users
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.tables.registry import TopicRegistry
@@ -71,13 +71,10 @@ class AccessControl:
         config = settings.auth
         self._audit: Final = Audit()
         self._topics: Final = topics
-        self.accounts: Final = PlainAcl(config.home, disk, clock) if config.aclEnable else None
+        self.accounts: Final = PlainAcl(config.home) if config.aclEnable else None
         """Accounts of RocketMQ 4; None where there are users."""
         self.users: Final = None if config.aclEnable else _users(settings, disk, clock, save)
         """Users of RocketMQ 5; None where there are accounts."""
-        rules = self.accounts or self.users
-        assert rules is not None  # noqa: S101 - one of both
-        self._rules: Final[AccessRules] = rules
         self.tables: Final[tuple[Table, ...]] = (
             () if self.users is None else (self.users.users, self.users.acls)
         )
@@ -85,9 +82,17 @@ class AccessControl:
         self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
         """By connection: its last heartbeat, without its body and its signature."""
 
+    @property
+    def _rules(self) -> AccessRules:
+        """The rules in force now."""
+        if self.users is not None:
+            return self.users
+        assert self.accounts is not None  # noqa: S101 - one of both
+        return self.accounts.loaded.rules
+
     def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Return a broker's handlers behind its checks."""
-        return guarded(handlers, self._rules, self._audit)
+        return guarded(handlers, lambda: self._rules, self._audit)
 
     def secret_for(
         self,
@@ -294,5 +299,5 @@ def _users(
     config, cluster = settings.auth, settings.broker.brokerClusterName
     users = Users(config, cluster, settings.layout, disk, clock, save=save)
     if config.migrateAuthFromV1Enabled:
-        users.migrate(load_accounts(config.home, disk))
+        users.migrate(load_files(config.home / "conf").configs)
     return users

@@ -107,9 +107,9 @@ class Audit:
 
 
 def guarded(
-    handlers: Mapping[int, Handler], rules: AccessRules, audit: Audit
+    handlers: Mapping[int, Handler], rules: Callable[[], AccessRules], audit: Audit
 ) -> dict[int, Handler]:
-    """Return handlers that run only for requests that are let through.
+    """Return handlers that run only for requests that the current rules let through.
 
     Codes without a handler get one, too: what is supported is nothing to tell strangers.
     """
@@ -117,11 +117,11 @@ def guarded(
     return {code: _guarded(handler, rules, audit) for code, handler in by_code.items()}
 
 
-def _guarded(handler: Handler, rules: AccessRules, audit: Audit) -> Handler:
+def _guarded(handler: Handler, rules: Callable[[], AccessRules], audit: Audit) -> Handler:
     def check(command: RemotingCommand, channel: Channel) -> Answer:
         if _is_large(command):
             return check_later(command, channel)
-        refusal = rules.decide(command, host_of(channel))
+        refusal = rules().decide(command, host_of(channel))
         if refusal is None:
             if command.code in AUDITED:
                 audit.admit(command, channel)
@@ -131,7 +131,7 @@ def _guarded(handler: Handler, rules: AccessRules, audit: Audit) -> Handler:
 
     async def check_later(command: RemotingCommand, channel: Channel) -> Response | None:
         host = host_of(channel)
-        refusal = await in_thread(lambda: rules.decide(command, host), owner=channel)
+        refusal = await in_thread(lambda: rules().decide(command, host), owner=channel)
         if refusal is not None:
             audit.refuse(command, channel, refusal)
             return refusal

@@ -339,25 +339,5 @@ def account_of(config: PlainAccessConfig) -> Account:
     )
 
 
-def check_permissions(perms: tuple[str, ...] | None) -> None:
-    """Check permissions that an account is to have from now on.
-
-    :raises BadInput: when one is not ``name=PERMISSION``. In a file such a one means DENY.
-    """
-    for each in perms or ():
-        shown = each[:_MAX_SHOWN]
-        pair = [word for word in each.split("=") if word]
-        if len(pair) != 2:
-            raise BadInput(
-                f"Parse Resource format error for {shown}.\n"
-                "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
-            )
-        if pair[1].strip() not in _PERMISSIONS:
-            raise BadInput(
-                f"Parse resource permission error for {shown}.\n"
-                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
-            )
-
-
 def _permission(text: Any) -> Permission:
     return _PERMISSIONS.get(str(text or "").strip(), Permission.DENY)

@@ -1,8 +1,9 @@
 """Users and accounts, as RocketMQ's tools ask for them.
 
 Version 5 has users (3001 to 3005) and their policies (3006 to 3010); only a super user makes,
-changes or removes one. Version 4 has accounts of plain_acl.yml (50 to 54). Changes are answered
-when they are on the disk. Source: ``AdminBrokerProcessor``, ``PlainPermissionManager``.
+changes or removes one. Changes are answered when they are on the disk. Version 4 has accounts of
+plain_acl.yml (52 and 54); changes of them (50, 51, 53) are refused. Source:
+``AdminBrokerProcessor``, ``PlainPermissionManager``.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,12 @@ from rocketlens import limits
 from rocketlens.broker.access.plain_files import PlainAcl
 from rocketlens.broker.access.policy import UserType, named, subject_of
 from rocketlens.broker.access.user_rules import Refused, Users
-from rocketlens.errors import BadInput, CommandBodyError
+from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate, LargeAnswers
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import (
     AclInfo,
-    PlainAccessConfig,
     UserInfo,
     write_acls,
     write_users,
@@ -34,10 +34,18 @@ _SUPER_BY_SUPER: Final = "The super user can only be update by super user"
 _NO_SUBJECT: Final = "An system error occurred, please try again later."
 _ROW_BYTES: Final = 70
 """Bytes of the names of the members of a user or an entry."""
-UPDATE_FAILED: Final = 209
-DELETE_FAILED: Final = 210
-UPDATE_WHITE_FAILED: Final = 211
-"""RocketMQ 4's codes; RocketMQ 5 has others of these numbers."""
+_CHANGES: Final[Mapping[int, int]] = {
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: 209,
+    RequestCode.DELETE_ACL_CONFIG: 210,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: 211,
+}
+"""Requests to change accounts, with RocketMQ 4's codes for a failure of each."""
+_ONLY_READ: Final = (
+    "this broker only reads plain_acl.yml and the files of conf/acl: change them with an editor, "
+    "they are read again within seconds. Or make users of the accounts: start the broker with "
+    "authenticationEnabled=true, authorizationEnabled=true and migrateAuthFromV1Enabled=true in "
+    "place of aclEnable=true, and change these with rocketlens mqadmin updateUser and updateAcl"
+)
 
 _VERSIONS: Final = map_of(TEXT, object_of(DataVersion))
 
@@ -201,42 +209,14 @@ class PlainProcessor:
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
         return {
-            RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self.update,
-            RequestCode.DELETE_ACL_CONFIG: self.delete,
+            **dict.fromkeys(_CHANGES, self.refuse),
             RequestCode.GET_BROKER_CLUSTER_ACL_INFO: self.versions,
-            RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: self.update_white,
             RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: self.accounts,
         }
 
-    async def update(self, command: RemotingCommand, _: Channel) -> Response:
-        """Make or change an account."""
-        request = commands.UPDATE_AND_CREATE_ACL_CONFIG.request.decode(command.ext_fields)
-        config = PlainAccessConfig(
-            access_key=request.access_key,
-            secret_key=request.secret_key,
-            white_remote_address=request.white_remote_address,
-            admin=request.admin,
-            default_topic_perm=request.default_topic_perm,
-            default_group_perm=request.default_group_perm,
-            topic_perms=_split(request.topic_perms),
-            group_perms=_split(request.group_perms),
-        )
-        try:
-            await self._acl.update(config)
-        except (BadInput, OSError) as error:
-            return Response(UPDATE_FAILED, remark=str(error))
-        return Response()
-
-    async def delete(self, command: RemotingCommand, _: Channel) -> Response:
-        """Remove an account."""
-        request = commands.DELETE_ACL_CONFIG.request.decode(command.ext_fields)
-        try:
-            if await self._acl.delete(request.access_key):
-                return Response()
-        except (BadInput, OSError) as error:
-            return Response(DELETE_FAILED, remark=str(error))
-        account = f"The accesskey[{request.access_key}] corresponding to accessConfig"
-        return Response(DELETE_FAILED, remark=f"{account} has been deleted failed.")
+    def refuse(self, command: RemotingCommand, _: Channel) -> Response:
+        """Refuse to change the files."""
+        return Response(_CHANGES[command.code], remark=_ONLY_READ)
 
     def versions(self, _: RemotingCommand, __: Channel) -> Response:
         """Return which state each file is in."""
@@ -252,23 +232,7 @@ class PlainProcessor:
         )
         return Response(ext_fields=commands.GET_BROKER_CLUSTER_ACL_INFO.response.encode(header))
 
-    async def update_white(self, command: RemotingCommand, _: Channel) -> Response:
-        """Replace the addresses that need no account."""
-        request = commands.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG.request.decode(command.ext_fields)
-        addresses = list(_split(request.global_white_addrs) or ())
-        try:
-            if await self._acl.set_white_addresses(addresses, request.acl_file_full_path):
-                return Response()
-        except (BadInput, OSError) as error:
-            return Response(UPDATE_WHITE_FAILED, remark=str(error))
-        remark = f"The globalWhiteAddresses[{request.global_white_addrs}] has been updated failed."
-        return Response(UPDATE_WHITE_FAILED, remark=remark)
-
     async def accounts(self, _: RemotingCommand, __: Channel) -> Response:
         """Return all accounts, with their secrets."""
         table = self._acl.table()
         return Response(body=await in_thread(lambda: write_body(table)))
-
-
-def _split(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(each for each in text.split(",") if each)

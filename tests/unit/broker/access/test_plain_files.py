@@ -1,19 +1,15 @@
-"""Files of accounts: read as RocketMQ reads them, all or none, and changed in one step."""
+"""Files of accounts: read as RocketMQ reads them, all or none."""
 
 import asyncio
 
 import pytest
-import yaml
 
 from rocketlens.broker.access import plain_files
-from rocketlens.broker.access.plain_files import MAX_ACL_FILE_BYTES, PlainAcl, load_accounts
+from rocketlens.broker.access.plain_files import MAX_ACL_FILE_BYTES, PlainAcl, load_files
 from rocketlens.errors import BadInput
-from rocketlens.store.disk import Disk
 from rocketlens.wire.acl import signed_fields
-from rocketlens.wire.bodies.auth import PlainAccessConfig
 from rocketlens.wire.command import RemotingCommand
 
-NOW_MS = 1_700_000_000_000
 ACCOUNTS = """\
 globalWhiteRemoteAddresses:
 - 10.10.103.*
@@ -42,13 +38,13 @@ def run(work):
     return asyncio.run(work())
 
 
-def opened(home, disk=None):
-    return PlainAcl(home, disk or Disk(), lambda: NOW_MS)
+def opened(home):
+    return PlainAcl(home)
 
 
 def is_let_in(acl, user, secret):
     fields = signed_fields({}, b"", user, secret)
-    return acl.decide(RemotingCommand(28, ext_fields=fields), "10.0.0.1") is None
+    return acl.loaded.rules.decide(RemotingCommand(28, ext_fields=fields), "10.0.0.1") is None
 
 
 def test_accounts_are_read_as_rocketmq_reads_them(tmp_path):
@@ -176,99 +172,6 @@ def test_a_damaged_file_keeps_the_last_good_rules_and_says_so(tmp_path, caplog):
     run(work)
 
 
-def test_an_update_changes_the_members_that_are_given_and_counts_a_version(tmp_path):
-    path = write(tmp_path, ACCOUNTS)
-
-    async def work():
-        acl = opened(tmp_path)
-        await acl.update(
-            PlainAccessConfig(
-                access_key="orders-app", secret_key="another-one", topic_perms=("New=SUB",)
-            )
-        )
-        assert is_let_in(acl, "orders-app", "another-one")
-        assert is_let_in(acl, "other-app", "s3cret-s3cret")
-        value = yaml.safe_load(path.read_text())
-        assert value["globalWhiteRemoteAddresses"] == ["10.10.103.*"]
-        assert [each["accessKey"] for each in value["accounts"]] == ["other-app", "orders-app"]
-        assert value["accounts"][1]["topicPerms"] == ["New=SUB"]
-        assert value["dataVersion"] == [{"counter": 1, "timestamp": NOW_MS}]
-        await acl.update(PlainAccessConfig(access_key="new-app", secret_key="12345678"))
-        assert is_let_in(acl, "new-app", "12345678")
-        assert acl.loaded.versions[str(path)].counter == 2
-        assert path.stat().st_mode & 0o777 == 0o600
-
-    run(work)
-
-
-def test_an_account_is_deleted_from_its_own_file(tmp_path):
-    write(tmp_path, ACCOUNTS)
-    path = write(tmp_path, "accounts: [{accessKey: third-app, secretKey: 12345678}]", "acl/a.yml")
-
-    async def work():
-        acl = opened(tmp_path)
-        assert not await acl.delete("nobody")
-        assert await acl.delete("third-app")
-        assert not is_let_in(acl, "third-app", "12345678")
-        assert yaml.safe_load(path.read_text())["accounts"] == []
-
-    run(work)
-
-
-def test_white_addresses_are_replaced_in_one_of_the_files_only(tmp_path):
-    write(tmp_path, ACCOUNTS)
-
-    async def work():
-        acl = opened(tmp_path)
-        assert not await acl.set_white_addresses(["*"], "/etc/passwd")
-        assert not await acl.set_white_addresses(["*"], f"{tmp_path}/conf/../conf/plain_acl.yml")
-        with pytest.raises(BadInput, match="not an address"):
-            await acl.set_white_addresses(["10.0"], None)
-        assert await acl.set_white_addresses(["10.0.0.*"], None)
-        assert acl.decide(RemotingCommand(25), "10.0.0.1") is None
-        assert acl.decide(RemotingCommand(25), "10.10.103.1") is not None
-
-    run(work)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"secret_key": None},
-        {"topic_perms": ("Orders",)},
-        {"group_perms": ("a=b",)},
-        {"white_remote_address": "x"},
-    ],
-)
-def test_what_is_no_account_changes_nothing(tmp_path, changes):
-    path = write(tmp_path, ACCOUNTS)
-    members = {"access_key": "orders-app", "secret_key": "12345678", **changes}
-
-    async def work():
-        with pytest.raises(BadInput):
-            await opened(tmp_path).update(PlainAccessConfig(**members))
-        assert path.read_text() == ACCOUNTS
-
-    run(work)
-
-
-def test_an_update_that_cannot_be_written_changes_nothing(tmp_path):
-    path = write(tmp_path, ACCOUNTS)
-
-    class FullDisk(Disk):
-        def write_durably(self, path, _):
-            raise OSError(28, "No space left on device", str(path))
-
-    async def work():
-        acl = opened(tmp_path, FullDisk())
-        with pytest.raises(OSError, match="No space"):
-            await acl.update(PlainAccessConfig(access_key="new-app", secret_key="12345678"))
-        assert path.read_text() == ACCOUNTS
-        assert not is_let_in(acl, "new-app", "12345678")
-
-    run(work)
-
-
 def test_many_files_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(plain_files, "FILES_READ", 2)
     for name in "abc":
@@ -283,10 +186,6 @@ def test_many_files_are_refused(tmp_path, monkeypatch):
 
 def test_accounts_are_loaded_for_others(tmp_path):
     write(tmp_path, ACCOUNTS)
-
-    async def work():
-        accounts = load_accounts(tmp_path, Disk())
-        assert [each.access_key for each in accounts] == ["orders-app", "other-app"]
-
-    run(work)
+    accounts = load_files(tmp_path / "conf").configs
+    assert [each.access_key for each in accounts] == ["orders-app", "other-app"]
     assert [path.name for path in (tmp_path / "conf").iterdir()] == ["plain_acl.yml"]

@@ -16,6 +16,7 @@ from tests.unit.broker.access.acl_world import (
     SECRET,
     USERS,
     Signer,
+    change_account,
     with_accounts,
     with_users,
 )
@@ -135,20 +136,23 @@ def test_a_right_that_is_taken_away_counts_from_the_next_message_on(tmp_path):
     async def users():
         async with with_users(tmp_path / "users") as (world, admin):
             await add_users(admin)
-            code = RequestCode.AUTH_DELETE_USER
-            await check(world, admin, lambda: admin(code, b"", username="orders-app"))
+
+            async def take_away():
+                code = RequestCode.AUTH_DELETE_USER
+                assert (await admin(code, b"", username="orders-app")).code == 0
+
+            await check(world, admin, take_away)
 
     async def accounts():
         async with with_accounts(tmp_path / "accounts") as (world, admin, _):
-            code = RequestCode.DELETE_ACL_CONFIG
-            await check(world, admin, lambda: admin(code, b"", accessKey="orders-app"))
+            await check(world, admin, lambda: change_account(world, "orders-app"))
 
     async def check(world, admin, take_away):
         world.call = admin
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
         world.core._load_kernels()
         await until_known(world)
-        assert (await take_away()).code == 0
+        await take_away()
         codes, in_runs = await codes_of(world, orders(8))
         assert (0 in codes, in_runs) == (False, 0)
 
