@@ -15,7 +15,7 @@ from rocketlens.client.send.message import Message
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.pull import (
+from rocketlens.wire.commands.messages import (
     PULL_MESSAGE,
     SUBSCRIPTION_FLAG,
     SUSPEND_FLAG,

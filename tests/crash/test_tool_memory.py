@@ -21,12 +21,12 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.sync import LoopThread
 from rocketlens.testing import cluster
-from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketlens.wire.bodies.tables import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
 from tests.support.broker_world import properties_of, send_fields, text_of
 from tests.support.made_stores import Sent, make_store
+from tests.support.wire_samples import COMMANDS
 from tests.unit.conftest import record
 
 MOST_MIB = 1_100

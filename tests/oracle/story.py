@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
+    DELETE_TOPIC_IN_BROKER,
     DELETE_TOPIC_IN_NAMESRV,
     DeleteTopicFromNamesrvRequest,
+    DeleteTopicRequest,
 )
-from rocketlens.wire.commands.topic import DELETE_TOPIC_IN_BROKER, DeleteTopicRequest
 from tests.oracle.ledger import Ledger
 from tests.oracle.load import Load
 from tests.oracle.servers import OURS, OurServer, RealServer

@@ -17,7 +17,7 @@ from rocketlens import Message, MessageNotFound, SyncMQAdmin, SyncProducer, Trac
 from rocketlens.errors import BadInput, BrokerError
 from rocketlens.main import main
 from rocketlens.net.sync import LoopThread
-from rocketlens.wire.bodies.consumer import ConsumeResult
+from rocketlens.wire.bodies.clients import ConsumeResult
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import (
     LOGGING_CHATTER,

@@ -11,7 +11,7 @@ from rocketlens import (
     MQAdmin,
     Producer,
 )
-from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG, PULL_MESSAGE
+from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG, PULL_MESSAGE
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
     VERSIONS,

@@ -13,9 +13,17 @@ from rocketlens.wire import acl, frame
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import encode_command
-from rocketlens.wire.declare import java_names_of, read_body, write_body
+from rocketlens.wire.declare import read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
-from tests.support.wire_samples import HEADERS, VECTORS, VERSIONS, bodies, sample, vectors_of
+from tests.support.wire_samples import (
+    HEADERS,
+    VECTORS,
+    VERSIONS,
+    bodies,
+    java_names_of,
+    sample,
+    vectors_of,
+)
 
 PROGRAM = Path(__file__).parent / "java" / "WireJudge.java"
 CODECS = {"JSON": frame.JSON_CODEC, "ROCKETMQ": frame.BINARY_CODEC}

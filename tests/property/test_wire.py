@@ -14,10 +14,9 @@ from rocketlens.model.text.json_dialect import dumps, loads
 from rocketlens.wire import frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.connection import Connection, ConnectionFailed, encode_command
-from rocketlens.wire.declare import declared_classes, java_names_of, read_body, write_body
-from tests.support.wire_samples import VERSIONS, all_vectors, bodies
+from rocketlens.wire.declare import TABLES, read_body, write_body
+from tests.support.wire_samples import COMMANDS, VERSIONS, all_vectors, bodies
 
 I32 = st.integers(-(2**31), 2**31 - 1)
 I16 = st.integers(-(2**15), 2**15 - 1)
@@ -177,7 +176,7 @@ def test_a_million_mutated_frames_give_events_or_a_protocol_error_in_little_memo
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mutated_bodies_of_the_real_rocketmq_are_read_or_an_error(version):
     draw = random.Random(4)
-    known = {name: cls for cls in declared_classes() for name in java_names_of(cls)}
+    known = {name: cls for cls, table in TABLES.items() for name in table.java_names}
     written = [(words[0], words[1]) for each, words in all_vectors("body") if each == version]
     for _ in range(3_000):
         java_name, hexadecimal = draw.choice(written)

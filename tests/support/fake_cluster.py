@@ -27,21 +27,23 @@ from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
 from rocketlens.model.text.java import decode_utf8, index_hash
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
-from rocketlens.wire.bodies.route import (
+from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
+    MessageQueueBody,
     QueueData,
+    TopicConfig,
     TopicList,
+    TopicOffset,
     TopicRouteData,
+    TopicStatsTable,
 )
-from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
-from rocketlens.wire.bodies.topic import TopicConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
 from rocketlens.wire.recall_handle import RecallHandle
 from tests.support.patience import PATIENCE_S
+from tests.support.wire_samples import COMMANDS
 
 LOOPBACK = "127.0.0.1"
 T0 = 1_790_000_000_000

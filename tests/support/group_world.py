@@ -10,14 +10,41 @@ from contextlib import asynccontextmanager
 
 from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.net.channel import Response
-from rocketlens.wire.bodies import consumer, heartbeat, stats
-from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.bodies.clients import (
+    ClientConnection,
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    ConsumeType,
+    GroupList,
+    MessageModel,
+    PopProcessQueueInfo,
+    ProcessQueueInfo,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+    SubscriptionData,
+)
+from rocketlens.wire.bodies.tables import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeStats,
+    MessageQueueBody,
+    OffsetWrapper,
+    ResetOffsets,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import T0, FakeBroker, FakeCluster
 
 UNIQUE_KEY = "AC1E0A0900014E0E2F0E0AC1E0A90000"
-PUSH, PULL = heartbeat.ConsumeType.CONSUME_PASSIVELY, heartbeat.ConsumeType.CONSUME_ACTIVELY
+PUSH, PULL = ConsumeType.CONSUME_PASSIVELY, ConsumeType.CONSUME_ACTIVELY
 CONFIG = "".join(
     f"{name}={value}\n"
     for name, value in (
@@ -28,13 +55,13 @@ CONFIG = "".join(
 
 
 def subscription(topic, expression="*", tags=()):
-    return heartbeat.SubscriptionData(topic=topic, sub_string=expression, tags=tags)
+    return SubscriptionData(topic=topic, sub_string=expression, tags=tags)
 
 
-def connections(group, kind=PUSH, model=heartbeat.MessageModel.CLUSTERING, expression="*", tags=()):
-    return consumer.ConsumerConnection(
+def connections(group, kind=PUSH, model=MessageModel.CLUSTERING, expression="*", tags=()):
+    return ConsumerConnection(
         connections=(
-            consumer.ClientConnection(
+            ClientConnection(
                 client_id=f"{group}@1", client_addr="10.0.0.9:5", language="JAVA", version=407
             ),
         ),
@@ -45,7 +72,7 @@ def connections(group, kind=PUSH, model=heartbeat.MessageModel.CLUSTERING, expre
         },
         consume_type=kind,
         message_model=model,
-        consume_from_where=heartbeat.ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
     )
 
 
@@ -53,8 +80,8 @@ GROUPS = {
     "g-push": connections("g-push"),
     "g-tag": connections("g-tag", expression="TagB || TagC", tags=("TagB", "TagC")),
     "g-pull": connections("g-pull", PULL),
-    "g-pop": connections("g-pop", heartbeat.ConsumeType.CONSUME_POP),
-    "g-broad": connections("g-broad", model=heartbeat.MessageModel.BROADCASTING),
+    "g-pop": connections("g-pop", ConsumeType.CONSUME_POP),
+    "g-broad": connections("g-broad", model=MessageModel.BROADCASTING),
     "g-new": connections("g-new"),
     "g-behind": connections("g-behind"),
     "g-off": None,
@@ -63,29 +90,29 @@ OFFSETS = {"g-push": 1, "g-tag": 1, "g-pull": 1, "g-behind": 0, "g-off": 1}
 """How far each came in queue 0, which has one message."""
 
 COUNTS = {
-    ("TOPIC_PUT_NUMS", "T"): stats.BrokerStatsData(
-        minute=stats.BrokerStatsItem(sum=60, per_second=1.005),
-        hour=stats.BrokerStatsItem(sum=700, per_second=0.5),
-        day=stats.BrokerStatsItem(sum=12_345_678, per_second=0.25),
+    ("TOPIC_PUT_NUMS", "T"): BrokerStatsData(
+        minute=BrokerStatsItem(sum=60, per_second=1.005),
+        hour=BrokerStatsItem(sum=700, per_second=0.5),
+        day=BrokerStatsItem(sum=12_345_678, per_second=0.25),
     ),
-    ("GROUP_GET_NUMS", "T@g-push"): stats.BrokerStatsData(
-        minute=stats.BrokerStatsItem(sum=30, per_second=0.125),
-        hour=stats.BrokerStatsItem(sum=650),
+    ("GROUP_GET_NUMS", "T@g-push"): BrokerStatsData(
+        minute=BrokerStatsItem(sum=30, per_second=0.125),
+        hour=BrokerStatsItem(sum=650),
     ),
-    ("GROUP_GET_NUMS", "T@g-tag"): stats.BrokerStatsData(
-        minute=stats.BrokerStatsItem(sum=9, per_second=1234567.891)
+    ("GROUP_GET_NUMS", "T@g-tag"): BrokerStatsData(
+        minute=BrokerStatsItem(sum=9, per_second=1234567.891)
     ),
 }
 """What the broker counted; of the others nothing."""
 
 
 def queue_of(number, topic="T"):
-    return stats.MessageQueueBody(topic=topic, broker_name="broker-a", queue_id=number)
+    return MessageQueueBody(topic=topic, broker_name="broker-a", queue_id=number)
 
 
 def running_info(group):
     kind = GROUPS[group].consume_type
-    return consumer.ConsumerRunningInfo(
+    return ConsumerRunningInfo(
         properties={
             "PROP_NAMESERVER_ADDR": "10.0.0.1:9876;",
             "PROP_CONSUME_TYPE": kind.name,
@@ -98,7 +125,7 @@ def running_info(group):
         },
         subscriptions=(subscription("T"), subscription(RETRY_PREFIX + group)),
         queue_table={
-            queue_of(number): consumer.ProcessQueueInfo(
+            queue_of(number): ProcessQueueInfo(
                 commit_offset=number + 5,
                 cached_msg_count=number,
                 last_pull_timestamp_ms=T0 + number,
@@ -110,10 +137,10 @@ def running_info(group):
             )
             for number in range(3)
         },
-        pop_table={queue_of(1): consumer.PopProcessQueueInfo(wait_ack_count=4)},
+        pop_table={queue_of(1): PopProcessQueueInfo(wait_ack_count=4)},
         status_table={
-            "T": consumer.ConsumeStatus(pull_rt=1.005, consume_ok_tps=12.345, pull_tps=0.125),
-            RETRY_PREFIX + group: consumer.ConsumeStatus(consume_failed_msgs=3),
+            "T": ConsumeStatus(pull_rt=1.005, consume_ok_tps=12.345, pull_tps=0.125),
+            RETRY_PREFIX + group: ConsumeStatus(consume_failed_msgs=3),
         },
         user_consumer_info={"b": "2", "a": "1"},
         jstack="main\n  at Main.main(Main.java:1)\n" if group == "g-push" else None,
@@ -164,16 +191,14 @@ class GroupBroker(FakeBroker):
         if header.producer_group != "p":
             words = f"the producer group[{header.producer_group}] not exist"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
-        made = consumer.ClientConnection(
+        made = ClientConnection(
             client_id="p@1", client_addr="10.0.0.9:6", language="GO", version=513
         )
-        return Response(body=write_body(consumer.ProducerConnection(connections=(made,))))
+        return Response(body=write_body(ProducerConnection(connections=(made,))))
 
     def all_producers(self, *_):
-        made = consumer.ProducerInfo(
-            client_id="p@1", remote_ip="/10.0.0.9:6", language="GO", version=513
-        )
-        return Response(body=write_body(consumer.ProducerTable(groups={"p": (made,), "none": ()})))
+        made = ProducerInfo(client_id="p@1", remote_ip="/10.0.0.9:6", language="GO", version=513)
+        return Response(body=write_body(ProducerTable(groups={"p": (made,), "none": ()})))
 
     def consume_stats(self, header, _):
         table = {}
@@ -181,31 +206,31 @@ class GroupBroker(FakeBroker):
             reached = OFFSETS[header.consumer_group]
             for number in range(4):
                 is_first = number == 0
-                table[queue_of(number)] = stats.OffsetWrapper(
+                table[queue_of(number)] = OffsetWrapper(
                     broker_offset=int(is_first),
                     consumer_offset=reached * is_first,
                     pull_offset=int(is_first),
                     last_timestamp_ms=T0 * is_first,
                 )
             retry = queue_of(0, RETRY_PREFIX + header.consumer_group)
-            table[retry] = stats.OffsetWrapper()
+            table[retry] = OffsetWrapper()
         if header.topic is not None:
             table = {queue: each for queue, each in table.items() if queue.topic == header.topic}
-        return Response(body=write_body(stats.ConsumeStats(offset_table=table, consume_tps=2.675)))
+        return Response(body=write_body(ConsumeStats(offset_table=table, consume_tps=2.675)))
 
     def topic_stats(self, header, _):
         table = {
-            queue_of(number, header.topic): stats.TopicOffset(max_offset=int(number == 0))
+            queue_of(number, header.topic): TopicOffset(max_offset=int(number == 0))
             for number in range(4)
         }
-        return Response(body=write_body(stats.TopicStatsTable(offset_table=table)))
+        return Response(body=write_body(TopicStatsTable(offset_table=table)))
 
     def topic_config(self, *_):
         return Response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic in this broker.")
 
     def groups_of_topic(self, header, _):
         groups = self.listed if header.topic == "T" else ()
-        return Response(body=write_body(consumer.GroupList(groups=groups)))
+        return Response(body=write_body(GroupList(groups=groups)))
 
     def count(self, header, _):
         found = COUNTS.get((header.stats_name, header.stats_key))
@@ -229,13 +254,13 @@ class GroupBroker(FakeBroker):
             return self.offline(header)
         self.handed.append(header)
         result = {
-            "g-push": consumer.ConsumeMessageDirectlyResult(
-                consume_result=consumer.ConsumeResult.CR_SUCCESS, spent_time_ms=7
+            "g-push": ConsumeMessageDirectlyResult(
+                consume_result=ConsumeResult.CR_SUCCESS, spent_time_ms=7
             ),
-            "g-tag": consumer.ConsumeMessageDirectlyResult(
-                order=True, consume_result=consumer.ConsumeResult.CR_THROW_EXCEPTION, remark="no é"
+            "g-tag": ConsumeMessageDirectlyResult(
+                order=True, consume_result=ConsumeResult.CR_THROW_EXCEPTION, remark="no é"
             ),
-            "g-new": consumer.ConsumeMessageDirectlyResult(auto_commit=False),
+            "g-new": ConsumeMessageDirectlyResult(auto_commit=False),
         }.get(header.consumer_group)
         if result is None:
             words = f"consumer <{header.consumer_group}> <{header.client_id}> Timeout: none"
@@ -247,7 +272,7 @@ class GroupBroker(FakeBroker):
             words = f"Consumer not online, so can not reset offset, Group: {header.group}"
             return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=words)
         table = {queue_of(number): number * 10 for number in range(4)}
-        return Response(body=write_body(stats.ResetOffsets(offset_table=table)))
+        return Response(body=write_body(ResetOffsets(offset_table=table)))
 
     def commit(self, header, _):
         self.committed.append(header)

@@ -6,20 +6,79 @@ The vectors are lines of words parted by tabs, written by ``tests/peer/test_wire
 from functools import cache
 from pathlib import Path
 
-from rocketlens.wire.bodies import (
-    auth,
-    consumer,
-    heartbeat,
-    route,
-    stats,
-    subscription_group,
-    topic,
+from rocketlens.wire.bodies.auth import (
+    AclInfo,
+    PlainAccessConfig,
+    PlainAccessTable,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
 )
-from rocketlens.wire.commands import COMMANDS
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.send import SendMessageRequest
-from rocketlens.wire.declare import BOOLEAN, I32, I64, TEXT, fields_of, java_names_of
+from rocketlens.wire.bodies.clients import (
+    CheckClientRequest,
+    ClientConnection,
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumeQueueAnswer,
+    ConsumeQueueData,
+    ConsumerConnection,
+    ConsumerData,
+    ConsumeResult,
+    ConsumerIdList,
+    ConsumerRunningInfo,
+    ConsumerStatusAnswer,
+    ConsumeStatus,
+    ConsumeType,
+    GroupList,
+    HeartbeatData,
+    LockBatchRequest,
+    LockBatchResponse,
+    MessageModel,
+    PopProcessQueueInfo,
+    ProcessQueueInfo,
+    ProducerConnection,
+    ProducerData,
+    ProducerInfo,
+    ProducerTable,
+    SubscriptionAnswer,
+    SubscriptionData,
+)
+from rocketlens.wire.bodies.tables import (
+    BrokerData,
+    BrokerMemberGroup,
+    BrokerMemberGroupAnswer,
+    ClusterInfo,
+    ConsumeStats,
+    ConsumeStatsList,
+    DataVersion,
+    ExponentialRetryPolicy,
+    GroupRetryPolicy,
+    KvTable,
+    MessageQueueBody,
+    OffsetWrapper,
+    QueueData,
+    RegisterBrokerBody,
+    ResetOffsets,
+    RetryPolicyType,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+    TopicConfigTable,
+    TopicList,
+    TopicOffset,
+    TopicRouteData,
+    TopicStatsTable,
+)
+from rocketlens.wire.commands import brokers, groups, messages
+from rocketlens.wire.commands.messages import SendMessageRequest
+from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TABLES, TEXT, Command
 
+COMMANDS = {
+    command.code: command
+    for family in (auth, brokers, groups, messages)
+    for command in vars(family).values()
+    if isinstance(command, Command)
+}
 VERSIONS = {"4.9.7": 407, "5.5.0": 513}
 VECTORS = Path(__file__).parents[1] / "unit" / "wire" / "vectors"
 
@@ -44,8 +103,8 @@ HEADERS = dict(headers())
 def sample(header_class, version):
     """A header whose every field that ``version`` has holds something else than its default."""
     values = {}
-    for number, field in enumerate(fields_of(header_class), 1):
-        if field.since > version:
+    for number, field in enumerate(TABLES[header_class].fields, 1):
+        if not has_field(header_class, field, version):
             values[field.name] = field.default
         elif field.wire_name == "boundaryType":
             values[field.name] = "LOWER"
@@ -56,8 +115,8 @@ def sample(header_class, version):
         else:
             values[field.name] = {
                 TEXT: f'{field.name} é€😀"\\\x01\x02',
-                I32: -number,
-                I64: 2**40 + number,
+                INT32: -number,
+                INT64: 2**40 + number,
                 BOOLEAN: True,
             }[field.shape]
     return header_class(**values)
@@ -65,32 +124,32 @@ def sample(header_class, version):
 
 def bodies():
     """One of each body; maps have one entry, for RocketMQ orders them in its own way."""
-    queue = stats.MessageQueueBody(topic="t", broker_name="b", queue_id=3)
-    subscription = heartbeat.SubscriptionData(
+    queue = MessageQueueBody(topic="t", broker_name="b", queue_id=3)
+    subscription = SubscriptionData(
         topic="t", sub_string="A", tags=("A",), codes=(65,), sub_version=1_700_000_000_000
     )
-    config = topic.TopicConfig(
+    config = TopicConfig(
         topic_name="t", read_queue_nums=4, write_queue_nums=5, perm=6, attributes={}
     )
-    topics = topic.TopicConfigTable(
-        data_version=topic.DataVersion(counter=3, timestamp_ms=1_700_000_000_000),
+    topics = TopicConfigTable(
+        data_version=DataVersion(counter=3, timestamp_ms=1_700_000_000_000),
         topic_config_table={"t": config},
     )
-    brokers = route.BrokerData(
+    brokers = BrokerData(
         broker_name="b", cluster="c", broker_addrs={0: "10.0.0.1:10911"}, enable_acting_master=True
     )
-    data = heartbeat.ConsumerData(
+    data = ConsumerData(
         group_name="g",
-        consume_type=heartbeat.ConsumeType.CONSUME_PASSIVELY,
-        message_model=heartbeat.MessageModel.CLUSTERING,
-        consume_from_where=heartbeat.ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        message_model=MessageModel.CLUSTERING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
         subscription_datas=(subscription,),
         unit_mode=True,
     )
-    policy_entry = auth.PolicyEntryInfo(
+    policy_entry = PolicyEntryInfo(
         resource="Topic:t*", actions=("Pub", "Sub"), source_ips=("10.0.0.0/8",), decision="Allow"
     )
-    account = auth.PlainAccessConfig(
+    account = PlainAccessConfig(
         access_key="a",
         secret_key="s",
         white_remote_address="10.0.0.1",
@@ -104,117 +163,107 @@ def bodies():
         queue,
         config,
         topics,
-        topic.RegisterBrokerBody(topic_config_table=topics, filter_server_list=("f",)),
+        RegisterBrokerBody(topic_config_table=topics, filter_server_list=("f",)),
         brokers,
-        route.TopicRouteData(
+        TopicRouteData(
             queue_datas=(
-                route.QueueData(broker_name="b", read_queue_nums=1, write_queue_nums=2, perm=4),
+                QueueData(broker_name="b", read_queue_nums=1, write_queue_nums=2, perm=4),
             ),
             broker_datas=(brokers,),
             filter_server_table={"10.0.0.1:10911": ("f",)},
             order_topic_conf="b:4",
         ),
-        route.BrokerMemberGroupAnswer(
-            broker_member_group=route.BrokerMemberGroup(
+        BrokerMemberGroupAnswer(
+            broker_member_group=BrokerMemberGroup(
                 cluster="c", broker_name="b", broker_addrs={0: "10.0.0.1:10911"}
             )
         ),
-        route.ClusterInfo(broker_addr_table={"b": brokers}, cluster_addr_table={"c": ("b",)}),
-        route.TopicList(topic_list=("t", "日本"), broker_addr="10.0.0.1:10911"),
+        ClusterInfo(broker_addr_table={"b": brokers}, cluster_addr_table={"c": ("b",)}),
+        TopicList(topic_list=("t", "日本"), broker_addr="10.0.0.1:10911"),
         subscription,
-        heartbeat.HeartbeatData(
+        HeartbeatData(
             client_id='10.0.0.9@1#"\\\n',
-            producer_datas=(heartbeat.ProducerData(group_name="p"),),
+            producer_datas=(ProducerData(group_name="p"),),
             consumer_datas=(data,),
         ),
-        heartbeat.CheckClientRequest(client_id="c", group="g", subscription=subscription),
-        stats.TopicStatsTable(
-            offset_table={queue: stats.TopicOffset(min_offset=1, max_offset=2**40)},
+        CheckClientRequest(client_id="c", group="g", subscription=subscription),
+        TopicStatsTable(
+            offset_table={queue: TopicOffset(min_offset=1, max_offset=2**40)},
             topic_put_tps=1.5,
         ),
-        stats.ConsumeStats(
-            offset_table={queue: stats.OffsetWrapper(broker_offset=9, pull_offset=8)},
+        ConsumeStats(
+            offset_table={queue: OffsetWrapper(broker_offset=9, pull_offset=8)},
             consume_tps=0.25,
         ),
-        stats.ConsumeStatsList(
-            consume_stats_list=({"g": (stats.ConsumeStats(consume_tps=0.5),)},),
+        ConsumeStatsList(
+            consume_stats_list=({"g": (ConsumeStats(consume_tps=0.5),)},),
             broker_addr="10.0.0.1:10911",
             total_diff=5,
         ),
-        stats.KvTable(table={"commitLogDiskRatio": "0.25"}),
-        consumer.ConsumerConnection(
+        KvTable(table={"commitLogDiskRatio": "0.25"}),
+        ConsumerConnection(
             connections=(
-                consumer.ClientConnection(
+                ClientConnection(
                     client_id="c", client_addr="10.0.0.9:5", language="GO", version=407
                 ),
             ),
             subscription_table={"t": subscription},
-            consume_type=heartbeat.ConsumeType.CONSUME_ACTIVELY,
-            message_model=heartbeat.MessageModel.BROADCASTING,
-            consume_from_where=heartbeat.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel.BROADCASTING,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         ),
-        consumer.ProducerConnection(
-            connections=(
-                consumer.ClientConnection(client_id="p", client_addr="10.0.0.9:6", language="CPP"),
-            )
+        ProducerConnection(
+            connections=(ClientConnection(client_id="p", client_addr="10.0.0.9:6", language="CPP"),)
         ),
-        consumer.ProducerTable(
-            groups={"p": (consumer.ProducerInfo(client_id="c", remote_ip="/1", language="GO"),)}
-        ),
-        consumer.SubscriptionAnswer(subscription=subscription, group="g", topic="t"),
-        consumer.ConsumeQueueAnswer(
+        ProducerTable(groups={"p": (ProducerInfo(client_id="c", remote_ip="/1", language="GO"),)}),
+        SubscriptionAnswer(subscription=subscription, group="g", topic="t"),
+        ConsumeQueueAnswer(
             subscription=subscription,
             filter_data="none",
-            entries=(
-                consumer.ConsumeQueueData(physical_offset=2**40, store_size=7, tags_code=-(2**50)),
-            ),
+            entries=(ConsumeQueueData(physical_offset=2**40, store_size=7, tags_code=-(2**50)),),
             max_offset=9,
         ),
-        consumer.ConsumerIdList(consumer_ids=("c", "d")),
-        consumer.GroupList(groups=("g",)),
-        consumer.LockBatchRequest(
-            consumer_group="g", client_id="c", queues=(queue,), only_this_broker=True
-        ),
-        consumer.LockBatchResponse(locked_queues=(queue,)),
-        consumer.ConsumerRunningInfo(
+        ConsumerIdList(consumer_ids=("c", "d")),
+        GroupList(groups=("g",)),
+        LockBatchRequest(consumer_group="g", client_id="c", queues=(queue,), only_this_broker=True),
+        LockBatchResponse(locked_queues=(queue,)),
+        ConsumerRunningInfo(
             properties={"PROP_CONSUMEORDERLY": "false"},
             subscriptions=(subscription,),
-            queue_table={queue: consumer.ProcessQueueInfo(commit_offset=5, locked=True)},
-            status_table={"t": consumer.ConsumeStatus(pull_rt=0.5, consume_failed_msgs=3)},
-            pop_table={queue: consumer.PopProcessQueueInfo(wait_ack_count=2)},
+            queue_table={queue: ProcessQueueInfo(commit_offset=5, locked=True)},
+            status_table={"t": ConsumeStatus(pull_rt=0.5, consume_failed_msgs=3)},
+            pop_table={queue: PopProcessQueueInfo(wait_ack_count=2)},
             user_consumer_info={"a": "b"},
             jstack="a\nb",
         ),
-        consumer.ConsumerStatusAnswer(queue_table={queue: 7}, consumer_table={"c": {queue: 7}}),
-        consumer.ConsumeMessageDirectlyResult(
-            consume_result=consumer.ConsumeResult.CR_SUCCESS, remark="r", spent_time_ms=3
+        ConsumerStatusAnswer(queue_table={queue: 7}, consumer_table={"c": {queue: 7}}),
+        ConsumeMessageDirectlyResult(
+            consume_result=ConsumeResult.CR_SUCCESS, remark="r", spent_time_ms=3
         ),
-        stats.ResetOffsets(offset_table={queue: 2**40}),
-        subscription_group.SubscriptionGroupConfig(
+        ResetOffsets(offset_table={queue: 2**40}),
+        SubscriptionGroupConfig(
             group_name="g",
             consume_message_orderly=True,
             retry_max_times=-1,
-            group_retry_policy=subscription_group.GroupRetryPolicy(
-                type=subscription_group.RetryPolicyType.EXPONENTIAL,
-                exponential=subscription_group.ExponentialRetryPolicy(initial_ms=1),
+            group_retry_policy=GroupRetryPolicy(
+                type=RetryPolicyType.EXPONENTIAL,
+                exponential=ExponentialRetryPolicy(initial_ms=1),
             ),
             broker_id=2**40,
             attributes={"a": "b"},
         ),
-        subscription_group.SubscriptionGroupTable(
-            subscription_group_table={
-                "g": subscription_group.SubscriptionGroupConfig(group_name="g")
-            },
-            data_version=topic.DataVersion(counter=3, timestamp_ms=1_700_000_000_000),
+        SubscriptionGroupTable(
+            subscription_group_table={"g": SubscriptionGroupConfig(group_name="g")},
+            data_version=DataVersion(counter=3, timestamp_ms=1_700_000_000_000),
             forbidden_table={"g": {"t": 3}},
         ),
-        auth.UserInfo(username="u", password="p", user_type="Normal", user_status="enable"),
-        auth.AclInfo(
+        UserInfo(username="u", password="p", user_type="Normal", user_status="enable"),
+        AclInfo(
             subject="User:u",
-            policies=(auth.PolicyInfo(policy_type="Custom", entries=(policy_entry,)),),
+            policies=(PolicyInfo(policy_type="Custom", entries=(policy_entry,)),),
         ),
         account,
-        auth.PlainAccessTable(global_white_addrs=("10.*.*.*",), plain_access_configs=(account,)),
+        PlainAccessTable(global_white_addrs=("10.*.*.*",), plain_access_configs=(account,)),
     )
 
 
@@ -234,7 +283,25 @@ def all_vectors(kind):
     return [(version, words) for version in VERSIONS for words in vectors_of(version, kind)]
 
 
-def is_known(header_class, version):
-    return header_class is NoFields or any(
-        words[0] in java_names_of(header_class) for words in vectors_of(version, "fields")
-    )
+def java_names_of(cls):
+    return TABLES[cls].java_names
+
+
+@cache
+def fields_of_java(version):
+    """Each header class of RocketMQ's, with its fields and their types."""
+    return {
+        java_name: dict(word.split("=") for word in words if word)
+        for java_name, *words in vectors_of(version, "fields")
+    }
+
+
+def has_field(header_class, field, version):
+    """Say whether RocketMQ's class has the field in a version; of a class it has not: yes."""
+    known = [
+        fields[java_name]
+        for fields in [fields_of_java("5.5.0" if version > 407 else "4.9.7")]
+        for java_name in java_names_of(header_class)
+        if java_name in fields
+    ]
+    return not known or field.wire_name in {*known[0], "_UNIQUE_KEY_QUERY"}

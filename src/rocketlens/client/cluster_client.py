@@ -36,8 +36,8 @@ from rocketlens.query.request import (
     check_max_num,
     time_range,
 )
-from rocketlens.wire.bodies.topic import TopicFilterType
-from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
+from rocketlens.wire.bodies.tables import TopicFilterType
+from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
 if TYPE_CHECKING:
     from datetime import datetime

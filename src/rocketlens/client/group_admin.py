@@ -27,21 +27,19 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.query.request import moment_ms
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
     ProducerConnection,
 )
-from rocketlens.wire.bodies.stats import ConsumeStats
-from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
-from rocketlens.wire.commands.admin import (
+from rocketlens.wire.bodies.tables import ConsumeStats, SubscriptionGroupConfig
+from rocketlens.wire.commands.groups import (
     DELETE_SUBSCRIPTIONGROUP,
     GET_BROKER_CONFIG,
     UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     DeleteSubscriptionGroupRequest,
 )
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.declare import write_body
+from rocketlens.wire.declare import NoFields, write_body
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,10 +11,19 @@ from rocketlens.errors import BadInput
 from rocketlens.mqadmin.printing.form import NULL, padded
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.times import time_text
-from rocketlens.wire.bodies.auth import AclVersions, PlainAccessConfig, PlainAccessTable
-from rocketlens.wire.commands import auth as commands
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.declare import read_body
+from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
+from rocketlens.wire.bodies.tables import DataVersion
+from rocketlens.wire.commands.auth import (
+    DELETE_ACL_CONFIG,
+    GET_BROKER_CLUSTER_ACL_CONFIG,
+    GET_BROKER_CLUSTER_ACL_INFO,
+    UPDATE_AND_CREATE_ACL_CONFIG,
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    CreateAccessConfigRequest,
+    DeleteAccessConfigRequest,
+    UpdateGlobalWhiteAddrsRequest,
+)
+from rocketlens.wire.declare import NoFields, read_body
 
 _WIDTHS: Final = (16, 22, 22, 20, 22, 22)
 _HEAD: Final = (
@@ -63,7 +72,7 @@ async def update(call: Call) -> None:
     """Make an account, or change it."""
     given = call.given
     topics, groups = given.text("t"), given.text("g")
-    header = commands.CreateAccessConfigRequest(
+    header = CreateAccessConfigRequest(
         access_key=given.required("a"),
         secret_key=given.required("s"),
         white_remote_address=given.text("w"),
@@ -74,27 +83,27 @@ async def update(call: Call) -> None:
         group_perms=groups,
     )
     for address in await brokers_of(call):
-        await call.tool.cluster.ask(address, commands.UPDATE_AND_CREATE_ACL_CONFIG, header)
+        await call.tool.cluster.ask(address, UPDATE_AND_CREATE_ACL_CONFIG, header)
         call.print(f"create or update plain access config to {address} success.\n")
     call.print(call.form.shown(_account_text(header)))
 
 
 async def delete(call: Call) -> None:
     """Remove an account."""
-    header = commands.DeleteAccessConfigRequest(access_key=call.given.required("a"))
+    header = DeleteAccessConfigRequest(access_key=call.given.required("a"))
     for address in await brokers_of(call):
-        await call.tool.cluster.ask(address, commands.DELETE_ACL_CONFIG, header)
+        await call.tool.cluster.ask(address, DELETE_ACL_CONFIG, header)
         call.print(f"delete plain access config account from {address} success.\n")
     call.print(f"account's accesskey is:{call.form.shown(header.access_key)}")
 
 
 async def update_white(call: Call) -> None:
     """Replace the addresses that need no account."""
-    header = commands.UpdateGlobalWhiteAddrsRequest(
+    header = UpdateGlobalWhiteAddrsRequest(
         global_white_addrs=call.given.required("g"), acl_file_full_path=call.given.text("p")
     )
     for address in await brokers_of(call):
-        await call.tool.cluster.ask(address, commands.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
+        await call.tool.cluster.ask(address, UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
         call.print(f"update global white remote addresses to {address} success.\n")
 
 
@@ -104,14 +113,12 @@ async def versions(call: Call) -> None:
     if not is_one:
         call.print(table_row(call, _HEAD, _WIDTHS))
     for address in await masters_of(call):
-        command = commands.GET_BROKER_CLUSTER_ACL_INFO
+        command = GET_BROKER_CLUSTER_ACL_INFO
         answer = await call.tool.cluster.ask(address, command, NoFields())
         header = command.response.decode(answer.ext_fields)
-        table = read_body(
-            AclVersions, b'{"files":%b}' % (header.all_acl_file_version or "{}").encode()
-        )
+        versions = (header.all_acl_file_version or "{}").encode()
         names = (header.cluster_name, header.broker_name, header.broker_addr)
-        for path, version in table.files.items():
+        for path, version in read_body(dict[str, DataVersion], versions).items():
             changed = time_text(version.timestamp_ms)[: len("2026-11-22 10:00:00")]
             call.print(table_row(call, (*names, path, str(version.counter), changed), _WIDTHS))
     what = "broker" if is_one else "cluster"
@@ -122,7 +129,7 @@ async def show(call: Call) -> None:
     """Print all accounts, with their secrets."""
     for address in await masters_of(call):
         table = await call.tool.cluster.ask_for(
-            as_it_is, PlainAccessTable, address, commands.GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
+            as_it_is, PlainAccessTable, address, GET_BROKER_CLUSTER_ACL_CONFIG, NoFields()
         )
         white = ", ".join(table.global_white_addrs)
         lines = ["", f"{'globalWhiteRemoteAddresses':<20}: [{white}]", "", "accounts:"]
@@ -149,7 +156,7 @@ def _list_text(values: tuple[str, ...] | None) -> str:
     return "" if values is None else f"[{', '.join(values)}]"
 
 
-def _account_text(header: commands.CreateAccessConfigRequest) -> str:
+def _account_text(header: CreateAccessConfigRequest) -> str:
     """Return an account without its secret. RocketMQ prints the number of a Java object."""
 
     def quoted(text: str | None) -> str:

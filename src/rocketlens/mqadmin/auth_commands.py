@@ -16,10 +16,24 @@ from rocketlens.wire.bodies.auth import (
     PolicyEntryInfo,
     PolicyInfo,
     UserInfo,
-    read_acls,
-    read_users,
 )
-from rocketlens.wire.commands import auth as commands
+from rocketlens.wire.commands.auth import (
+    AUTH_CREATE_ACL,
+    AUTH_CREATE_USER,
+    AUTH_DELETE_ACL,
+    AUTH_DELETE_USER,
+    AUTH_GET_ACL,
+    AUTH_GET_USER,
+    AUTH_LIST_ACL,
+    AUTH_LIST_USER,
+    AUTH_UPDATE_ACL,
+    AUTH_UPDATE_USER,
+    AclRequest,
+    DeleteAclRequest,
+    ListAclsRequest,
+    ListUsersRequest,
+    UserRequest,
+)
 from rocketlens.wire.declare import read_body, write_body
 
 _USER_WIDTHS: Final = (16, 22, 22, 22)
@@ -56,10 +70,10 @@ async def update_user(call: Call) -> None:
 
 async def delete_user(call: Call) -> None:
     """Remove a user and its policies."""
-    header = commands.UserRequest(username=call.given.required("u"))
+    header = UserRequest(username=call.given.required("u"))
 
     async def delete(address: str) -> None:
-        await call.tool.cluster.ask(address, commands.AUTH_DELETE_USER, header)
+        await call.tool.cluster.ask(address, AUTH_DELETE_USER, header)
 
     await _change(call, "delete user to", delete)
 
@@ -117,12 +131,10 @@ async def update_acl(call: Call) -> None:
 
 async def delete_acl(call: Call) -> None:
     """Remove the policies of a subject, or those of one resource."""
-    header = commands.DeleteAclRequest(
-        subject=call.given.required("s"), resource=call.given.text("r")
-    )
+    header = DeleteAclRequest(subject=call.given.required("s"), resource=call.given.text("r"))
 
     async def delete(address: str) -> None:
-        await call.tool.cluster.ask(address, commands.AUTH_DELETE_ACL, header)
+        await call.tool.cluster.ask(address, AUTH_DELETE_ACL, header)
 
     await _change(call, "delete acl to", delete)
 
@@ -137,12 +149,12 @@ async def get_acl(call: Call) -> None:
 
 async def list_acls(call: Call) -> None:
     """Print the policies of subjects whose names, and with resources whose names contain a text."""
-    header = commands.ListAclsRequest(
+    header = ListAclsRequest(
         subject_filter=call.given.text("s"), resource_filter=call.given.text("r")
     )
     for address in await masters_of(call):
-        answer = await call.tool.cluster.ask(address, commands.AUTH_LIST_ACL, header)
-        acls = read_acls(answer.body)
+        answer = await call.tool.cluster.ask(address, AUTH_LIST_ACL, header)
+        acls = read_body(tuple[AclInfo, ...], answer.body or b"[]")
         if acls:
             call.print(_acl_rows(call, acls))
 
@@ -158,9 +170,9 @@ async def copy_acls(call: Call) -> None:
         ]
         acls = [acl for acl in candidates if acl is not None]
     else:
-        header = commands.ListAclsRequest()
-        answer = await call.tool.cluster.ask(source, commands.AUTH_LIST_ACL, header)
-        acls = list(read_acls(answer.body))
+        header = ListAclsRequest()
+        answer = await call.tool.cluster.ask(source, AUTH_LIST_ACL, header)
+        acls = list(read_body(tuple[AclInfo, ...], answer.body or b"[]"))
     for acl in acls:
         is_new = await _acl(call, target, acl.subject) is None
         await _put_acl(call, target, acl, is_new=is_new)
@@ -175,32 +187,32 @@ async def _change(call: Call, text: str, change: Callable[[str], Awaitable[None]
 
 
 async def _put_user(call: Call, address: str, user: UserInfo, *, is_new: bool = True) -> None:
-    command = commands.AUTH_CREATE_USER if is_new else commands.AUTH_UPDATE_USER
-    header = commands.UserRequest(username=user.username)
+    command = AUTH_CREATE_USER if is_new else AUTH_UPDATE_USER
+    header = UserRequest(username=user.username)
     await call.tool.cluster.ask(address, command, header, write_body(user))
 
 
 async def _put_acl(call: Call, address: str, acl: AclInfo, *, is_new: bool = True) -> None:
-    command = commands.AUTH_CREATE_ACL if is_new else commands.AUTH_UPDATE_ACL
-    header = commands.AclRequest(subject=acl.subject)
+    command = AUTH_CREATE_ACL if is_new else AUTH_UPDATE_ACL
+    header = AclRequest(subject=acl.subject)
     await call.tool.cluster.ask(address, command, header, write_body(acl))
 
 
 async def _user(call: Call, address: str, name: str | None) -> UserInfo | None:
-    header = commands.UserRequest(username=name)
-    answer = await call.tool.cluster.ask(address, commands.AUTH_GET_USER, header)
+    header = UserRequest(username=name)
+    answer = await call.tool.cluster.ask(address, AUTH_GET_USER, header)
     return read_body(UserInfo, answer.body) if answer.body else None
 
 
 async def _users(call: Call, address: str, text: str | None) -> tuple[UserInfo, ...]:
-    header = commands.ListUsersRequest(filter=text)
-    answer = await call.tool.cluster.ask(address, commands.AUTH_LIST_USER, header)
-    return read_users(answer.body)
+    header = ListUsersRequest(filter=text)
+    answer = await call.tool.cluster.ask(address, AUTH_LIST_USER, header)
+    return read_body(tuple[UserInfo, ...], answer.body or b"[]")
 
 
 async def _acl(call: Call, address: str, subject: str | None) -> AclInfo | None:
-    header = commands.AclRequest(subject=subject)
-    answer = await call.tool.cluster.ask(address, commands.AUTH_GET_ACL, header)
+    header = AclRequest(subject=subject)
+    answer = await call.tool.cluster.ask(address, AUTH_GET_ACL, header)
     return read_body(AclInfo, answer.body) if answer.body else None
 
 

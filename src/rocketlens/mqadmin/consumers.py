@@ -20,17 +20,17 @@ from rocketlens.mqadmin.printing.running_info import (
     stuck_queues_text,
 )
 from rocketlens.mqadmin.tool import Call, incomplete
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ClientConnection,
     ConsumerConnection,
     ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
 )
-from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
-from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper, TopicList
 from rocketlens.wire.codes import ResponseCode, version_name
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.namesrv import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rocketlens.wire.declare import NoFields
 
 _NOT_ONLINE: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "

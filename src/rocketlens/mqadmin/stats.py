@@ -14,12 +14,11 @@ from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.form import padded, rounded
 from rocketlens.mqadmin.tool import Call, incomplete
-from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.bodies.stats import BrokerStatsData
+from rocketlens.wire.bodies.tables import BrokerStatsData, TopicList
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.namesrv import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+from rocketlens.wire.commands.groups import VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
+from rocketlens.wire.declare import NoFields
 
 _TOPIC_PUTS: Final = "TOPIC_PUT_NUMS"
 _GROUP_GETS: Final = "GROUP_GET_NUMS"

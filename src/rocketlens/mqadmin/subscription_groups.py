@@ -15,9 +15,9 @@ from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, pa
 from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.mqadmin.topic_commands import delete_everywhere
 from rocketlens.terminal.times import parse_time
-from rocketlens.wire.bodies.subscription_group import GroupRetryPolicy, SubscriptionGroupConfig
+from rocketlens.wire.bodies.tables import GroupRetryPolicy, SubscriptionGroupConfig
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.offset import (
+from rocketlens.wire.commands.groups import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     UPDATE_CONSUMER_OFFSET,
     ResetOffsetRequest,

@@ -25,16 +25,16 @@ from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.query.request import check_key
 from rocketlens.terminal.cluster_access import ClusterAccess
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
-from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
+from rocketlens.wire.bodies.clients import SubscriptionData
+from rocketlens.wire.bodies.tables import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
     GET_BROKER_CLUSTER_INFO,
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
-from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.commands.messages import QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.declare import NoFields
 
 A = TypeVar("A")
 

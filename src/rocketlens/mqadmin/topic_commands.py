@@ -20,25 +20,22 @@ from rocketlens.model.rocketmq import (
 from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
 from rocketlens.mqadmin.printing.form import NULL, map_text, padded
 from rocketlens.mqadmin.tool import Call, incomplete
-from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset
+from rocketlens.wire.bodies.tables import MessageQueueBody, TopicList, TopicOffset
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
+    DELETE_TOPIC_IN_BROKER,
     DELETE_TOPIC_IN_NAMESRV,
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     GET_KV_CONFIG,
     PUT_KV_CONFIG,
+    UPDATE_AND_CREATE_TOPIC,
+    CreateTopicRequest,
     DeleteTopicFromNamesrvRequest,
+    DeleteTopicRequest,
     GetKvConfigRequest,
     PutKvConfigRequest,
 )
-from rocketlens.wire.commands.topic import (
-    DELETE_TOPIC_IN_BROKER,
-    UPDATE_AND_CREATE_TOPIC,
-    CreateTopicRequest,
-    DeleteTopicRequest,
-)
+from rocketlens.wire.declare import NoFields
 
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NO_GROUP: Final[tuple[str, ...]] = ("",)

@@ -13,17 +13,41 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies.route import (
+from rocketlens.wire.bodies.tables import (
     BrokerMemberGroup,
     BrokerMemberGroupAnswer,
+    DataVersion,
+    KvTable,
+    RegisterBrokerBody,
     TopicList,
     TopicRouteData,
+    decode_registration,
 )
-from rocketlens.wire.bodies.stats import KvTable
-from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, decode_registration
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import namesrv
+from rocketlens.wire.commands.brokers import (
+    ADD_WRITE_PERM_OF_BROKER,
+    BROKER_HEARTBEAT,
+    DELETE_KV_CONFIG,
+    DELETE_TOPIC_IN_NAMESRV,
+    GET_BROKER_MEMBER_GROUP,
+    GET_KV_CONFIG,
+    GET_KVLIST_BY_NAMESPACE,
+    GET_ROUTEINFO_BY_TOPIC,
+    GET_TOPICS_BY_CLUSTER,
+    PUT_KV_CONFIG,
+    QUERY_DATA_VERSION,
+    REGISTER_BROKER,
+    REGISTER_TOPIC_IN_NAMESRV,
+    UNREGISTER_BROKER,
+    WIPE_WRITE_PERM_OF_BROKER,
+    AddWritePermissionResponse,
+    GetKvConfigResponse,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    WipeWritePermissionResponse,
+)
 from rocketlens.wire.declare import read_body, write_body
 
 MAX_LISTED_AT_ONCE: Final = 1_000
@@ -102,29 +126,29 @@ class Processors:
 
     async def put_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """100: set a value."""
-        fields = namesrv.PUT_KV_CONFIG.request.decode(command.ext_fields)
+        fields = PUT_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.put(fields.namespace, fields.key, fields.value)
         return SUCCESS
 
     def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
         """101: return a value."""
-        fields = namesrv.GET_KV_CONFIG.request.decode(command.ext_fields)
+        fields = GET_KV_CONFIG.request.decode(command.ext_fields)
         value = self.kv.get(fields.namespace, fields.key)
         if value is None:
             remark = f"No config item, Namespace: {fields.namespace} Key: {fields.key}"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        made = namesrv.GetKvConfigResponse(value=value)
-        return Response(ext_fields=namesrv.GET_KV_CONFIG.response.encode(made))
+        made = GetKvConfigResponse(value=value)
+        return Response(ext_fields=GET_KV_CONFIG.response.encode(made))
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """102: delete a value."""
-        fields = namesrv.DELETE_KV_CONFIG.request.decode(command.ext_fields)
+        fields = DELETE_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.delete(fields.namespace, fields.key)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
         """219: return a namespace."""
-        fields = namesrv.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
+        fields = GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
         body = self._namespace_body(fields.namespace)
         if body is None:
             remark = f"No config item, Namespace: {fields.namespace}"
@@ -145,7 +169,7 @@ class Processors:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """103: register a broker with its topics."""
-        fields = namesrv.REGISTER_BROKER.request.decode(command.ext_fields)
+        fields = REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         is_large = len(command.body) > LARGE_BODY_BYTES
@@ -155,7 +179,7 @@ class Processors:
         return self._registered(self.routes.register(fields, body, channel, self._clock()))
 
     async def _register_aside(
-        self, command: RemotingCommand, fields: namesrv.RegisterBrokerRequest, channel: Channel
+        self, command: RemotingCommand, fields: RegisterBrokerRequest, channel: Channel
     ) -> Response | None:
         """Register a broker with many topics in pieces, and handle other requests between them.
 
@@ -171,7 +195,7 @@ class Processors:
             return await self._take_in(fields, body, channel)
 
     async def _take_in(
-        self, fields: namesrv.RegisterBrokerRequest, body: RegisterBrokerBody, channel: Channel
+        self, fields: RegisterBrokerRequest, body: RegisterBrokerBody, channel: Channel
     ) -> Response | None:
         async with self._registering:
             if not channel.is_open:
@@ -184,43 +208,41 @@ class Processors:
                     return self._registered(end.value)
                 await asyncio.sleep(0)
 
-    def _registered(self, registered: namesrv.RegisterBrokerResponse | None) -> Response:
+    def _registered(self, registered: RegisterBrokerResponse | None) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         wants_order = self._return_order_topic_config
         order = self._namespace_body(ORDER_TOPIC_NAMESPACE) if wants_order else None
-        return Response(
-            ext_fields=namesrv.REGISTER_BROKER.response.encode(registered), body=order or b""
-        )
+        return Response(ext_fields=REGISTER_BROKER.response.encode(registered), body=order or b"")
 
     def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
         """104: unregister a broker."""
-        fields = namesrv.UNREGISTER_BROKER.request.decode(command.ext_fields)
+        fields = UNREGISTER_BROKER.request.decode(command.ext_fields)
         self.routes.leave(fields.cluster_name, fields.broker_addr, fields.broker_name, channel)
         return SUCCESS
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
         """322: return whether a broker's topics changed since it registered."""
-        fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
+        fields = QUERY_DATA_VERSION.request.decode(command.ext_fields)
         version = self.routes.data_version(fields.cluster_name, fields.broker_addr)
         version_of_broker = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
         changed = version is None or version != version_of_broker
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
-        made = namesrv.QueryDataVersionResponse(changed=changed)
+        made = QueryDataVersionResponse(changed=changed)
         return Response(
-            ext_fields=namesrv.QUERY_DATA_VERSION.response.encode(made),
+            ext_fields=QUERY_DATA_VERSION.response.encode(made),
             body=b"" if version is None else write_body(version),
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
         """904: record that a broker is alive."""
-        fields = namesrv.BROKER_HEARTBEAT.request.decode(command.ext_fields)
+        fields = BROKER_HEARTBEAT.request.decode(command.ext_fields)
         self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         return SUCCESS
 
     def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
         """901: return the brokers of one name."""
-        fields = namesrv.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
+        fields = GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
         group = BrokerMemberGroup(
             cluster=fields.cluster_name,
             broker_name=fields.broker_name,
@@ -232,7 +254,7 @@ class Processors:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """105: return the route of a topic."""
-        topic = namesrv.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
+        topic = GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
         order = self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._order_message_enable else None
         route = self.routes.route(topic, order)
         if route is None:
@@ -246,14 +268,14 @@ class Processors:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """224: return the topics of a cluster."""
-        fields = namesrv.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
+        fields = GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
         return _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
     def register_topic(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """217: register one topic's queues."""
-        topic = namesrv.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
+        topic = REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
         if len(command.body) > LARGE_BODY_BYTES:
             return self._register_topic_aside(topic, command.body, channel)
         self.routes.register_topic(topic, _route_in(command.body).queue_datas)
@@ -268,23 +290,23 @@ class Processors:
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
         """216: delete a topic."""
-        fields = namesrv.DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
+        fields = DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
         self.routes.delete_topic(fields.topic, fields.cluster_name)
         return SUCCESS
 
     def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """205: remove write permission from all topics of a broker."""
-        fields = namesrv.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.wipe_write_permission(fields.broker_name)
-        made = namesrv.WipeWritePermissionResponse(wipe_topic_count=count)
-        return Response(ext_fields=namesrv.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = WipeWritePermissionResponse(wipe_topic_count=count)
+        return Response(ext_fields=WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """327: add read and write permission to all topics of a broker."""
-        fields = namesrv.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.add_write_permission(fields.broker_name)
-        made = namesrv.AddWritePermissionResponse(add_topic_count=count)
-        return Response(ext_fields=namesrv.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = AddWritePermissionResponse(add_topic_count=count)
+        return Response(ext_fields=ADD_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """319: return the configuration as a Java properties file."""
@@ -295,9 +317,7 @@ class Processors:
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 
-def _registration_in(
-    command: RemotingCommand, fields: namesrv.RegisterBrokerRequest
-) -> RegisterBrokerBody:
+def _registration_in(command: RemotingCommand, fields: RegisterBrokerRequest) -> RegisterBrokerBody:
     """Parse the body of a registration, in any thread."""
     return decode_registration(command.body, compressed=fields.compressed, version=command.version)
 

@@ -26,15 +26,17 @@ from rocketlens.model.rocketmq import (
     UNIT_FLAG,
     UNIT_SUB_FLAG,
 )
-from rocketlens.wire.bodies.route import (
+from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
+    DataVersion,
     QueueData,
+    RegisterBrokerBody,
+    TopicConfig,
     TopicList,
     TopicRouteData,
 )
-from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
-from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
+from rocketlens.wire.commands.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 
 MAX_FILTER_SERVERS: Final = 10_000
 """Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""

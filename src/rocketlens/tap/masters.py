@@ -13,8 +13,8 @@ from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.wire.commands.admin import GET_BROKER_CONFIG
-from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.groups import GET_BROKER_CONFIG
+from rocketlens.wire.declare import NoFields
 
 _DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")
 """What a broker's name may be to be that of a directory."""

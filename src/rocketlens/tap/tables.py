@@ -15,13 +15,13 @@ from rocketlens.errors import BadAnswer, BrokerError
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import (
+from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_CONFIG
+from rocketlens.wire.commands.groups import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_DELAY_OFFSET,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
 )
-from rocketlens.wire.commands.command_table import AnyCommand, NoFields
-from rocketlens.wire.commands.topic import GET_ALL_TOPIC_CONFIG
+from rocketlens.wire.declare import AnyCommand, NoFields
 
 
 class _Table(NamedTuple):

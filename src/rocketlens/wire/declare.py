@@ -1,19 +1,22 @@
-"""How headers and bodies of commands are declared: once, as a table that client and servers share.
+"""How headers and bodies of commands are declared: once, by annotations, for client and servers.
 
 ::
 
     @declare("QueryConsumerOffsetRequestHeader")
     class QueryConsumerOffsetRequest:
-        consumer_group: str = text("consumerGroup", default="")
-        topic: str = text("topic")
-        queue_id: int = i32("queueId")
-        set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", default=None)
+        consumer_group: str = ""
+        topic: str
+        queue_id: I32
+        set_zero_if_not_found: bool | None = None
 
     @declare("GroupList")
     class GroupList:
-        groups: tuple[str, ...] = member("groupList", array_of(TEXT), default=())
+        groups: tuple[str, ...] = wire("groupList", default=())
 
-makes frozen dataclasses (keyword arguments only). Their tables are read and written in two ways:
+makes frozen dataclasses (keyword arguments only). A field's name on the wire is its name in Python
+in camel case, without the unit ``_ms``, unless ``wire`` says another. Its type is one of ``str``,
+``I32``, ``I64``, ``bool``, and in bodies ``float``, an Enum, another declared class, and tuples and
+mappings of these. The fields are read and written in two ways:
 
 **As a header** (:class:`HeaderCodec`): text in ``extFields``, integers in decimal, booleans as
 ``true`` and ``false``. One that is missing reads as its default. A request's field is mandatory
@@ -26,22 +29,39 @@ Source: ``CommandCustomHeader``, ``RemotingCommand``.
 quotes, as in RocketMQ's JSON library. Members are written sorted by name. Source:
 ``RemotingSerializable``.
 
-Both ignore what is not in the table, and leave out what is None.
+Both ignore what is not declared, and leave out what is None.
 """
 
 import dataclasses
 import json
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, dataclass_transform
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError, FieldError
 from rocketlens.model.text.json_dialect import dumps, loads, quote
+from rocketlens.wire.codes import RequestCode
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 MANDATORY: Final = dataclasses.MISSING
+EMPTY: Final[Mapping[Any, Any]] = types.MappingProxyType({})
+"""The default of a mapping: each object gets an empty dictionary of its own."""
 
 
 class Shape(NamedTuple):
@@ -57,24 +77,19 @@ class Shape(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One row of a table."""
+    """A declared field."""
 
     wire_name: str
     shape: Shape
-    default: Any = MANDATORY
-    """Its value when it is missing; MANDATORY if it must not be, and has no factory."""
-    default_factory: Any = MANDATORY
-    since: int = 0
-    """The first release that has it, as a version number; 0 for all."""
-    short_name: str | None = None
-    """Its letter in SEND_MESSAGE_V2."""
-    name: str = ""
+    default: Any
+    """Its value when it is missing; MANDATORY if it must not be."""
+    name: str
     """Its name in Python."""
 
     @property
     def is_mandatory(self) -> bool:
         """Return whether a header or body without it is refused."""
-        return self.default is MANDATORY and self.default_factory is MANDATORY
+        return self.default is MANDATORY
 
 
 def read_i32(value: str, wire_name: str = "") -> int:
@@ -162,123 +177,118 @@ def _read_boolean(value: Any) -> bool:
 
 
 TEXT: Final = Shape(_read_text, quote)
-I32: Final = Shape(_reader_of_integers(32), str, read_i32)
-I64: Final = Shape(_reader_of_integers(64), str, read_i64)
+INT32: Final = Shape(_reader_of_integers(32), str, read_i32)
+INT64: Final = Shape(_reader_of_integers(64), str, read_i64)
 BOOLEAN: Final = Shape(
     _read_boolean, lambda value: "true" if value else "false", _read_boolean_text
 )
-REAL: Final = Shape(_read_real, dumps)
-INTEGER_KEY: Final = Shape(I64.read, lambda number: f'"{number:d}"')
+_REAL: Final = Shape(_read_real, dumps)
+_INTEGER_KEY: Final = Shape(INT64.read, lambda number: f'"{number:d}"')
+
+I32 = Annotated[int, INT32]
+"""A signed integer of 32 bits."""
+I64 = Annotated[int, INT64]
+"""A signed integer of 64 bits."""
 
 
-def member(
-    wire_name: str,
-    shape: Shape,
-    *,
-    default: Any = MANDATORY,
-    default_factory: Any = MANDATORY,
-    since: int = 0,
-) -> Any:
-    """Declare a field of any shape; shapes other than text and numbers are for bodies only."""
-    return Field(wire_name, shape, default, default_factory, since)
+class Table(NamedTuple):
+    """The fields of a declared class, and the names of RocketMQ's classes that have them."""
 
-
-def text(
-    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
-) -> Any:
-    """Declare a field of text."""
-    return Field(wire_name, TEXT, default, since=since, short_name=short_name)
-
-
-def i32(
-    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
-) -> Any:
-    """Declare a field of a signed 32-bit integer."""
-    return Field(wire_name, I32, default, since=since, short_name=short_name)
-
-
-def i64(
-    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
-) -> Any:
-    """Declare a field of a signed 64-bit integer."""
-    return Field(wire_name, I64, default, since=since, short_name=short_name)
-
-
-def boolean(
-    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
-) -> Any:
-    """Declare a field that is ``true``, in any case of letters, or else false."""
-    return Field(wire_name, BOOLEAN, default, since=since, short_name=short_name)
-
-
-class _Table(NamedTuple):
     java_names: tuple[str, ...]
     fields: tuple[Field, ...]
     by_wire_name: tuple[Field, ...]
 
-    @property
-    def name(self) -> str:
-        return " or ".join(self.java_names)
+
+TABLES: Final[dict[type, Table]] = {}
+"""Of each class that was declared."""
 
 
-_TABLES: Final[dict[type, _Table]] = {}
+class _Wire(NamedTuple):
+    name: str
+    default: Any
 
 
-@dataclass_transform(
-    frozen_default=True, kw_only_default=True, field_specifiers=(member, text, i32, i64, boolean)
-)
+def wire(name: str, *, default: Any = MANDATORY) -> Any:
+    """Declare a field whose name on the wire is not its name in Python in camel case."""
+    return _Wire(name, default)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(wire,))
 def declare(*java_names: str) -> Callable[[type[T]], type[T]]:
-    """Declare a class as a header or body; ``java_names`` are RocketMQ's classes of this table."""
+    """Declare a class as a header or body; ``java_names`` are RocketMQ's classes of these fields.
+
+    Without names RocketMQ has no such class.
+    """
 
     def make(cls: type[T]) -> type[T]:
         rows = [
-            row._replace(name=name) for name, row in vars(cls).items() if isinstance(row, Field)
+            _field(cls, name, hint)
+            for name, hint in typing.get_type_hints(cls, include_extras=True).items()
         ]
         for row in rows:
-            field: Any = dataclasses.field(default=row.default, default_factory=row.default_factory)
-            setattr(cls, row.name, field)
+            if row.default is EMPTY:
+                setattr(cls, row.name, dataclasses.field(default_factory=dict))
+            elif not row.is_mandatory:
+                setattr(cls, row.name, row.default)
+            elif row.name in vars(cls):
+                delattr(cls, row.name)
         made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
         by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-        _TABLES[made] = _Table(java_names, tuple(rows), tuple(by_wire_name))
+        TABLES[made] = Table(java_names, tuple(rows), tuple(by_wire_name))
         return made
 
     return make
 
 
-def declared_classes() -> tuple[type, ...]:
-    """Return every header and body class that was declared so far."""
-    return tuple(_TABLES)
+def _field(cls: type, name: str, hint: Any) -> Field:
+    default = vars(cls).get(name, MANDATORY)
+    if isinstance(default, _Wire):
+        return Field(default.name, shape_of(hint), default.default, name)
+    first, *others = name.removesuffix("_ms").split("_")
+    return Field(first + "".join(map(str.capitalize, others)), shape_of(hint), default, name)
 
 
-def fields_of(cls: type) -> tuple[Field, ...]:
-    """Return the table of a class, in the order of its declaration."""
-    return _TABLES[cls].fields
+_SHAPES: Final[Mapping[Any, Shape]] = {str: TEXT, bool: BOOLEAN, float: _REAL}
 
 
-def java_names_of(cls: type) -> tuple[str, ...]:
-    """Return the names of RocketMQ's classes; none for a header or body of our own."""
-    return _TABLES[cls].java_names
+@cache
+def shape_of(hint: Any, *, is_key: bool = False) -> Shape:
+    """Return how values of a type are read and written, as values or as the names of members."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        shape: Shape = _INTEGER_KEY if is_key else hint.__metadata__[0]
+        return shape
+    if origin in {types.UnionType, typing.Union}:
+        return shape_of(arguments[0])
+    if origin is tuple:
+        return _array_of(shape_of(arguments[0]))
+    if origin in {Mapping, dict}:
+        return _map_of(shape_of(arguments[0], is_key=True), shape_of(arguments[1]))
+    if hint in _SHAPES:
+        return _SHAPES[hint]
+    if issubclass(hint, Enum):
+        return _enum_of(hint)
+    if is_key:
+        return Shape(lambda name: _read_object(hint, loads(name, CommandBodyError)), write_object)
+    return Shape(lambda value: _read_object(hint, value), write_object)
 
 
 class HeaderCodec(Generic[T]):
-    """Reads and writes one header class, under its long names or (``short``) its letters."""
+    """Reads and writes one header class; ``letters`` are the names of its fields, if given."""
 
     __slots__ = ("_readers", "_writers", "header_class", "wire_names")
 
-    def __init__(self, header_class: type[T], *, short: bool = False) -> None:
+    def __init__(self, header_class: type[T], letters: str = "") -> None:
         self.header_class = header_class
-        rows = fields_of(header_class)
-        self.wire_names: Final = {
-            row.name: cast("str", row.short_name) if short else row.wire_name for row in rows
-        }
+        rows = TABLES[header_class].fields
+        names = letters or [row.wire_name for row in rows]
+        self.wire_names: Final = {row.name: name for row, name in zip(rows, names, strict=True)}
         """Names in Python to names on the wire, for reading ``ext_fields`` without a codec."""
         self._readers = {
             row.name: (self.wire_names[row.name], row.shape.read_text, row.default) for row in rows
         }
         self._writers = [
-            (name, self.wire_names[name], row.shape is BOOLEAN)
-            for row in rows
-            for name in (row.name,)
+            (row.name, self.wire_names[row.name], row.shape is BOOLEAN) for row in rows
         ]
 
     def decode(self, ext_fields: Mapping[str, str]) -> T:
@@ -333,6 +343,46 @@ class HeaderCodec(Generic[T]):
         return pick
 
 
+@declare()
+class NoFields:
+    """The header of a command that has none."""
+
+
+class Command(Generic[Q, A]):
+    """A request code, and the codecs of the headers of its request and response.
+
+    A request with ``letters`` has these for the names of its fields, in their order.
+    """
+
+    __slots__ = ("code", "request", "response")
+
+    @overload
+    def __init__(self: "Command[NoFields, NoFields]", code: RequestCode) -> None: ...
+    @overload
+    def __init__(self: "Command[Q, NoFields]", code: RequestCode, request: type[Q]) -> None: ...
+    @overload
+    def __init__(
+        self, code: RequestCode, request: type[Q], response: type[A], letters: str = ""
+    ) -> None: ...
+
+    def __init__(
+        self,
+        code: RequestCode,
+        request: type[Any] = NoFields,
+        response: type[Any] = NoFields,
+        letters: str = "",
+    ) -> None:
+        self.code: Final = code
+        self.request: Final[HeaderCodec[Q]] = HeaderCodec(request, letters)
+        self.response: Final[HeaderCodec[A]] = HeaderCodec(response)
+
+    def __repr__(self) -> str:
+        return f"Command({self.code.name})"
+
+
+AnyCommand = Command[Any, Any]
+
+
 def missing(wire_name: str) -> FieldError:
     """Return the error for a missing mandatory field, in RocketMQ's words.
 
@@ -353,8 +403,9 @@ def read_body(
     is_plain: bool = False,
     check: Callable[[], None] | None = None,
 ) -> T:
-    """Read a body; in plain JSON only if ``is_plain``, as heartbeats and lists of locks are.
+    """Read a body, an array (``tuple[UserInfo, ...]``) or an object with any names (``dict``).
 
+    Only plain JSON is accepted if ``is_plain``, as for heartbeats and lists of locks.
     ``check`` is called now and then, and ends the reading with a ValueError.
 
     :raises CommandBodyError: when it is too large, not JSON, or not of this shape; nothing else
@@ -363,22 +414,30 @@ def read_body(
     if len(content) > max_bytes:
         raise CommandBodyError(f"a body of {len(content)} bytes, {max_bytes} allowed")
     value = loads(content, CommandBodyError, is_plain=is_plain, check=check)
+    hint: Any = cls
     try:
-        return _read_object(cls, value)
+        read: T = shape_of(hint).read(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CommandBodyError(f"not a {_TABLES[cls].name}: {str(error)[:200]}") from None
+        raise CommandBodyError(f"not a {_name_of(cls)}: {str(error)[:200]}") from None
+    return read
 
 
 def write_body(made: Any) -> bytes:
-    """Write a body."""
+    """Write a body, or a tuple of bodies as an array."""
+    if type(made) is tuple:
+        return f"[{','.join(map(write_object, made))}]".encode()
     return write_object(made).encode()
+
+
+def _name_of(cls: Any) -> str:
+    return " or ".join(TABLES[cls].java_names) if cls in TABLES else str(cls)
 
 
 def _read_object(cls: type[T], value: Any) -> T:
     if type(value) is not dict:
-        raise TypeError(f"{_TABLES[cls].name} is an object")
+        raise TypeError(f"{_name_of(cls)} is an object")
     values: dict[str, Any] = {}
-    for row in _TABLES[cls].by_wire_name:
+    for row in TABLES[cls].by_wire_name:
         member_value = value.get(row.wire_name)
         taken = None if member_value is None else row.shape.read(member_value)
         if taken is not None:
@@ -391,21 +450,14 @@ def _read_object(cls: type[T], value: Any) -> T:
 def write_object(made: Any) -> str:
     """Write a body as JSON text."""
     members = []
-    for row in _TABLES[type(made)].by_wire_name:
+    for row in TABLES[type(made)].by_wire_name:
         value = getattr(made, row.name)
         if value is not None:
             members.append(f'"{row.wire_name}":{row.shape.write(value)}')
     return f"{{{','.join(members)}}}"
 
 
-def object_of(cls: type) -> Shape:
-    """Declare another body in this one."""
-    return Shape(lambda value: _read_object(cls, value), write_object)
-
-
-def array_of(item: Shape) -> Shape:
-    """Declare an array; read as a tuple."""
-
+def _array_of(item: Shape) -> Shape:
     def read_items(value: Any) -> tuple[Any, ...]:
         if type(value) is not list:
             raise _expected("an array", value)
@@ -417,8 +469,8 @@ def array_of(item: Shape) -> Shape:
     return Shape(read_items, write_items)
 
 
-def map_of(key: Shape, value: Shape) -> Shape:
-    """Declare an object with any names, in their order; integer names are written in quotes.
+def _map_of(key: Shape, value: Shape) -> Shape:
+    """An object with any names, in their order; integer names are written in quotes.
 
     A name that an object makes (``key`` is a body's shape) is written as that object, bare: what
     RocketMQ 4 and 5 both read. Read is that, and its JSON text in quotes.
@@ -437,12 +489,7 @@ def map_of(key: Shape, value: Shape) -> Shape:
     return Shape(read_pairs, write_pairs)
 
 
-def object_key_of(cls: type) -> Shape:
-    """Declare a body that is the name of a member."""
-    return Shape(lambda name: _read_object(cls, loads(name, CommandBodyError)), write_object)
-
-
-def enum_of(enum: type[Enum]) -> Shape:
-    """Declare a text that is a name of ``enum``; others count as absent, as in RocketMQ."""
+def _enum_of(enum: type[Enum]) -> Shape:
+    """A text that is a name of ``enum``; others count as absent, as in RocketMQ."""
     names = dict(enum.__members__)
     return Shape(lambda value: names.get(_read_text(value)), lambda value: json.dumps(value.name))

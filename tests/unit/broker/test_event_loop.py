@@ -12,7 +12,7 @@ from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
-from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketlens.wire.bodies.clients import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.broker_world import properties_of, running, send_fields

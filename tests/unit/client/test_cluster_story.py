@@ -13,9 +13,9 @@ from rocketlens.errors import CallTimeout, TopicNotFound
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.net.channel import Response
-from rocketlens.wire.bodies.consumer import GroupList
-from rocketlens.wire.bodies.stats import ConsumeStats
-from rocketlens.wire.bodies.subscription_group import (
+from rocketlens.wire.bodies.clients import GroupList
+from rocketlens.wire.bodies.tables import (
+    ConsumeStats,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
 )

@@ -8,8 +8,8 @@ from rocketlens.client.send.message import Message
 from rocketlens.errors import BadInput, BrokerError, WrongType
 from rocketlens.net.channel import Response
 from rocketlens.testing import cluster as embedded
-from rocketlens.wire.bodies.consumer import ClientConnection, ConsumeResult, ProducerConnection
-from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
+from rocketlens.wire.bodies.clients import ClientConnection, ConsumeResult, ProducerConnection
+from rocketlens.wire.bodies.tables import SubscriptionGroupConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask

@@ -8,7 +8,7 @@ from rocketlens.mqadmin.command_line import Given
 from rocketlens.mqadmin.printing.form import Form
 from rocketlens.mqadmin.tool import Call
 from rocketlens.terminal.cluster_access import ClusterAccess
-from rocketlens.wire.bodies.route import BrokerData, ClusterInfo
+from rocketlens.wire.bodies.tables import BrokerData, ClusterInfo
 
 NOWHERE = ClusterAccess("127.0.0.1:9876")
 FIGURES = {

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies.topic import (
+from rocketlens.wire.bodies.tables import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,

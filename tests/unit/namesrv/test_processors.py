@@ -12,9 +12,10 @@ from rocketlens.namesrv import processors
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
-from rocketlens.wire.bodies.topic import (
+from rocketlens.wire.bodies.tables import (
+    ClusterInfo,
     DataVersion,
+    TopicRouteData,
 )
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body

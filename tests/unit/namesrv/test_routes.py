@@ -6,14 +6,14 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.namesrv import routes as routes_module
 from rocketlens.namesrv.routes import RouteTable
-from rocketlens.wire.bodies.route import QueueData
-from rocketlens.wire.bodies.topic import (
+from rocketlens.wire.bodies.tables import (
     DataVersion,
+    QueueData,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigTable,
 )
-from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
+from rocketlens.wire.commands.brokers import RegisterBrokerRequest, RegisterBrokerResponse
 
 A = "10.0.0.1:10911"
 B = "10.0.0.2:10911"

@@ -10,7 +10,7 @@ from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.net import large_answers
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import declare
-from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.broker_world import in_broker

@@ -6,10 +6,23 @@ import json
 import pytest
 
 from rocketlens.errors import CommandBodyError, FieldError
-from rocketlens.wire.bodies import heartbeat, route, stats, topic
-from rocketlens.wire.commands import query, send
-from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC
-from rocketlens.wire.declare import fields_of, read_body, read_i32, read_i64, write_body
+from rocketlens.wire.bodies.clients import ConsumerData, HeartbeatData
+from rocketlens.wire.bodies.tables import (
+    BrokerData,
+    ConsumeStats,
+    MessageQueueBody,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from rocketlens.wire.commands.brokers import UPDATE_AND_CREATE_TOPIC
+from rocketlens.wire.commands.messages import (
+    SEND_MESSAGE_V2,
+    SendMessageRequest,
+    ViewMessageRequest,
+)
+from rocketlens.wire.declare import TABLES, read_body, read_i32, read_i64, write_body
 from tests.support.wire_samples import sample
 
 
@@ -36,25 +49,25 @@ def test_a_boolean_is_true_in_any_case_of_letters_or_else_false():
 
 
 def test_a_picker_reads_what_decode_reads():
-    codec = send.SEND_MESSAGE_V2.request
-    header = sample(send.SendMessageRequest, 1000)
-    names = tuple(field.name for field in fields_of(send.SendMessageRequest))
+    codec = SEND_MESSAGE_V2.request
+    header = sample(SendMessageRequest, 1000)
+    names = tuple(field.name for field in TABLES[SendMessageRequest].fields)
     picked = codec.picker(*names)(codec.encode(header))
     assert picked == tuple(getattr(header, name) for name in names)
 
 
 def test_a_header_cannot_be_changed_and_takes_names_only():
-    header = sample(query.ViewMessageRequest, 1000)
+    header = sample(ViewMessageRequest, 1000)
     with pytest.raises(dataclasses.FrozenInstanceError):
         header.topic = "other"
     with pytest.raises(TypeError):
-        query.ViewMessageRequest(5)
+        ViewMessageRequest(5)
 
 
 def test_maps_by_queue_have_objects_for_keys_and_are_read_with_quoted_ones_too():
-    table = stats.TopicStatsTable(
+    table = TopicStatsTable(
         offset_table={
-            stats.MessageQueueBody(topic="t", broker_name="b", queue_id=number): stats.TopicOffset(
+            MessageQueueBody(topic="t", broker_name="b", queue_id=number): TopicOffset(
                 max_offset=number
             )
             for number in range(3)
@@ -64,18 +77,18 @@ def test_maps_by_queue_have_objects_for_keys_and_are_read_with_quoted_ones_too()
     assert written.startswith(
         b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:{"lastUpdateTimestamp":0,'
     )
-    assert read_body(stats.TopicStatsTable, written) == table
+    assert read_body(TopicStatsTable, written) == table
     quoted = {
         json.dumps({"topic": "t", "brokerName": "b", "queueId": number}): {"maxOffset": number}
         for number in range(3)
     }
-    assert read_body(stats.TopicStatsTable, json.dumps({"offsetTable": quoted}).encode()) == table
+    assert read_body(TopicStatsTable, json.dumps({"offsetTable": quoted}).encode()) == table
 
 
 @pytest.mark.parametrize("key", ["0", '"0"', " 0 ", '"0" '])
 def test_broker_ids_are_read_with_and_without_quotes_and_written_with(key):
     text = f'{{"brokerName":"b","brokerAddrs":{{{key}:"10.0.0.1:10911"}}}}'
-    brokers = read_body(route.BrokerData, text.encode())
+    brokers = read_body(BrokerData, text.encode())
     assert brokers.broker_addrs == {0: "10.0.0.1:10911"}
     assert b'"brokerAddrs":{"0":"10.0.0.1:10911"}' in write_body(brokers)
 
@@ -85,13 +98,13 @@ def test_unknown_members_and_names_of_newer_releases_are_ignored():
         b'{"clientID":"c","new":{"a":[{0:1}]},"consumerDataSet":[{"groupName":"g",'
         b'"consumeType":"CONSUME_BY_DREAM","subscriptionDataSet":null},null]}'
     )
-    data = read_body(heartbeat.HeartbeatData, text)
-    assert data.consumer_datas == (heartbeat.ConsumerData(group_name="g"),)
+    data = read_body(HeartbeatData, text)
+    assert data.consumer_datas == (ConsumerData(group_name="g"),)
 
 
 def test_numbers_in_quotes_are_numbers():
     text = b'{"topicName":"t","perm":"6","order":"TRUE","readQueueNums":"4"}'
-    assert read_body(topic.TopicConfig, text) == topic.TopicConfig(
+    assert read_body(TopicConfig, text) == TopicConfig(
         topic_name="t", perm=6, order=True, read_queue_nums=4
     )
 
@@ -99,13 +112,13 @@ def test_numbers_in_quotes_are_numbers():
 def test_numbers_and_booleans_are_texts_where_a_text_is_declared():
     for written, read in ((b"true", "true"), (b"false", "false"), (b"17", "17"), (b"1.5", "1.5")):
         text = b'{"topicName":%s,"perm":6}' % written
-        assert read_body(topic.TopicConfig, text).topic_name == read
+        assert read_body(TopicConfig, text).topic_name == read
 
 
 def test_of_all_numbers_only_1_is_true():
     for number, expected in ((1, True), (0, False), (2, False)):
         text = f'{{"topicName":"t","perm":6,"order":{number}}}'
-        assert read_body(topic.TopicConfig, text.encode()).order is expected
+        assert read_body(TopicConfig, text.encode()).order is expected
 
 
 HOSTILE = {
@@ -138,7 +151,7 @@ HOSTILE = {
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_json_is_a_command_body_error_and_nothing_else(hostile):
     with pytest.raises(CommandBodyError) as caught:
-        read_body(route.TopicList, hostile)
+        read_body(TopicList, hostile)
     assert len(str(caught.value)) < 300
     assert caught.value.remark == str(caught.value)
 
@@ -158,24 +171,24 @@ def test_hostile_json_is_a_command_body_error_and_nothing_else(hostile):
 )
 def test_a_member_that_is_missing_or_of_another_type_is_an_error(text):
     with pytest.raises(CommandBodyError):
-        read_body(topic.TopicConfig, text)
+        read_body(TopicConfig, text)
 
 
 @pytest.mark.parametrize("text", ["1e999", '"nan"', '"inf"', "[]", '"x"', "9" * 400])
 def test_a_rate_is_a_finite_number(text):
     with pytest.raises(CommandBodyError):
-        read_body(stats.ConsumeStats, f'{{"consumeTps":{text}}}'.encode())
+        read_body(ConsumeStats, f'{{"consumeTps":{text}}}'.encode())
 
 
 def test_where_plain_json_is_asked_for_the_other_dialect_is_an_error():
     text = b'{"clientID":"c","x":{1:2}}'
-    read_body(heartbeat.HeartbeatData, text)
+    read_body(HeartbeatData, text)
     with pytest.raises(CommandBodyError):
-        read_body(heartbeat.HeartbeatData, text, is_plain=True)
+        read_body(HeartbeatData, text, is_plain=True)
 
 
 def test_a_body_over_its_bound_is_not_even_read():
-    written = write_body(route.TopicList(topic_list=("t",) * 100))
-    assert read_body(route.TopicList, written, len(written))
+    written = write_body(TopicList(topic_list=("t",) * 100))
+    assert read_body(TopicList, written, len(written))
     with pytest.raises(CommandBodyError):
-        read_body(route.TopicList, written, len(written) - 1)
+        read_body(TopicList, written, len(written) - 1)

@@ -16,8 +16,7 @@ from rocketlens.broker.access.policy import Action, Kind, Need, Resource
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.text.json_dialect import loads
-from rocketlens.wire.bodies.consumer import LockBatchRequest
-from rocketlens.wire.bodies.heartbeat import HeartbeatData
+from rocketlens.wire.bodies.clients import HeartbeatData, LockBatchRequest
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import read_body

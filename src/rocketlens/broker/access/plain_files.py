@@ -39,7 +39,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import PlainAccessConfig, PlainAccessTable
-from rocketlens.wire.bodies.topic import DataVersion
+from rocketlens.wire.bodies.tables import DataVersion
 
 MAX_ACL_FILE_BYTES: Final = 1024 * 1024
 """Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""

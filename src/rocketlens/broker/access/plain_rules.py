@@ -46,8 +46,7 @@ from rocketlens.model.rocketmq import RETRY_PREFIX, TRACE_TOPIC
 from rocketlens.net.channel import Response
 from rocketlens.wire import acl
 from rocketlens.wire.bodies.auth import PlainAccessConfig
-from rocketlens.wire.bodies.consumer import LockBatchRequest
-from rocketlens.wire.bodies.heartbeat import HeartbeatData
+from rocketlens.wire.bodies.clients import HeartbeatData, LockBatchRequest
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import read_body

@@ -33,7 +33,7 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
-from rocketlens.wire.commands.pull import PULL_MESSAGE
+from rocketlens.wire.commands.messages import PULL_MESSAGE
 from rocketlens.wire.connection import encode_command
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from rocketlens.broker.delivery.pull_filter import PullFilter
 from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.pull import PULL_MESSAGE
+from rocketlens.wire.commands.messages import PULL_MESSAGE
 
 MAX_SUSPEND_S: Final = 600.0
 """Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""

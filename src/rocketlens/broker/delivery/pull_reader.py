@@ -36,9 +36,9 @@ from rocketlens.model.rocketmq import FAQ, PERM_READ, SQL92_TYPE, SYSTEM_GROUPS
 from rocketlens.net.channel import Channel, Response
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
-from rocketlens.wire.bodies.heartbeat import MessageModel
+from rocketlens.wire.bodies.clients import MessageModel
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG
+from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG
 
 FOUND: Final = "FOUND"
 """The remark of a response with messages."""

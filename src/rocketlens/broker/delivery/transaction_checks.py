@@ -52,7 +52,7 @@ from rocketlens.net.pace import Pace
 from rocketlens.store.read.log.commitlog import SegmentLost
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.commands.transaction import (
+from rocketlens.wire.commands.messages import (
     CHECK_TRANSACTION_STATE,
     CheckTransactionStateRequest,
 )

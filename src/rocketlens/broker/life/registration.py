@@ -55,15 +55,15 @@ from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.net.pool import NAME_SERVER_EXPECTED, ClientPool
-from rocketlens.wire.bodies.route import TopicRouteData
-from rocketlens.wire.bodies.topic import (
+from rocketlens.wire.bodies.tables import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfigTable,
+    TopicRouteData,
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
     GET_ROUTEINFO_BY_TOPIC,
     QUERY_DATA_VERSION,
     REGISTER_BROKER,

@@ -31,7 +31,7 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, header_json
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
-from rocketlens.wire.commands import query as commands
+from rocketlens.wire.commands.messages import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID
 
 if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
@@ -83,7 +83,7 @@ class CompiledLookUps:
         self._inbox: Final = np.frombuffer(inbox, np.uint8)
         self._frames: Any = self._inbox
         """What the request to be read is in."""
-        names = commands.QUERY_MESSAGE.response.wire_names.values()
+        names = QUERY_MESSAGE.response.wire_names.values()
         of_query = _header_parts(dict(zip(names, _MARKS, strict=True)))
         of_view = _header_parts({})
         self._settings[constants.UNIQUE_NUM : constants.VIEW_PARTS + constants.VIEW_PART_COUNT] = (
@@ -267,8 +267,8 @@ def _header_parts(ext_fields: dict[str, str]) -> list[bytes]:
 
 
 _WRITTEN: Final = constants.ANSWERED, constants.UNPROVEN
-_QUERY: Final = commands.QUERY_MESSAGE.request.wire_names
-_VIEW: Final = commands.VIEW_MESSAGE_BY_ID.request.wire_names
+_QUERY: Final = QUERY_MESSAGE.request.wire_names
+_VIEW: Final = VIEW_MESSAGE_BY_ID.request.wire_names
 _QUERY_FIELDS: Final = tuple(
     _QUERY[field]
     for field in (

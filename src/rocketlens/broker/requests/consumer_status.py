@@ -15,10 +15,10 @@ from rocketlens.broker.tables.clients import Client
 from rocketlens.errors import RocketLensError
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import in_thread
-from rocketlens.wire.bodies.consumer import ConsumerStatusAnswer
+from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
 from rocketlens.wire.codes import V3_0_7_SNAPSHOT, RequestCode, ResponseCode, version_name
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import consumer as commands
+from rocketlens.wire.commands.groups import INVOKE_BROKER_TO_GET_CONSUMER_STATUS
 from rocketlens.wire.declare import read_body, write_body
 
 ASKED_AT_ONCE: Final = 64
@@ -43,7 +43,7 @@ class ConsumerStatusProcessor:
 
     async def status(self, command: RemotingCommand, channel: Channel) -> Response:
         """Return the offsets of the members of a group in a topic."""
-        request = commands.INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
+        request = INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.group)
         members = list(group.members.items()) if group else []
         if not members:

@@ -19,11 +19,16 @@ from rocketlens.model.text import json_dialect
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
-from rocketlens.wire.bodies.consumer import SubscriptionAnswer
-from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.bodies.clients import SubscriptionAnswer
+from rocketlens.wire.bodies.tables import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import admin as commands
+from rocketlens.wire.commands.groups import (
+    DELETE_SUBSCRIPTIONGROUP,
+    GET_SUBSCRIPTIONGROUP_CONFIG,
+    QUERY_SUBSCRIPTION_BY_CONSUMER,
+    QUERY_TOPICS_BY_CONSUMER,
+)
 from rocketlens.wire.declare import write_body
 
 _BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
@@ -101,7 +106,7 @@ class GroupProcessor:
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a group; it is created now if groups are created automatically."""
-        request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+        request = GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
         group = self.core.groups.find(request.group)
         if group is None:
             remark = "No group in this broker"
@@ -110,7 +115,7 @@ class GroupProcessor:
 
     async def delete(self, command: RemotingCommand, _: Channel) -> Response:
         """Delete a group, and its offsets if that is requested."""
-        request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+        request = DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
         problem = _system_problem(request.group_name, "it cannot be deleted")
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
@@ -124,7 +129,7 @@ class GroupProcessor:
 
     def topics(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the topics in which a group has offsets."""
-        request = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+        request = QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
         topics = tuple(self.core.offsets.topics_of(request.group))
         return Response(
             body=write_body(TopicList(topic_list=topics, broker_addr=self.core.address))
@@ -132,7 +137,7 @@ class GroupProcessor:
 
     def subscription(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the subscription of a group's connected consumers to a topic."""
-        request = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+        request = QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.group)
         subscription = group.subscriptions.get(request.topic) if group else None
         answer = SubscriptionAnswer(

@@ -21,17 +21,19 @@ from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
+    CheckClientRequest,
     ClientConnection,
     ConsumerConnection,
+    ConsumerData,
     ConsumerIdList,
     GroupList,
+    HeartbeatData,
     ProducerConnection,
     ProducerInfo,
     ProducerTable,
 )
-from rocketlens.wire.bodies.heartbeat import CheckClientRequest, ConsumerData, HeartbeatData
-from rocketlens.wire.bodies.stats import (
+from rocketlens.wire.bodies.tables import (
     ConsumeStats,
     ConsumeStatsList,
     MessageQueueBody,
@@ -39,8 +41,17 @@ from rocketlens.wire.bodies.stats import (
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import admin as admin_commands
-from rocketlens.wire.commands import client as client_commands
+from rocketlens.wire.commands.groups import (
+    GET_BROKER_CONSUME_STATS,
+    GET_CONSUME_STATS,
+    GET_CONSUMER_CONNECTION_LIST,
+    GET_CONSUMER_LIST_BY_GROUP,
+    GET_PRODUCER_CONNECTION_LIST,
+    HEART_BEAT,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    UNREGISTER_CLIENT,
+    HeartbeatResponse,
+)
 from rocketlens.wire.declare import read_body, write_body
 
 MAX_HEARTBEAT_GROUPS: Final = 1_000
@@ -69,10 +80,8 @@ class Registration:
 
     def response(self) -> Pending:
         """Return the response, or what gives it once the retry topics are known."""
-        fields = client_commands.HEART_BEAT.response.encode(
-            client_commands.HeartbeatResponse(
-                is_support_heart_beat_v2=True, is_sub_change=self.is_sub_change
-            )
+        fields = HEART_BEAT.response.encode(
+            HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=self.is_sub_change)
         )
         response = Response(ext_fields=fields)
         return _after(self.announced, response) if self.announced else response
@@ -179,7 +188,7 @@ class ClientProcessor:
 
     def unregister(self, command: RemotingCommand, channel: Channel) -> Response:
         """Unregister a client's producer or consumer."""
-        request = client_commands.UNREGISTER_CLIENT.request.decode(command.ext_fields)
+        request = UNREGISTER_CLIENT.request.decode(command.ext_fields)
         if request.producer_group is not None:
             self.core.clients.remove_producer(request.producer_group, channel)
         if request.consumer_group is not None:
@@ -203,7 +212,7 @@ class ClientProcessor:
 
     def consumer_ids(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the client ids of a group."""
-        request = client_commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
+        request = GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.consumer_group)
         if group is None:
             remark = f"no consumer for this group, {request.consumer_group[:300]}"
@@ -213,7 +222,7 @@ class ClientProcessor:
 
     def connections(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the clients of a group, and their subscriptions."""
-        request = admin_commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
+        request = GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(request.consumer_group)
         if group is None:
             remark = f"the consumer group[{request.consumer_group[:300]}] not online"
@@ -229,7 +238,7 @@ class ClientProcessor:
 
     async def consume_stats(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return a group's progress in each queue of one topic, or of all it has offsets in."""
-        request = admin_commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
+        request = GET_CONSUME_STATS.request.decode(command.ext_fields)
         group = request.consumer_group
         names = [request.topic] if request.topic else self.core.offsets.topics_of(group)
         online = self.core.clients.consumers.get(group)
@@ -253,7 +262,7 @@ class ClientProcessor:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | None:
         """Return the progress of every group in every topic it has offsets in."""
-        request = admin_commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
+        request = GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
         names: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
         pace = Pace()
         for topic, group in self.core.offsets.pairs():
@@ -311,7 +320,7 @@ class ClientProcessor:
 
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the clients of a producer group."""
-        request = admin_commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
+        request = GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
         members = self.core.clients.producers.get(request.producer_group)
         if members is None:
             remark = f"the producer group[{request.producer_group[:300]}] not exist"
@@ -355,7 +364,7 @@ class ClientProcessor:
 
     def groups_of_topic(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the groups that subscribe to a topic or have offsets in it."""
-        request = admin_commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
+        request = QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
         groups = dict.fromkeys(self.core.clients.groups_of(request.topic))
         groups.update(dict.fromkeys(self.core.offsets.groups_of(request.topic)))
         return Response(body=write_body(GroupList(groups=tuple(groups))))

@@ -20,12 +20,16 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue.queue_append import QueueWriter
-from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
-from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.tables import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import admin as commands
-from rocketlens.wire.commands.admin import GET_BROKER_CONFIG, GetBrokerConfigResponse
+from rocketlens.wire.commands.groups import (
+    GET_BROKER_CONFIG,
+    QUERY_CONSUME_QUEUE,
+    VIEW_BROKER_STATS_DATA,
+    GetBrokerConfigResponse,
+)
 from rocketlens.wire.declare import write_body
 
 MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
@@ -89,7 +93,7 @@ class InspectionProcessor:
 
     def count(self, command: RemotingCommand, _: Channel) -> Response:
         """Return RocketMQ's error for a count that is not kept."""
-        request = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
+        request = VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
         remark = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
         return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
 
@@ -106,7 +110,7 @@ class InspectionProcessor:
 
     async def queue(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return entries of a queue, and the subscription of a group to its topic."""
-        request = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
+        request = QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
         store, name = self.core.store, f"{request.queue_id}@{request.topic[:300]}"
         queue = store.queues.get(request.topic, request.queue_id)
         if queue is None:

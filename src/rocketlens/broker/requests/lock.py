@@ -12,8 +12,8 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.errors import BadInput
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
-from rocketlens.wire.bodies.consumer import LockBatchRequest, LockBatchResponse
-from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.bodies.clients import LockBatchRequest, LockBatchResponse
+from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import read_body, write_body

@@ -9,10 +9,20 @@ from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.wire.bodies.stats import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import offset as commands
+from rocketlens.wire.commands.groups import (
+    CLONE_GROUP_OFFSET,
+    GET_EARLIEST_MSG_STORETIME,
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    INVOKE_BROKER_TO_RESET_OFFSET,
+    QUERY_CONSUMER_OFFSET,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    UPDATE_CONSUMER_OFFSET,
+    ResetOffsetRequest,
+)
 from rocketlens.wire.declare import write_body
 
 UPPER: Final = "UPPER"
@@ -41,7 +51,7 @@ class OffsetProcessor:
 
     def search(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the offset of the first message at or after a time, or UPPER: the last before."""
-        request = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
+        request = SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
         is_upper = (request.boundary_type or "").upper() == UPPER
         return _offset(
             self.core.store.queues.offset_by_time(
@@ -51,24 +61,24 @@ class OffsetProcessor:
 
     def max_offset(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the offset of a queue's next message."""
-        request = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
+        request = GET_MAX_OFFSET.request.decode(command.ext_fields)
         return _offset(self.core.store.queues.max_offset(request.topic, request.queue_id))
 
     def min_offset(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the offset of the first message of a queue that is not deleted."""
-        request = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
+        request = GET_MIN_OFFSET.request.decode(command.ext_fields)
         return _offset(self.core.store.queues.min_offset(request.topic, request.queue_id))
 
     def earliest_time(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the store time of a queue's first message; -1 if it has none."""
-        request = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
+        request = GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
         first = self.core.store.queues.min_offset(request.topic, request.queue_id)
         timestamp_ms = store_time(self.core, request.topic, request.queue_id, first)
         return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
     def query(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a group's offset: 0 if it has none and the first message is still in memory."""
-        request = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
+        request = QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
         offset = self.core.offsets.get(group, topic, queue_id)
         if offset is not None and offset >= 0:
@@ -89,7 +99,7 @@ class OffsetProcessor:
 
     def update(self, command: RemotingCommand, _: Channel) -> Response:
         """Store a group's offset."""
-        request = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
+        request = UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
         if self.core.topics.get(request.topic) is None:
             remark = f"Topic {request.topic[:300]} not exist!"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -111,7 +121,7 @@ class OffsetProcessor:
 
         Its consumers, of any version, get the new offset in the answer to their next pull.
         """
-        request = commands.INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
+        request = INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
         core, topic, group = self.core, request.topic, request.group
         config = core.topics.get(topic)
         if config is None:
@@ -150,7 +160,7 @@ class OffsetProcessor:
         }
         return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
 
-    def _reset_offset(self, request: commands.ResetOffsetRequest, queue_id: int) -> int | str:
+    def _reset_offset(self, request: ResetOffsetRequest, queue_id: int) -> int | str:
         """Return where a queue is reset to, or why it is not."""
         queues, topic = self.core.store.queues, request.topic
         low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
@@ -166,7 +176,7 @@ class OffsetProcessor:
 
     async def clone(self, command: RemotingCommand, _: Channel) -> Response | None:
         """Copy the offsets of one group to another: in one topic, or in all."""
-        request = commands.CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
+        request = CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
         core, source = self.core, request.source_group
         problem = group_problem(request.target_group)
         if problem is not None:

@@ -16,7 +16,7 @@ from rocketlens.broker.delivery.pull_reader import PullResult
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.pull import SUSPEND_FLAG
+from rocketlens.wire.commands.messages import SUSPEND_FLAG
 
 
 class PullProcessor:

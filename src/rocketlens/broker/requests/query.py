@@ -19,16 +19,16 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import query as commands
+from rocketlens.wire.commands.messages import NOT_SEARCHED, QUERY_MESSAGE, VIEW_MESSAGE_BY_ID
 
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
-_PICK: Final = commands.QUERY_MESSAGE.request.picker(
+_PICK: Final = QUERY_MESSAGE.request.picker(
     *("topic", "key", "max_num", "begin_timestamp_ms", "end_timestamp_ms"),
     *("is_unique_key", "index_type"),
 )
-_PICK_OFFSET: Final = commands.VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
+_PICK_OFFSET: Final = VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
 
 Pending = Response | Awaitable[Response | None]
 
@@ -88,7 +88,7 @@ class QueryProcessor:
                 "indexLastUpdatePhyoffset": str(last.physical_offset),
             }
             if records.failures:
-                fields[commands.NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+                fields[NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
             return Response(ext_fields=fields, body=records.body)
         nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
         if records.failures:

@@ -32,7 +32,7 @@ from rocketlens.model import properties as props
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.send import RECALL_MESSAGE
+from rocketlens.wire.commands.messages import RECALL_MESSAGE
 from rocketlens.wire.recall_handle import RecallHandle
 
 _log: Final = logging.getLogger(__name__)

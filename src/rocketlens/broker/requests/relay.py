@@ -33,7 +33,7 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire import acl
 from rocketlens.wire.codes import V3_1_8_SNAPSHOT, RequestCode, ResponseCode, version_name
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import consumer as commands
+from rocketlens.wire.commands.groups import CONSUME_MESSAGE_DIRECTLY, GET_CONSUMER_RUNNING_INFO
 
 MAX_RELAYS: Final = 1_000
 """Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
@@ -111,12 +111,12 @@ class RelayProcessor:
 
     def running_info(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return the running information of a consumer."""
-        request = commands.GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
+        request = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
         return self._relay(command, channel, (request.consumer_group, request.client_id))
 
     async def consume_directly(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Let a consumer handle the message at an offset of the log."""
-        request = commands.CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
+        request = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
         target = request.consumer_group, request.client_id or ""
         try:
             offset = OffsetMessageId.decode(request.msg_id or "").physical_offset

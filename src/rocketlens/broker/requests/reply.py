@@ -36,8 +36,13 @@ from rocketlens.model.rocketmq import reply_topic
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import send as commands
-from rocketlens.wire.commands.send import ReplyMessageRequest, SendMessageRequest
+from rocketlens.wire.commands.messages import (
+    PUSH_REPLY_MESSAGE_TO_CLIENT,
+    SEND_REPLY_MESSAGE,
+    SEND_REPLY_MESSAGE_V2,
+    ReplyMessageRequest,
+    SendMessageRequest,
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -67,7 +72,7 @@ class ReplyProcessor:
     def reply(self, command: RemotingCommand, channel: Channel) -> Pending | None:
         """Pass a reply on, store it, and return whether the producer has it."""
         is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
-        codec = commands.SEND_REPLY_MESSAGE if is_long else commands.SEND_REPLY_MESSAGE_V2
+        codec = SEND_REPLY_MESSAGE if is_long else SEND_REPLY_MESSAGE_V2
         request = codec.request.decode(command.ext_fields)
         if self.core.access is not None and request.topic != self._reply_topic:
             # Every user may reply, as with RocketMQ, but not store messages in any topic that way.
@@ -134,7 +139,7 @@ class ReplyProcessor:
             store_timestamp_ms=self.core.clock(),
         )
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
-        fields = commands.PUSH_REPLY_MESSAGE_TO_CLIENT.request.encode(header)
+        fields = PUSH_REPLY_MESSAGE_TO_CLIENT.request.encode(header)
         return RemotingCommand(code, ext_fields=fields, body=command.body)
 
     def _store(

@@ -12,7 +12,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.wire.bodies.stats import KvTable
+from rocketlens.wire.bodies.tables import KvTable
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
 from rocketlens.wire.declare import write_body

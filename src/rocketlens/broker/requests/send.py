@@ -56,7 +56,7 @@ from rocketlens.net.pace import in_thread
 from rocketlens.store.write.append import Appended
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.commands import send as commands
+from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from rocketlens.wire.declare import read_i32
 from rocketlens.wire.recall_handle import RecallHandle
 
@@ -79,8 +79,8 @@ _FIELDS: Final = (
     "reconsume_times",
     "batch",
 )
-_pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
-_pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
+_pick_long: Final = SEND_MESSAGE.request.picker(*_FIELDS)
+_pick_short: Final = SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
 Refusal = tuple[ResponseCode, str]
 _BROKERS_OWN: Final = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
@@ -308,7 +308,7 @@ class SendProcessor:
             remark = f"Sending message to topic[{topic}] is forbidden."
             return None, (ResponseCode.NO_PERMISSION, remark)
         is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
-        codec = (commands.SEND_MESSAGE if is_long else commands.SEND_MESSAGE_V2).request
+        codec = (SEND_MESSAGE if is_long else SEND_MESSAGE_V2).request
         request = codec.decode(command.ext_fields)
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0
@@ -336,7 +336,7 @@ class SendProcessor:
         if group is None:
             raise SubscriptionGroupMissing(name)
         max_times = int(group.get("retryMaxTimes", 16))
-        codec = commands.SEND_MESSAGE_V2 if "b" in command.ext_fields else commands.SEND_MESSAGE
+        codec = SEND_MESSAGE_V2 if "b" in command.ext_fields else SEND_MESSAGE
         request = codec.request.decode(command.ext_fields)
         if command.version >= V3_4_9 and request.max_reconsume_times is not None:
             max_times = request.max_reconsume_times

@@ -36,8 +36,7 @@ from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import send as commands
-from rocketlens.wire.commands.send import ConsumerSendMessageBackRequest
+from rocketlens.wire.commands.messages import CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest
 
 Pending = Response | Awaitable[Response | None]
 
@@ -58,7 +57,7 @@ class SendBackProcessor:
 
     def send_back(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Store a copy of a message, to be consumed later."""
-        request = commands.CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
+        request = CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
         group = self.core.groups.find(request.consumer_group)
         if group is None:
             raise SubscriptionGroupMissing(request.consumer_group)

@@ -33,12 +33,21 @@ from rocketlens.model.rocketmq import is_system_topic, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, Pace, WorkThreads, in_thread
-from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
-from rocketlens.wire.bodies.topic import TopicFilterType
+from rocketlens.wire.bodies.tables import (
+    MessageQueueBody,
+    TopicFilterType,
+    TopicOffset,
+    TopicStatsTable,
+)
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import topic as commands
-from rocketlens.wire.commands.topic import CreateTopicRequest
+from rocketlens.wire.commands.brokers import (
+    DELETE_TOPIC_IN_BROKER,
+    GET_TOPIC_CONFIG,
+    GET_TOPIC_STATS_INFO,
+    UPDATE_AND_CREATE_TOPIC,
+    CreateTopicRequest,
+)
 from rocketlens.wire.declare import read_i64, write_body
 
 _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
@@ -62,7 +71,7 @@ class TopicProcessor:
 
     def create(self, command: RemotingCommand, _: Channel) -> Pending:
         """Create a topic, or change it."""
-        request = commands.UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
+        request = UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
         problem = _problem(request)
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
@@ -90,7 +99,7 @@ class TopicProcessor:
 
         As in RocketMQ, queries by key and id find its messages as long as the log has them.
         """
-        topic = commands.DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
+        topic = DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
         if not topic.strip():
             remark = "The specified topic is blank."
             return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
@@ -125,7 +134,7 @@ class TopicProcessor:
 
     async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Return the offsets of all queues of a topic, and the time of each one's last message."""
-        request = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
+        request = GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
         config = self.core.topics.get(request.topic)
         if config is None:
             remark = f"topic[{request.topic[:300]}] not exist"
@@ -160,7 +169,7 @@ class TopicProcessor:
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a topic's configuration."""
-        request = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
+        request = GET_TOPIC_CONFIG.request.decode(command.ext_fields)
         config = self.core.topics.get(request.topic)
         if config is None:
             remark = f"No topic in this broker. topic: {request.topic[:300]}"

@@ -29,8 +29,12 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import transaction as commands
-from rocketlens.wire.commands.transaction import COMMIT, ROLLBACK, EndTransactionRequest
+from rocketlens.wire.commands.messages import (
+    COMMIT,
+    END_TRANSACTION,
+    ROLLBACK,
+    EndTransactionRequest,
+)
 from rocketlens.wire.declare import read_i32
 
 _MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
@@ -56,7 +60,7 @@ class TransactionProcessor:
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
         """Commit or roll back a transaction; it stays open if the request says neither."""
-        request = commands.END_TRANSACTION.request.decode(command.ext_fields)
+        request = END_TRANSACTION.request.decode(command.ext_fields)
         if request.commit_or_rollback not in (COMMIT, ROLLBACK):
             return Response()
         half = self._half(request.commit_log_offset)

@@ -20,14 +20,24 @@ from rocketlens.net.pace import in_thread
 from rocketlens.wire.bodies.auth import (
     AclInfo,
     UserInfo,
-    write_acls,
-    write_users,
 )
-from rocketlens.wire.bodies.topic import DataVersion
+from rocketlens.wire.bodies.tables import DataVersion
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands import auth as commands
-from rocketlens.wire.declare import TEXT, map_of, object_of, read_body, write_body
+from rocketlens.wire.commands.auth import (
+    AUTH_CREATE_ACL,
+    AUTH_CREATE_USER,
+    AUTH_DELETE_ACL,
+    AUTH_DELETE_USER,
+    AUTH_GET_ACL,
+    AUTH_GET_USER,
+    AUTH_LIST_ACL,
+    AUTH_LIST_USER,
+    AUTH_UPDATE_USER,
+    GET_BROKER_CLUSTER_ACL_INFO,
+    GetBrokerAclConfigResponse,
+)
+from rocketlens.wire.declare import read_body, shape_of, write_body
 
 _BLANK: Final = Response(ResponseCode.INVALID_PARAMETER, remark="The username is blank")
 _SUPER_BY_SUPER: Final = "The super user can only be update by super user"
@@ -47,7 +57,7 @@ _ONLY_READ: Final = (
     "place of aclEnable=true, and change these with rocketlens mqadmin updateUser and updateAcl"
 )
 
-_VERSIONS: Final = map_of(TEXT, object_of(DataVersion))
+_VERSIONS: Final = shape_of(dict[str, DataVersion])
 
 
 class UserProcessor:
@@ -74,7 +84,7 @@ class UserProcessor:
 
     async def create_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Make a user."""
-        request = commands.AUTH_CREATE_USER.request.decode(command.ext_fields)
+        request = AUTH_CREATE_USER.request.decode(command.ext_fields)
         if not request.username:
             return _BLANK
         info = _user_info(command)
@@ -86,7 +96,7 @@ class UserProcessor:
 
     async def update_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Change a user."""
-        request = commands.AUTH_UPDATE_USER.request.decode(command.ext_fields)
+        request = AUTH_UPDATE_USER.request.decode(command.ext_fields)
         if not request.username:
             return _BLANK
         info = _user_info(command)
@@ -98,7 +108,7 @@ class UserProcessor:
 
     async def delete_user(self, command: RemotingCommand, _: Channel) -> Response:
         """Remove a user and its policies."""
-        request = commands.AUTH_DELETE_USER.request.decode(command.ext_fields)
+        request = AUTH_DELETE_USER.request.decode(command.ext_fields)
         self._check_super(request.username or "", command)
         if request.username in self._users.users.entries:
             await self._users.delete_user(request.username or "")
@@ -106,7 +116,7 @@ class UserProcessor:
 
     def user(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a user, with its password."""
-        request = commands.AUTH_GET_USER.request.decode(command.ext_fields)
+        request = AUTH_GET_USER.request.decode(command.ext_fields)
         if not (request.username or "").strip():
             return _BLANK
         user = self._users.users.entries.get(request.username or "")
@@ -114,18 +124,18 @@ class UserProcessor:
 
     async def list_users(self, command: RemotingCommand, channel: Channel) -> Response:
         """Return the users whose names contain a text."""
-        text = commands.AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
+        text = AUTH_LIST_USER.request.decode(command.ext_fields).filter or ""
         users = self._users.users.entries
         chosen = tuple(users[name].info() for name in _in_order(users) if _contains(name, text))
         estimate = Estimate("ask with a filter")
         for each in chosen:
             estimate.add(_ROW_BYTES + len(each.username or "") + len(each.password or ""))
         async with self._large_answers.turn(channel, estimate):
-            return Response(body=await in_thread(lambda: write_users(chosen)) if chosen else b"")
+            return Response(body=await in_thread(lambda: write_body(chosen)) if chosen else b"")
 
     async def put_acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Add policies to a subject, or replace them."""
-        request = commands.AUTH_CREATE_ACL.request.decode(command.ext_fields)
+        request = AUTH_CREATE_ACL.request.decode(command.ext_fields)
         if not command.body:
             return Response(ResponseCode.SYSTEM_ERROR, remark="The body of acl is null")
         info = read_body(AclInfo, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
@@ -137,14 +147,14 @@ class UserProcessor:
 
     async def delete_acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Remove the policies of a subject, or one entry."""
-        request = commands.AUTH_DELETE_ACL.request.decode(command.ext_fields)
+        request = AUTH_DELETE_ACL.request.decode(command.ext_fields)
         subject = subject_of(request.subject)
         await self._users.delete_acl(subject, request.policy_type, request.resource)
         return Response()
 
     def acl(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the policies of a subject."""
-        request = commands.AUTH_GET_ACL.request.decode(command.ext_fields)
+        request = AUTH_GET_ACL.request.decode(command.ext_fields)
         subject = subject_of(request.subject)
         if subject is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=_NO_SUBJECT)
@@ -153,7 +163,7 @@ class UserProcessor:
 
     async def list_acls(self, command: RemotingCommand, channel: Channel) -> Response:
         """Return the policies of subjects; the filters are texts that names contain."""
-        request = commands.AUTH_LIST_ACL.request.decode(command.ext_fields)
+        request = AUTH_LIST_ACL.request.decode(command.ext_fields)
         acls = self._users.acls.entries
         estimate = Estimate("ask with a filter")
         chosen = []
@@ -167,7 +177,7 @@ class UserProcessor:
                     estimate.add(_ROW_BYTES, max(rows, 1))
                     chosen.append(info)
         async with self._large_answers.turn(channel, estimate):
-            body = await in_thread(lambda: write_acls(tuple(chosen))) if chosen else b""
+            body = await in_thread(lambda: write_body(tuple(chosen))) if chosen else b""
             return Response(body=body)
 
     def _is_super(self, command: RemotingCommand) -> bool:
@@ -223,14 +233,14 @@ class PlainProcessor:
         versions = self._acl.loaded.versions
         default = versions.get(str(self._acl.default_file), DataVersion())
         cluster, name, address = self._names
-        header = commands.GetBrokerAclConfigResponse(
+        header = GetBrokerAclConfigResponse(
             version=write_body(default).decode(),
             all_acl_file_version=_VERSIONS.write(versions),
             broker_name=name,
             broker_addr=address,
             cluster_name=cluster,
         )
-        return Response(ext_fields=commands.GET_BROKER_CLUSTER_ACL_INFO.response.encode(header))
+        return Response(ext_fields=GET_BROKER_CLUSTER_ACL_INFO.response.encode(header))
 
     async def accounts(self, _: RemotingCommand, __: Channel) -> Response:
         """Return all accounts, with their secrets."""

@@ -50,7 +50,7 @@ from rocketlens.store.write.message_store import MessageStore
 from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
-from rocketlens.wire.commands import send as commands
+from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from rocketlens.wire.connection import Connection, encode_command
 
 if TYPE_CHECKING:
@@ -420,8 +420,8 @@ def _bytes_of(content: bytes) -> Any:
 
 
 _OF_ACCESS: Final = acl.ACCESS_KEY, acl.SIGNATURE
-_SHORT: Final = *commands.SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
-_LONG: Final = *commands.SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
+_SHORT: Final = *SEND_MESSAGE_V2.request.wire_names.values(), *_OF_ACCESS
+_LONG: Final = *SEND_MESSAGE.request.wire_names.values(), *_OF_ACCESS
 _UNREAD_TEXTS: Final = sum(
     1 << number
     for number, name in enumerate(_LONG)

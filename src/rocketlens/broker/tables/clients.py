@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.net.channel import Channel
-from rocketlens.wire.bodies.heartbeat import (
+from rocketlens.wire.bodies.clients import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,

@@ -35,8 +35,8 @@ from rocketlens.model.group import (
     group_of_topic,
 )
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
-from rocketlens.wire.bodies.consumer import ConsumerConnection
-from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, TopicOffset
+from rocketlens.wire.bodies.clients import ConsumerConnection
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")

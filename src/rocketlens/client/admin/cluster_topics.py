@@ -37,11 +37,14 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import reply_topic
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
-from rocketlens.wire.bodies.route import QueueData, TopicRouteData
-from rocketlens.wire.bodies.topic import TopicConfig
+from rocketlens.wire.bodies.tables import QueueData, TopicConfig, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.namesrv import GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest
-from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
+from rocketlens.wire.commands.brokers import (
+    GET_ROUTEINFO_BY_TOPIC,
+    GET_TOPIC_CONFIG,
+    GetRouteInfoRequest,
+    GetTopicConfigRequest,
+)
 
 
 async def find_topics(

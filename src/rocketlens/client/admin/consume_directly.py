@@ -32,13 +32,13 @@ from rocketlens.errors import (
 )
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
     ConsumeResult,
+    ConsumeType,
 )
-from rocketlens.wire.bodies.heartbeat import ConsumeType
-from rocketlens.wire.commands.consumer import (
+from rocketlens.wire.commands.groups import (
     CONSUME_MESSAGE_DIRECTLY,
     ConsumeMessageDirectlyRequest,
 )

@@ -22,20 +22,18 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model.rocketmq import RETRY_PREFIX
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
     ProducerConnection,
 )
-from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import (
-    GET_PRODUCER_CONNECTION_LIST,
-    GetProducerConnectionListRequest,
-)
-from rocketlens.wire.commands.consumer import (
+from rocketlens.wire.commands.groups import (
     GET_CONSUMER_RUNNING_INFO,
+    GET_PRODUCER_CONNECTION_LIST,
     GetConsumerRunningInfoRequest,
+    GetProducerConnectionListRequest,
 )
 
 B = TypeVar("B")

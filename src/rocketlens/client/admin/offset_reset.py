@@ -9,8 +9,8 @@ from typing import Final
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
-from rocketlens.wire.bodies.stats import MessageQueueBody, OffsetWrapper, ResetOffsets
-from rocketlens.wire.commands.offset import (
+from rocketlens.wire.bodies.tables import MessageQueueBody, OffsetWrapper, ResetOffsets
+from rocketlens.wire.commands.groups import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     UPDATE_CONSUMER_OFFSET,
     ResetOffsetRequest,

@@ -37,13 +37,17 @@ from rocketlens.query.facts.group_state import (
     Subscribed,
     judge,
 )
-from rocketlens.wire.bodies.consumer import ConsumerConnection
-from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from rocketlens.wire.bodies.clients import (
+    ConsumerConnection,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 from rocketlens.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
-    from rocketlens.wire.bodies.stats import OffsetWrapper
+    from rocketlens.wire.bodies.tables import OffsetWrapper
 
 NO_STATS: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "

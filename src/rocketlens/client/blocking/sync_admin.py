@@ -28,13 +28,12 @@ from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.options import ScanOptions, TailOptions, takes
 from rocketlens.query.request import FindRequest, tail_filter
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
     ProducerConnection,
 )
-from rocketlens.wire.bodies.stats import ConsumeStats
-from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
+from rocketlens.wire.bodies.tables import ConsumeStats, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,21 +9,36 @@ from typing import Protocol
 
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, fields_of
 from rocketlens.errors import BrokerError
-from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList, ProducerTable
-from rocketlens.wire.bodies.stats import (
+from rocketlens.wire.bodies.clients import ConsumerConnection, GroupList, ProducerTable
+from rocketlens.wire.bodies.tables import (
     ConsumeStats,
     MessageQueueBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
     TopicOffset,
     TopicStatsTable,
 )
-from rocketlens.wire.bodies.subscription_group import (
-    SubscriptionGroupConfig,
-    SubscriptionGroupTable,
-)
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands import admin, offset
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+from rocketlens.wire.commands.brokers import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+from rocketlens.wire.commands.groups import (
+    GET_ALL_PRODUCER_INFO,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_CONSUME_STATS,
+    GET_CONSUMER_CONNECTION_LIST,
+    GET_EARLIEST_MSG_STORETIME,
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+    GetEarliestStoreTimeRequest,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    QueryTopicConsumeByWhoRequest,
+    SearchOffsetRequest,
+)
+from rocketlens.wire.declare import NoFields
 
 
 class QueueOfTopic(Protocol):
@@ -42,16 +57,16 @@ class QueueOfTopic(Protocol):
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
     """Return the offset of the oldest message of a queue."""
-    header = offset.GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    answer = await cluster.ask(address, offset.GET_MIN_OFFSET, header)
-    return fields_of(address, offset.GET_MIN_OFFSET, answer).queue_offset
+    header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, GET_MIN_OFFSET, header)
+    return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
 
 
 async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
     """Return the offset of the next message of a queue."""
-    header = offset.GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-    answer = await cluster.ask(address, offset.GET_MAX_OFFSET, header)
-    return fields_of(address, offset.GET_MAX_OFFSET, answer).queue_offset
+    header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, GET_MAX_OFFSET, header)
+    return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
 
 
 async def offset_at_time(
@@ -61,18 +76,18 @@ async def offset_at_time(
 
     A broker may return any of several of one millisecond.
     """
-    header = offset.SearchOffsetRequest(
+    header = SearchOffsetRequest(
         topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
     )
-    answer = await cluster.ask(address, offset.SEARCH_OFFSET_BY_TIMESTAMP, header)
-    return fields_of(address, offset.SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
+    answer = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
 
 
 async def oldest_ms(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
     """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
-    header = offset.GetEarliestStoreTimeRequest(topic=queue.topic, queue_id=queue.queue_id)
-    answer = await cluster.ask(address, offset.GET_EARLIEST_MSG_STORETIME, header)
-    return fields_of(address, offset.GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
+    header = GetEarliestStoreTimeRequest(topic=queue.topic, queue_id=queue.queue_id)
+    answer = await cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
+    return fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
 
 
 async def topic_stats(
@@ -96,8 +111,8 @@ async def topic_stats(
 
 async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tuple[str, ...]:
     """Return the groups that a broker has offsets of in a topic."""
-    header = admin.QueryTopicConsumeByWhoRequest(topic=topic)
-    command = admin.QUERY_TOPIC_CONSUME_BY_WHO
+    header = QueryTopicConsumeByWhoRequest(topic=topic)
+    command = QUERY_TOPIC_CONSUME_BY_WHO
     return (await cluster.ask_for(as_it_is, GroupList, address, command, header)).groups
 
 
@@ -105,15 +120,15 @@ async def group_configs(
     cluster: ClusterCalls, address: str
 ) -> Mapping[str, SubscriptionGroupConfig]:
     """Return the configurations of all groups that a broker has, by name."""
-    command = admin.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+    command = GET_ALL_SUBSCRIPTIONGROUP_CONFIG
     read = await cluster.ask_for(as_it_is, SubscriptionGroupTable, address, command, NoFields())
     return read.subscription_group_table
 
 
 async def connections(cluster: ClusterCalls, address: str, group: str) -> ConsumerConnection:
     """Return the clients of a group that are connected to a broker, and what they subscribe to."""
-    header = admin.GetConsumerConnectionListRequest(consumer_group=group)
-    command = admin.GET_CONSUMER_CONNECTION_LIST
+    header = GetConsumerConnectionListRequest(consumer_group=group)
+    command = GET_CONSUMER_CONNECTION_LIST
     return await cluster.ask_for(as_it_is, ConsumerConnection, address, command, header)
 
 
@@ -125,8 +140,8 @@ async def consume_stats(
     timeout_s: float | None = None,
 ) -> ConsumeStats:
     """Return the offsets of a group in a broker's queues, or in those of one topic."""
-    header = admin.GetConsumeStatsRequest(consumer_group=group, topic=topic)
-    command = admin.GET_CONSUME_STATS
+    header = GetConsumeStatsRequest(consumer_group=group, topic=topic)
+    command = GET_CONSUME_STATS
     return await cluster.ask_for(
         as_it_is, ConsumeStats, address, command, header, timeout_s=timeout_s
     )
@@ -134,5 +149,5 @@ async def consume_stats(
 
 async def producers(cluster: ClusterCalls, address: str) -> ProducerTable:
     """Return the producers that are connected to a broker, by group."""
-    command = admin.GET_ALL_PRODUCER_INFO
+    command = GET_ALL_PRODUCER_INFO
     return await cluster.ask_for(as_it_is, ProducerTable, address, command, NoFields())

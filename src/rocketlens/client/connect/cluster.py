@@ -46,18 +46,16 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
-from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
-from rocketlens.wire.bodies.stats import KvTable
+from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.admin import GET_BROKER_RUNTIME_INFO
-from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
     GET_BROKER_CLUSTER_INFO,
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
-from rocketlens.wire.declare import read_body
+from rocketlens.wire.commands.groups import GET_BROKER_RUNTIME_INFO
+from rocketlens.wire.declare import Command, NoFields, read_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 

@@ -17,17 +17,16 @@ from rocketlens.formats import java_properties
 from rocketlens.formats.commitlog_record import HEADS, TOTAL_SIZE
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
-from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
-from rocketlens.wire.bodies.topic import TopicConfig
+from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import (
+from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, GetTopicConfigRequest
+from rocketlens.wire.commands.groups import (
     GET_BROKER_CONFIG,
     QUERY_CONSUME_QUEUE,
     QueryConsumeQueueRequest,
 )
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.topic import GET_TOPIC_CONFIG, GetTopicConfigRequest
-from rocketlens.wire.declare import read_body
+from rocketlens.wire.declare import NoFields, read_body
 
 _NO_ATTRIBUTES: Final = frozenset(
     {ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.TOPIC_NOT_EXIST}

@@ -50,11 +50,10 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, RecordView
 from rocketlens.model.rocketmq import ALL_TAGS, MASTER_ID, SQL92_TYPE, TAG_TYPE, TOOLS_GROUP
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.bodies.clients import SubscriptionData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.command_table import Command
-from rocketlens.wire.commands.pull import (
+from rocketlens.wire.commands.messages import (
     COMMIT_OFFSET_FLAG,
     LITE_PULL_FLAG,
     LITE_PULL_MESSAGE,
@@ -64,6 +63,7 @@ from rocketlens.wire.commands.pull import (
     PullMessageRequest,
     PullMessageResponse,
 )
+from rocketlens.wire.declare import Command
 
 OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
 """The group for a broker at which TOOLS_GROUP may not consume; brokers create it, if allowed."""

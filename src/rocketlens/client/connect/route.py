@@ -10,7 +10,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.model.text.java import string_hash
-from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -40,7 +40,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import BATCH_QUEUE, LMQ_PREFIX, PERM_WRITE, QUEUE_TYPE
 from rocketlens.net.pace import in_thread
 from rocketlens.query.topic_choice import suggestion
-from rocketlens.wire.bodies.route import (
+from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
     QueueData,
@@ -48,13 +48,13 @@ from rocketlens.wire.bodies.route import (
     TopicRouteData,
 )
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.namesrv import (
+from rocketlens.wire.commands.brokers import (
     GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     GET_BROKER_CLUSTER_INFO,
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
+from rocketlens.wire.declare import Command, NoFields
 
 B = TypeVar("B")
 T = TypeVar("T")

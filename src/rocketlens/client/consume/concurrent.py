@@ -31,7 +31,7 @@ from rocketlens.client.consume.listener import (
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
+from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
 
 logger: Final = logging.getLogger("rocketlens.client")
 

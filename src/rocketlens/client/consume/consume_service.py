@@ -20,7 +20,7 @@ from rocketlens.client.consume.send_back_calls import SendBack
 from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT, TraceWriter
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
+from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
 
 logger: Final = logging.getLogger("rocketlens.client")
 _TRACEBACK_PAUSE_S: Final = 60.0

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rocketlens.wire.bodies.consumer import ConsumeStatus
+from rocketlens.wire.bodies.clients import ConsumeStatus
 
 _SLOT_S: Final = 10.0
 _MINUTE_S: Final = 60.0

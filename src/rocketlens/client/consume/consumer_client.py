@@ -34,9 +34,10 @@ from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX, check_topic
-from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rocketlens.wire.bodies.heartbeat import (
+from rocketlens.wire.bodies.clients import (
+    ConsumeMessageDirectlyResult,
     ConsumerData,
+    ConsumerRunningInfo,
     ConsumeType,
     MessageModel,
     SubscriptionData,

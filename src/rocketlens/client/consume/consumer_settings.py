@@ -21,7 +21,7 @@ from rocketlens.client.consume.process_queue import CacheBounds
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text
 from rocketlens.model.rocketmq import group_problem
-from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere
+from rocketlens.wire.bodies.clients import ConsumeFromWhere
 
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.#-]{1,200}")
 

@@ -35,11 +35,10 @@ from rocketlens.errors import BrokerError, CommandBodyError, RocketLensError, To
 from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
-from rocketlens.wire.bodies.consumer import LocalOffsets
-from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere
-from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.bodies.clients import ConsumeFromWhere, LocalOffsets
+from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.offset import (
+from rocketlens.wire.commands.groups import (
     QUERY_CONSUMER_OFFSET,
     UPDATE_CONSUMER_OFFSET,
     QueryConsumerOffsetRequest,

@@ -20,7 +20,7 @@ from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.client.send.trace import SUCCESS
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.heartbeat import ConsumeType
+from rocketlens.wire.bodies.clients import ConsumeType
 
 
 class LitePullConsumer(ConsumerClient):

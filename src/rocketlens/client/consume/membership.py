@@ -33,17 +33,15 @@ from rocketlens.errors import (
     RocketLensError,
     TopicNotFound,
 )
-from rocketlens.wire.bodies.consumer import ConsumerIdList
-from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketlens.wire.commands.client import (
+from rocketlens.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
+from rocketlens.wire.commands.groups import (
     GET_CONSUMER_LIST_BY_GROUP,
     HEART_BEAT,
     UNREGISTER_CLIENT,
     GetConsumerListByGroupRequest,
     UnregisterClientRequest,
 )
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.declare import read_body, write_body
+from rocketlens.wire.declare import NoFields, read_body, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 

@@ -25,16 +25,15 @@ from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.errors import ProtocolError, RocketLensError
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     LockBatchRequest,
     LockBatchResponse,
 )
-from rocketlens.wire.bodies.stats import MessageQueueBody
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.consumer import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
-from rocketlens.wire.declare import read_body, write_body
+from rocketlens.wire.bodies.tables import MessageQueueBody
+from rocketlens.wire.commands.groups import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
+from rocketlens.wire.declare import NoFields, read_body, write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.consumer import ProcessQueueInfo
+from rocketlens.wire.bodies.clients import ProcessQueueInfo
 
 
 class CacheBounds(NamedTuple):

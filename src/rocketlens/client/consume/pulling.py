@@ -53,7 +53,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX, SYS_FLAG_NEED_UNWRAP
 from rocketlens.net.pace import in_thread
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.bodies.clients import SubscriptionData
 
 logger: Final = logging.getLogger("rocketlens.client")
 

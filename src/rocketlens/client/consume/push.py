@@ -29,8 +29,7 @@ from rocketlens.client.consume.send_back_calls import SendBack
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
-from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult
-from rocketlens.wire.bodies.heartbeat import ConsumeType
+from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeType
 
 _NEVER: Final = 2**31 - 1
 

@@ -33,7 +33,7 @@ from rocketlens.model.rocketmq import (
     RETRY_PREFIX,
     SYS_FLAG_NEED_UNWRAP,
 )
-from rocketlens.wire.commands.send import (
+from rocketlens.wire.commands.messages import (
     CONSUMER_SEND_MSG_BACK,
     SEND_MESSAGE_V2,
     ConsumerSendMessageBackRequest,

@@ -25,18 +25,18 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import decode, message_of
 from rocketlens.model.message import MessageExt
 from rocketlens.net.channel import BUSY, Channel, Handler, Response
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumerStatusAnswer,
 )
-from rocketlens.wire.bodies.stats import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.client import NOTIFY_CONSUMER_IDS_CHANGED
-from rocketlens.wire.commands.consumer import (
+from rocketlens.wire.commands.groups import (
     CONSUME_MESSAGE_DIRECTLY,
     GET_CONSUMER_RUNNING_INFO,
     GET_CONSUMER_STATUS_FROM_CLIENT,
+    NOTIFY_CONSUMER_IDS_CHANGED,
     RESET_CONSUMER_CLIENT_OFFSET,
 )
 from rocketlens.wire.declare import read_body, write_body

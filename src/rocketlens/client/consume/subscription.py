@@ -18,7 +18,7 @@ from typing import Final, Self
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_text
 from rocketlens.model.text.java import string_hash
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.bodies.clients import SubscriptionData
 
 ALL: Final = "*"
 TAG: Final = "TAG"

@@ -22,7 +22,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.commands.messages import QUERY_MESSAGE, QueryMessageRequest
 
 
 class SampledIndex(NamedTuple):

@@ -44,7 +44,7 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.query import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.commands.messages import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
 
 INDEX_STEP_MS: Final = 1000
 KEYS_INDEX: Final = "K"

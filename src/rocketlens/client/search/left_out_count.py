@@ -16,7 +16,7 @@ from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
 from rocketlens.query.tally import SearchTally
-from rocketlens.wire.bodies.stats import TopicOffset
+from rocketlens.wire.bodies.tables import TopicOffset
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,10 +10,10 @@ from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.errors import BadAnswer, BrokerError, ProtocolError
 from rocketlens.model.text.counted import counted
-from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
-from rocketlens.wire.bodies.stats import TopicOffset
+from rocketlens.wire.bodies.clients import ConsumeQueueAnswer
+from rocketlens.wire.bodies.tables import TopicOffset
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.admin import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
+from rocketlens.wire.commands.groups import QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest
 from rocketlens.wire.declare import read_body
 
 

@@ -25,7 +25,7 @@ from rocketlens.client.connect.cluster import ClusterCalls, request_name
 from rocketlens.client.connect.queue_puller import PullStatus, QueuePuller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.errors import BadAnswer, RemotingError
-from rocketlens.wire.commands.offset import GET_MAX_OFFSET
+from rocketlens.wire.commands.groups import GET_MAX_OFFSET
 
 T = TypeVar("T")
 

@@ -50,8 +50,8 @@ from rocketlens.model.rocketmq import ALL_TAGS, LMQ_PREFIX, SQL92_TYPE, TAG_TYPE
 from rocketlens.net.pace import in_thread
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
-from rocketlens.wire.commands.pull import PULL_MESSAGE
+from rocketlens.wire.bodies.clients import SubscriptionData
+from rocketlens.wire.commands.messages import PULL_MESSAGE
 
 logger: Final = logging.getLogger("rocketlens.client")
 

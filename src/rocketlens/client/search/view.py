@@ -19,7 +19,7 @@ from rocketlens.model.answer import Coverage
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import NOT_IN_LOG, OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
+from rocketlens.wire.commands.messages import VIEW_MESSAGE_BY_ID, ViewMessageRequest
 
 NOT_THERE: Final = "can not find message by the offset"
 """Begin of a broker's remark if there is no record at an offset; the code is that of any error."""

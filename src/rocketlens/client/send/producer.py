@@ -62,16 +62,15 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands.client import (
+from rocketlens.wire.commands.groups import (
     HEART_BEAT,
     UNREGISTER_CLIENT,
     UnregisterClientRequest,
 )
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.send import RECALL_MESSAGE, RecallMessageRequest
-from rocketlens.wire.declare import write_body
+from rocketlens.wire.commands.messages import RECALL_MESSAGE, RecallMessageRequest
+from rocketlens.wire.declare import NoFields, write_body
 from rocketlens.wire.recall_handle import RecallHandle
 
 logger: Final = logging.getLogger("rocketlens.client")

@@ -33,7 +33,7 @@ from rocketlens.model.rocketmq import reply_topic
 from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.send import PUSH_REPLY_MESSAGE_TO_CLIENT
+from rocketlens.wire.commands.messages import PUSH_REPLY_MESSAGE_TO_CLIENT
 
 logger: Final = logging.getLogger("rocketlens.client")
 

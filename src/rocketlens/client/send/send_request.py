@@ -28,14 +28,14 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.command_table import Command
-from rocketlens.wire.commands.send import (
+from rocketlens.wire.commands.messages import (
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE_V2,
     SEND_REPLY_MESSAGE_V2,
     SendMessageRequest,
     SendMessageResponse,
 )
+from rocketlens.wire.declare import Command
 
 if TYPE_CHECKING:
     from rocketlens.client.send.producer import SendingSettings

@@ -34,7 +34,7 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import ListenerThreads
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.transaction import (
+from rocketlens.wire.commands.messages import (
     CHECK_TRANSACTION_STATE,
     COMMIT,
     END_TRANSACTION,

@@ -7,8 +7,7 @@ from rocketlens.client.admin.track import MessageTrack
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.json_dialect import quote
 from rocketlens.mqadmin.printing.form import NULL, Form, host_of, padded, time_of
-from rocketlens.wire.bodies.route import TopicRouteData
-from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset
+from rocketlens.wire.bodies.tables import MessageQueueBody, TopicOffset, TopicRouteData
 
 NO_CONSUMER: Final = "\n\nWARN: No Consumer"
 _HOUR_MS: Final = 3_600_000

@@ -8,14 +8,15 @@ from typing import Final
 
 from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.form import NULL, Form, compact_time_of, flag_text, padded, rounded
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumeStatus,
+    ConsumeType,
     PopProcessQueueInfo,
     ProcessQueueInfo,
+    SubscriptionData,
 )
-from rocketlens.wire.bodies.heartbeat import ConsumeType, SubscriptionData
-from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueueBody
 
 CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"

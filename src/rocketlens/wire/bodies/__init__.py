@@ -1,4 +1,1 @@
-"""The JSON bodies of commands, typed: one file for each family.
-
-``read_body(TopicRouteData, command.body)`` and ``write_body(route)`` are the two ways.
-"""
+"""The JSON bodies of commands, by subject: read with ``read_body``, written with ``write_body``."""

@@ -7,49 +7,48 @@ and 3010. What was not found is answered with success and no body.
 
 from typing import Final
 
-from rocketlens.wire.codes import V5_0_0, RequestCode
-from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.declare import boolean, declare, text
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import Command, NoFields, declare
 
 
 @declare("CreateAccessConfigRequestHeader")
 class CreateAccessConfigRequest:
     """Make an account, or change the members that are given. Lists have commas between them."""
 
-    access_key: str = text("accessKey")
-    secret_key: str | None = text("secretKey", default=None)
-    white_remote_address: str | None = text("whiteRemoteAddress", default=None)
-    admin: bool = boolean("admin", default=False)
-    default_topic_perm: str | None = text("defaultTopicPerm", default=None)
-    default_group_perm: str | None = text("defaultGroupPerm", default=None)
-    topic_perms: str | None = text("topicPerms", default=None)
-    group_perms: str | None = text("groupPerms", default=None)
+    access_key: str
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: str | None = None
+    group_perms: str | None = None
 
 
 @declare("DeleteAccessConfigRequestHeader")
 class DeleteAccessConfigRequest:
     """Remove an account."""
 
-    access_key: str = text("accessKey")
+    access_key: str
 
 
 @declare("UpdateGlobalWhiteAddrsConfigRequestHeader")
 class UpdateGlobalWhiteAddrsRequest:
     """Replace the addresses that need no account, in one of the files."""
 
-    global_white_addrs: str = text("globalWhiteAddrs")
-    acl_file_full_path: str | None = text("aclFileFullPath", default=None)
+    global_white_addrs: str
+    acl_file_full_path: str | None = None
 
 
 @declare("GetBrokerAclConfigResponseHeader")
 class GetBrokerAclConfigResponse:
     """The DataVersion of the default file, and of each file by its path, as JSON."""
 
-    version: str = text("version")
-    all_acl_file_version: str | None = text("allAclFileVersion", default=None)
-    broker_name: str = text("brokerName")
-    broker_addr: str = text("brokerAddr")
-    cluster_name: str = text("clusterName")
+    version: str
+    all_acl_file_version: str | None = None
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
 
 
 @declare(
@@ -61,66 +60,58 @@ class GetBrokerAclConfigResponse:
 class UserRequest:
     """Make, change, remove or return a user; the body has the members to write."""
 
-    username: str | None = text("username", default=None, since=V5_0_0)
+    username: str | None = None
 
 
 @declare("ListUsersRequestHeader")
 class ListUsersRequest:
     """Ask for the users whose names contain a text."""
 
-    filter: str | None = text("filter", default=None, since=V5_0_0)
+    filter: str | None = None
 
 
 @declare("CreateAclRequestHeader", "UpdateAclRequestHeader", "GetAclRequestHeader")
 class AclRequest:
     """Add policies to a subject, replace them, or return them."""
 
-    subject: str | None = text("subject", default=None, since=V5_0_0)
+    subject: str | None = None
 
 
 @declare("DeleteAclRequestHeader")
 class DeleteAclRequest:
     """Remove what a subject may do, with one resource or with all."""
 
-    subject: str | None = text("subject", default=None, since=V5_0_0)
-    policy_type: str | None = text("policyType", default=None, since=V5_0_0)
-    resource: str | None = text("resource", default=None, since=V5_0_0)
+    subject: str | None = None
+    policy_type: str | None = None
+    resource: str | None = None
 
 
 @declare("ListAclsRequestHeader")
 class ListAclsRequest:
     """Ask for policies; subjects, and resources, whose names contain a text."""
 
-    subject_filter: str | None = text("subjectFilter", default=None, since=V5_0_0)
-    resource_filter: str | None = text("resourceFilter", default=None, since=V5_0_0)
+    subject_filter: str | None = None
+    resource_filter: str | None = None
 
 
 UPDATE_AND_CREATE_ACL_CONFIG: Final = Command(
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequest, NoFields
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequest
 )
-DELETE_ACL_CONFIG: Final = Command(
-    RequestCode.DELETE_ACL_CONFIG, DeleteAccessConfigRequest, NoFields
-)
+DELETE_ACL_CONFIG: Final = Command(RequestCode.DELETE_ACL_CONFIG, DeleteAccessConfigRequest)
 GET_BROKER_CLUSTER_ACL_INFO: Final = Command(
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO, NoFields, GetBrokerAclConfigResponse
 )
 UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: Final = Command(
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsRequest, NoFields
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsRequest
 )
-GET_BROKER_CLUSTER_ACL_CONFIG: Final = Command(
-    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, NoFields, NoFields
-)
-AUTH_CREATE_USER: Final = Command(RequestCode.AUTH_CREATE_USER, UserRequest, NoFields, since=V5_0_0)
-AUTH_UPDATE_USER: Final = Command(RequestCode.AUTH_UPDATE_USER, UserRequest, NoFields, since=V5_0_0)
-AUTH_DELETE_USER: Final = Command(RequestCode.AUTH_DELETE_USER, UserRequest, NoFields, since=V5_0_0)
-AUTH_GET_USER: Final = Command(RequestCode.AUTH_GET_USER, UserRequest, NoFields, since=V5_0_0)
-AUTH_LIST_USER: Final = Command(
-    RequestCode.AUTH_LIST_USER, ListUsersRequest, NoFields, since=V5_0_0
-)
-AUTH_CREATE_ACL: Final = Command(RequestCode.AUTH_CREATE_ACL, AclRequest, NoFields, since=V5_0_0)
-AUTH_UPDATE_ACL: Final = Command(RequestCode.AUTH_UPDATE_ACL, AclRequest, NoFields, since=V5_0_0)
-AUTH_DELETE_ACL: Final = Command(
-    RequestCode.AUTH_DELETE_ACL, DeleteAclRequest, NoFields, since=V5_0_0
-)
-AUTH_GET_ACL: Final = Command(RequestCode.AUTH_GET_ACL, AclRequest, NoFields, since=V5_0_0)
-AUTH_LIST_ACL: Final = Command(RequestCode.AUTH_LIST_ACL, ListAclsRequest, NoFields, since=V5_0_0)
+GET_BROKER_CLUSTER_ACL_CONFIG: Final = Command(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+AUTH_CREATE_USER: Final = Command(RequestCode.AUTH_CREATE_USER, UserRequest)
+AUTH_UPDATE_USER: Final = Command(RequestCode.AUTH_UPDATE_USER, UserRequest)
+AUTH_DELETE_USER: Final = Command(RequestCode.AUTH_DELETE_USER, UserRequest)
+AUTH_GET_USER: Final = Command(RequestCode.AUTH_GET_USER, UserRequest)
+AUTH_LIST_USER: Final = Command(RequestCode.AUTH_LIST_USER, ListUsersRequest)
+AUTH_CREATE_ACL: Final = Command(RequestCode.AUTH_CREATE_ACL, AclRequest)
+AUTH_UPDATE_ACL: Final = Command(RequestCode.AUTH_UPDATE_ACL, AclRequest)
+AUTH_DELETE_ACL: Final = Command(RequestCode.AUTH_DELETE_ACL, DeleteAclRequest)
+AUTH_GET_ACL: Final = Command(RequestCode.AUTH_GET_ACL, AclRequest)
+AUTH_LIST_ACL: Final = Command(RequestCode.AUTH_LIST_ACL, ListAclsRequest)

@@ -8,8 +8,8 @@ from rocketlens import limits
 from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies.consumer import ConsumerStatusAnswer
-from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
+from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.support.broker_world import World, in_broker

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens.wire.bodies.stats import ResetOffsets
+from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body
 from tests.support.broker_world import NOW_MS, in_broker, running

@@ -13,15 +13,15 @@ from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.commitlog_record import decode
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.commands import send as commands
+from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from rocketlens.wire.connection import Connection, encode_command
 from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
 from tests.support.fed_channel import feed
 from tests.support.patience import PATIENCE_S
 
 KEY = "0A0000091F4018B4AAC2140DD5A2"
-LONG = commands.SEND_MESSAGE.request.wire_names
-SHORT = commands.SEND_MESSAGE_V2.request.wire_names
+LONG = SEND_MESSAGE.request.wire_names
+SHORT = SEND_MESSAGE_V2.request.wire_names
 
 
 def plain_frame(number, codec=0, code=310, flag=0, body=None, **changes):

@@ -11,8 +11,7 @@ from rocketlens.errors import (
     MessageNotFound,
 )
 from rocketlens.net.channel import Response
-from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, ConsumeResult
-from rocketlens.wire.bodies.heartbeat import ConsumeType
+from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult, ConsumeType
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask, unregister

@@ -8,7 +8,13 @@ from rocketlens import limits
 from rocketlens.errors import BadAnswer, BrokerError, CallTimeout, RocketLensError, TopicNotFound
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.net.channel import Response
-from rocketlens.wire.bodies import consumer, heartbeat, stats
+from rocketlens.wire.bodies.clients import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeType,
+)
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask
@@ -17,11 +23,11 @@ from tests.support.patience import SILENCE_S
 GROUP = "g"
 
 
-def online(*client_ids, kind=heartbeat.ConsumeType.CONSUME_PASSIVELY):
+def online(*client_ids, kind=ConsumeType.CONSUME_PASSIVELY):
     connections = tuple(
-        consumer.ClientConnection(client_id=each, client_addr="127.0.0.1:1") for each in client_ids
+        ClientConnection(client_id=each, client_addr="127.0.0.1:1") for each in client_ids
     )
-    found = consumer.ConsumerConnection(connections=connections, consume_type=kind)
+    found = ConsumerConnection(connections=connections, consume_type=kind)
     return Response(body=write_body(found))
 
 
@@ -95,7 +101,7 @@ def test_a_client_is_asked_through_a_broker_that_it_is_connected_to():
     async def scenario(cluster, admin):
         know(cluster)
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        info = consumer.ConsumerRunningInfo(properties={"a": "b"}, jstack="stack")
+        info = ConsumerRunningInfo(properties={"a": "b"}, jstack="stack")
         answer(cluster.masters[0], code, not_connected("c"))
         answer(cluster.masters[1], code, Response(body=write_body(info)))
         assert await admin.get_consumer_running_info(GROUP, "c", jstack=True) == info
@@ -113,7 +119,7 @@ def test_a_client_is_asked_through_a_broker_that_it_is_connected_to():
     ask(scenario, masters=2)
 
 
-INFO = consumer.ConsumerRunningInfo(properties={"PROP_CLIENT_VERSION": "V5_5_0"}, jstack="s")
+INFO = ConsumerRunningInfo(properties={"PROP_CLIENT_VERSION": "V5_5_0"}, jstack="s")
 GARBAGE = [b"", b"null", b"[]", b"7", b"\xff\xfe", b'{"properties":[]}', b'{"mqTable":{"x":1}}']
 
 
@@ -169,9 +175,9 @@ def test_how_far_a_group_came_is_never_a_part_that_looks_like_all():
     async def scenario(cluster, admin):
         know(cluster)
         for broker in cluster.masters:
-            queue = stats.MessageQueueBody(topic="T", broker_name=broker.name, queue_id=0)
-            table = {queue: stats.OffsetWrapper(consumer_offset=3)}
-            body = write_body(stats.ConsumeStats(offset_table=table, consume_tps=0.5))
+            queue = MessageQueueBody(topic="T", broker_name=broker.name, queue_id=0)
+            table = {queue: OffsetWrapper(consumer_offset=3)}
+            body = write_body(ConsumeStats(offset_table=table, consume_tps=0.5))
             answer(broker, RequestCode.GET_CONSUME_STATS, Response(body=body))
         found = await admin.examine_consume_stats(GROUP, "T")
         assert sorted(queue.broker_name for queue in found.offset_table) == ["broker-a", "broker-b"]

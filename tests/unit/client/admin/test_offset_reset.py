@@ -5,7 +5,14 @@ import pytest
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.net.channel import Response
-from rocketlens.wire.bodies import stats
+from rocketlens.wire.bodies.tables import (
+    ConsumeStats,
+    MessageQueueBody,
+    OffsetWrapper,
+    ResetOffsets,
+    TopicOffset,
+    TopicStatsTable,
+)
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import T0, ask
@@ -13,7 +20,7 @@ from tests.unit.client.admin.test_group_calls import GROUP, answer
 
 
 def queue_of(number, topic="T", broker="broker-a"):
-    return stats.MessageQueueBody(topic=topic, broker_name=broker, queue_id=number)
+    return MessageQueueBody(topic=topic, broker_name=broker, queue_id=number)
 
 
 def commits(broker):
@@ -25,18 +32,18 @@ def prepare(broker, offsets):
     for number in range(3):
         broker.store("T", b"%d" % number, queue_id=0)
     table = {
-        queue_of(number): stats.OffsetWrapper(broker_offset=3, consumer_offset=offset)
+        queue_of(number): OffsetWrapper(broker_offset=3, consumer_offset=offset)
         for number, offset in offsets.items()
     }
-    table[queue_of(0, "Other")] = stats.OffsetWrapper(consumer_offset=9)
-    body = write_body(stats.ConsumeStats(offset_table=table))
+    table[queue_of(0, "Other")] = OffsetWrapper(consumer_offset=9)
+    body = write_body(ConsumeStats(offset_table=table))
     answer(broker, RequestCode.GET_CONSUME_STATS, Response(body=body))
     answer(broker, RequestCode.UPDATE_CONSUMER_OFFSET, Response())
     status = {
-        queue_of(number): stats.TopicOffset(min_offset=0, max_offset=3 * (number == 0))
+        queue_of(number): TopicOffset(min_offset=0, max_offset=3 * (number == 0))
         for number in range(4)
     }
-    body = write_body(stats.TopicStatsTable(offset_table=status))
+    body = write_body(TopicStatsTable(offset_table=status))
     answer(broker, RequestCode.GET_TOPIC_STATS_INFO, Response(body=body))
 
 
@@ -44,7 +51,7 @@ def test_running_clients_are_told_a_time_and_say_where_they_go_on():
     async def scenario(cluster, admin):
         for number, broker in enumerate(cluster.masters):
             offsets = {queue_of(0, broker=broker.name): number + 1}
-            body = write_body(stats.ResetOffsets(offset_table=offsets))
+            body = write_body(ResetOffsets(offset_table=offsets))
             answer(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, Response(body=body))
         made = await admin.reset_offset_by_time(GROUP, "T", T0, is_force=False)
         assert made == {MessageQueue("T", "broker-a", 0): 1, MessageQueue("T", "broker-b", 0): 2}

@@ -13,9 +13,15 @@ from rocketlens.errors import BrokerError, CallTimeout
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import Coverage, SourceKind
 from rocketlens.query.facts.group_state import GroupState
-from rocketlens.wire.bodies.consumer import ClientConnection, ConsumerConnection, GroupList
-from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
-from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.clients import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumeType,
+    GroupList,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
 from tests.unit.conftest import HOST
 

@@ -12,7 +12,7 @@ from rocketlens.errors import AnswerIncomplete, ConnectionLost, WrongUse
 from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
-from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.commands.messages import QUERY_MESSAGE, QueryMessageRequest
 from tests.support.fake_cluster import FAILURES, T0, FakeBroker, ask, bodies, fail, running
 from tests.support.patience import SILENCE_S
 

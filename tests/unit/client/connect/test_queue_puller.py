@@ -17,10 +17,10 @@ from rocketlens.client.connect.queue_puller import (
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer, BrokerError
 from rocketlens.model.rocketmq import SQL92_TYPE, TOOLS_GROUP
-from rocketlens.wire.bodies.heartbeat import SubscriptionData
+from rocketlens.wire.bodies.clients import SubscriptionData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.pull import (
+from rocketlens.wire.commands.messages import (
     COMMIT_OFFSET_FLAG,
     LITE_PULL_FLAG,
     SUBSCRIPTION_FLAG,

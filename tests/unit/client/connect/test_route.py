@@ -5,7 +5,7 @@ import pytest
 from rocketlens.client.connect.route import MessageQueue, Route, is_address_of, set_order
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.message import Host
-from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
 
 def received(*counts, perm=6, order=None, addresses=None):

@@ -12,14 +12,14 @@ from rocketlens.model import properties as props
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumerIdList,
+    HeartbeatData,
     LockBatchRequest,
     LockBatchResponse,
 )
-from rocketlens.wire.bodies.heartbeat import HeartbeatData
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands.pull import SUSPEND_FLAG
+from rocketlens.wire.commands.messages import SUSPEND_FLAG
 from rocketlens.wire.declare import read_body, write_body
 from tests.support.fake_cluster import FakeBroker, FakeNameServer
 from tests.support.patience import PATIENCE_S

@@ -13,7 +13,7 @@ from rocketlens.client.consume.group_offsets import (
     first_offset,
 )
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.bodies.heartbeat import ConsumeFromWhere as From
+from rocketlens.wire.bodies.clients import ConsumeFromWhere as From
 from tests.unit.client.consume import consumer_vectors
 
 QUEUE = MessageQueue("T", "broker-a", 0)

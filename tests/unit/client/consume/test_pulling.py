@@ -9,7 +9,7 @@ from rocketlens.client.connect import queue_puller
 from rocketlens.client.consume.pulling import as_sent, messages_in
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
+from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.consumer_broker import (
     ConsumerBroker,

@@ -3,13 +3,13 @@
 import json
 
 from rocketlens.client.consume.listener import ConsumeConcurrentlyStatus
-from rocketlens.wire.bodies.consumer import (
+from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     ConsumerRunningInfo,
     ConsumerStatusAnswer,
 )
-from rocketlens.wire.bodies.stats import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.unit.client.consume.consumer_broker import fill, run, until

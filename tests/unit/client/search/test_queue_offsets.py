@@ -7,7 +7,7 @@ import pytest
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer
-from rocketlens.wire.bodies.stats import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 

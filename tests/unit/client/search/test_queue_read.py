@@ -13,7 +13,7 @@ from rocketlens.errors import BrokerError
 from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
-from rocketlens.wire.bodies.stats import TopicStatsTable
+from rocketlens.wire.bodies.tables import TopicStatsTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.support.fake_cluster import T0, ask, bodies

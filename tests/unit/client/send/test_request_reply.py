@@ -25,7 +25,7 @@ from rocketlens.model import properties as props
 from rocketlens.testing import embedded
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.send import PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest
+from rocketlens.wire.commands.messages import PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest
 from tests.support.fake_cluster import produce, sends
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.behaviour import until

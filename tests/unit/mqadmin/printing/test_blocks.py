@@ -14,9 +14,8 @@ from rocketlens.mqadmin.printing.blocks import (
     status_table,
     track_block,
 )
-from rocketlens.wire.bodies.route import TopicRouteData
-from rocketlens.wire.bodies.stats import MessageQueueBody as QueueKey
-from rocketlens.wire.bodies.stats import TopicOffset
+from rocketlens.wire.bodies.tables import MessageQueueBody as QueueKey
+from rocketlens.wire.bodies.tables import TopicOffset, TopicRouteData
 from rocketlens.wire.declare import read_body
 from tests.unit.mqadmin.printed_by_rocketmq import VERSIONS, both, bounds, form_of, printed
 

@@ -2,14 +2,19 @@
 
 import pytest
 
-from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.text.json_dialect import loads
-from rocketlens.wire.bodies import auth, consumer
-from rocketlens.wire.declare import declared_classes, java_names_of, read_body, write_body
-from tests.support.wire_samples import VERSIONS, all_vectors, bodies
+from rocketlens.wire.bodies.auth import (
+    AclInfo,
+    PolicyEntryInfo,
+    PolicyInfo,
+    UserInfo,
+)
+from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
+from rocketlens.wire.declare import TABLES, read_body, write_body
+from tests.support.wire_samples import VERSIONS, all_vectors, bodies, java_names_of
 
-CLASSES = {name: cls for cls in declared_classes() for name in java_names_of(cls)}
+CLASSES = {name: cls for cls, table in TABLES.items() for name in table.java_names}
 
 BODIES = bodies()
 
@@ -92,62 +97,45 @@ def test_every_flipped_bit_gives_a_body_or_an_error(body):
 
 
 def test_a_consumers_answer_is_written_as_rocketmqs_tools_expect_it():
-    result = consumer.ConsumeMessageDirectlyResult(
-        consume_result=consumer.ConsumeResult.CR_SUCCESS, spent_time_ms=3
-    )
+    result = ConsumeMessageDirectlyResult(consume_result=ConsumeResult.CR_SUCCESS, spent_time_ms=3)
     assert write_body(result) == (
         b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":3}'
     )
 
 
-ALICE = auth.UserInfo(
-    username="alice", password="12345678", user_type="Normal", user_status="enable"
-)
-ENTRY = auth.PolicyEntryInfo(
+ALICE = UserInfo(username="alice", password="12345678", user_type="Normal", user_status="enable")
+ENTRY = PolicyEntryInfo(
     resource="Topic:orders*", actions=("Pub", "Sub"), source_ips=("10.0.0.0/8",), decision="Allow"
 )
-ACL = auth.AclInfo(
-    subject="User:alice", policies=(auth.PolicyInfo(policy_type="Custom", entries=(ENTRY,)),)
-)
+ACL = AclInfo(subject="User:alice", policies=(PolicyInfo(policy_type="Custom", entries=(ENTRY,)),))
 NOT_LISTS = [b"{}", b"7", b"null", b'["alice"]', b"[[]]", b'[{"username":[],"subject":[]}]']
 
 each_list = pytest.mark.parametrize(
-    ("read", "write", "values"),
+    ("cls", "values"),
     [
-        (auth.read_users, auth.write_users, (ALICE, auth.UserInfo(username="bob"))),
-        (auth.read_acls, auth.write_acls, (ACL, auth.AclInfo(subject="User:bob"))),
+        (tuple[UserInfo, ...], (ALICE, UserInfo(username="bob"))),
+        (tuple[AclInfo, ...], (ACL, AclInfo(subject="User:bob"))),
     ],
     ids=["users", "acls"],
 )
 
 
 @each_list
-def test_lists_of_users_and_of_policies_come_back_and_an_empty_body_is_an_empty_list(
-    read, write, values
-):
-    assert read(write(values)) == values
-    assert read(write(())) == read(b"") == ()
+def test_lists_of_users_and_of_policies_come_back(cls, values):
+    assert read_body(cls, write_body(values)) == values
+    assert read_body(cls, write_body(())) == ()
 
 
 @each_list
-def test_every_prefix_of_a_list_of_users_or_policies_is_an_error(read, write, values):
-    written = write(values)
+def test_every_prefix_of_a_list_of_users_or_policies_is_an_error(cls, values):
+    written = write_body(values)
     for cut in range(1, len(written)):
         with pytest.raises(CommandBodyError):
-            read(written[:cut])
+            read_body(cls, written[:cut])
 
 
 @each_list
 @pytest.mark.parametrize("body", [*NOT_LISTS, b"[" * 100_000])
-def test_a_body_that_is_no_list_of_users_or_policies_is_an_error(read, write, values, body):
+def test_a_body_that_is_no_list_of_users_or_policies_is_an_error(cls, values, body):
     with pytest.raises(CommandBodyError):
-        read(body)
-
-
-@each_list
-def test_a_list_of_users_or_policies_over_its_bound_is_not_read(monkeypatch, read, write, values):
-    written = write(values)
-    monkeypatch.setattr(limits, "MAX_JSON_BODY_BYTES", len(written))
-    assert read(written) == values
-    with pytest.raises(CommandBodyError, match=f"{len(written)} allowed"):
-        read(written + b" ")
+        read_body(cls, body)

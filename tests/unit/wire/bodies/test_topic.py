@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.bodies.topic import (
+from rocketlens.wire.bodies.tables import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,

@@ -1,0 +1,391 @@
+"""Routes, topics, groups, queues' offsets: what name servers and brokers keep in tables.
+
+Routes (105), clusters (106), and lists of topics (206, 224, 304). Topics: their configuration (351,
+21), and a broker's registration of all (103). Consumer groups as operators configure them (200,
+225, 352). Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all
+(317), after a reset (222). A broker's counts (315), and tables of text: its runtime information
+(28), a name server's values (219).
+
+A plain registration is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send its
+``topicConfigSerializeWrapper`` alone. Compressed it is one zlib stream of:
+
+=========  =====================================================================================
+type       field
+=========  =====================================================================================
+i32+n      dataVersion, JSON
+i32        number of topics
+i32+n      each topic: ``topicName readQueueNums writeQueueNums perm topicFilterType``, with
+           blanks between; 5.x adds the attributes as JSON, if there are any
+i32+n      filterServerList, JSON
+i32        5.x: number of static topic mappings, and then each as i32+n JSON
+=========  =====================================================================================
+
+All integers big endian. Drawbacks to know: the topics' other fields (topicSysFlag, order) are not
+in it. Source: ``RegisterBrokerBody``, ``TopicConfig.encode``.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import CommandBodyError
+from rocketlens.model.text.json_dialect import loads
+from rocketlens.wire.codes import version_number
+from rocketlens.wire.declare import EMPTY, I32, I64, declare, read_body, read_i32, wire
+
+
+@declare("MessageQueue")
+class MessageQueueBody:
+    """One queue of a topic on the brokers of one name."""
+
+    topic: str
+    broker_name: str
+    queue_id: I32
+
+
+@declare("TopicOffset")
+class TopicOffset:
+    """Offsets of a queue: the first one, the next one, and when the last message was stored."""
+
+    min_offset: I64 = 0
+    max_offset: I64 = 0
+    last_update_timestamp_ms: I64 = 0
+
+
+@declare("TopicStatsTable")
+class TopicStatsTable:
+    """All queues of a topic on one broker."""
+
+    offset_table: Mapping[MessageQueueBody, TopicOffset] = EMPTY
+    topic_put_tps: float | None = None
+
+
+@declare("BrokerStatsItem")
+class BrokerStatsItem:
+    """A count of a broker's over a time."""
+
+    sum: I64 = 0
+    per_second: float = wire("tps", default=0.0)
+    per_put: float = wire("avgpt", default=0.0)
+
+
+@declare("BrokerStatsData")
+class BrokerStatsData:
+    """A count of a broker's over the last minute, hour and day."""
+
+    minute: BrokerStatsItem = wire("statsMinute", default=BrokerStatsItem())
+    hour: BrokerStatsItem = wire("statsHour", default=BrokerStatsItem())
+    day: BrokerStatsItem = wire("statsDay", default=BrokerStatsItem())
+
+
+@declare("OffsetWrapper")
+class OffsetWrapper:
+    """The progress of a group in a queue."""
+
+    broker_offset: I64 = 0
+    consumer_offset: I64 = 0
+    pull_offset: I64 | None = None
+    last_timestamp_ms: I64 = 0
+
+
+@declare("ConsumeStats")
+class ConsumeStats:
+    """The progress of a group on one broker."""
+
+    offset_table: Mapping[MessageQueueBody, OffsetWrapper] = EMPTY
+    consume_tps: float = 0.0
+
+
+@declare("ConsumeStatsList")
+class ConsumeStatsList:
+    """The progress of each group on one broker: a map of one group for each."""
+
+    consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = ()
+    broker_addr: str | None = None
+    total_diff: I64 = 0
+    """Messages that the groups have not consumed."""
+    total_inflight_diff: I64 = 0
+    """Messages that the groups have pulled and not consumed."""
+
+
+@declare("ResetOffsetBody")
+class ResetOffsets:
+    """The offsets from which the consumers of a group continue after a reset."""
+
+    offset_table: Mapping[MessageQueueBody, I64] = EMPTY
+
+
+@declare("KVTable")
+class KvTable:
+    """Names and values, in their order."""
+
+    table: Mapping[str, str] = EMPTY
+
+
+V3_0_11: Final = version_number("V3_0_11")
+LENGTH: Final = struct.Struct(">i")
+
+
+class TopicFilterType(Enum):
+    """Whether a message may have one tag or many; brokers treat them alike."""
+
+    SINGLE_TAG = 0
+    MULTI_TAG = 1
+
+
+@declare("DataVersion")
+class DataVersion:
+    """The version of a table; it changes with every change of the table."""
+
+    counter: I64 = 0
+    state_version: I64 = 0
+    timestamp_ms: I64 = 0
+
+
+@declare("TopicConfig")
+class TopicConfig:
+    """A topic on one broker. ``perm``: 4 read, 2 write, 1 inherit."""
+
+    topic_name: str
+    read_queue_nums: I32 = 16
+    write_queue_nums: I32 = 16
+    perm: I32 = 6
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: I32 = 0
+    """1 unit, 2 unit subscription."""
+    order: bool = False
+    attributes: Mapping[str, str] | None = None
+
+
+@declare("TopicConfigSerializeWrapper")
+class TopicConfigTable:
+    """All topics of a broker."""
+
+    data_version: DataVersion = DataVersion()
+    topic_config_table: Mapping[str, TopicConfig] = EMPTY
+
+
+@declare("RegisterBrokerBody")
+class RegisterBrokerBody:
+    """A broker's registration at a name server."""
+
+    topic_config_table: TopicConfigTable = wire(
+        "topicConfigSerializeWrapper", default=TopicConfigTable()
+    )
+    filter_server_list: tuple[str, ...] = ()
+
+
+def decode_registration(
+    content: bytes, *, compressed: bool = False, version: int = V3_0_11
+) -> RegisterBrokerBody:
+    """Parse a registration; ``version`` is that of its command.
+
+    :raises CommandBodyError: if it is invalid, or decompressed over MAX_JSON_BODY_BYTES.
+    """
+    if not content:
+        return RegisterBrokerBody()
+    if version < V3_0_11:
+        return RegisterBrokerBody(topic_config_table=read_body(TopicConfigTable, content))
+    if compressed:
+        return _Parts(_inflate(content)).read()
+    return read_body(RegisterBrokerBody, content)
+
+
+def _inflate(content: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(content, limits.MAX_JSON_BODY_BYTES)
+    except zlib.error as error:
+        raise CommandBodyError(f"a registration cannot be decompressed: {error}") from None
+    if not stream.eof:
+        raise CommandBodyError(
+            "a compressed registration that is cut short, or over "
+            f"{limits.MAX_JSON_BODY_BYTES} bytes"
+        )
+    return plain
+
+
+class _Parts:
+    """Reads the parts of a compressed registration one after another."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+        self.cursor = 0
+
+    def read(self) -> RegisterBrokerBody:
+        version = read_body(DataVersion, self._part())
+        topics: dict[str, TopicConfig] = {}
+        for _ in range(self._number()):
+            topic = _topic_of(self._part())
+            topics[topic.topic_name] = topic
+        servers = loads(self._part(), CommandBodyError)
+        if type(servers) is not list or not all(type(each) is str for each in servers):
+            raise CommandBodyError(
+                "the filter servers of a registration are not a list of addresses"
+            )
+        # In 5.x static topic mappings follow; clients do not ask a name server for them.
+        return RegisterBrokerBody(
+            topic_config_table=TopicConfigTable(data_version=version, topic_config_table=topics),
+            filter_server_list=tuple(servers),
+        )
+
+    def _number(self) -> int:
+        """Read a count or length, which cannot be more than the remaining bytes."""
+        if len(self.plain) - self.cursor < LENGTH.size:
+            raise CommandBodyError("a compressed registration ends too early")
+        number: int = LENGTH.unpack_from(self.plain, self.cursor)[0]
+        self.cursor += LENGTH.size
+        if not 0 <= number <= len(self.plain) - self.cursor:
+            raise CommandBodyError(f"a compressed registration has a length of {number}")
+        return number
+
+    def _part(self) -> bytes:
+        start = self.cursor + LENGTH.size
+        self.cursor = start + self._number()
+        return self.plain[start : self.cursor]
+
+
+def _topic_of(encoded: bytes) -> TopicConfig:
+    try:
+        fields = encoded.decode().split(" ")
+        name, read_queue_nums, write_queue_nums, perm, filter_type = fields[:5]
+        return TopicConfig(
+            topic_name=name,
+            read_queue_nums=read_i32(read_queue_nums),
+            write_queue_nums=read_i32(write_queue_nums),
+            perm=read_i32(perm),
+            topic_filter_type=TopicFilterType[filter_type],
+        )
+    except (ValueError, KeyError) as error:
+        raise CommandBodyError(f"a topic of a compressed registration: {error}") from None
+
+
+class RetryPolicyType(Enum):
+    """How the delay before each retry is found."""
+
+    EXPONENTIAL = "EXPONENTIAL"
+    CUSTOMIZED = "CUSTOMIZED"
+
+
+@declare("ExponentialRetryPolicy")
+class ExponentialRetryPolicy:
+    """Delays that grow by a factor, in milliseconds."""
+
+    initial_ms: I64 = 5000
+    max_ms: I64 = 7200000
+    multiplier: I64 = 2
+
+
+@declare("CustomizedRetryPolicy")
+class CustomizedRetryPolicy:
+    """Delays one by one, in milliseconds; the last one again and again."""
+
+    next_ms: tuple[I64, ...] = ()
+
+
+@declare("GroupRetryPolicy")
+class GroupRetryPolicy:
+    """When a group gets a message again that it could not consume: by default the delay levels."""
+
+    type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
+    exponential: ExponentialRetryPolicy | None = wire("exponentialRetryPolicy", default=None)
+    customized: CustomizedRetryPolicy | None = wire("customizedRetryPolicy", default=None)
+
+
+@declare("SubscriptionGroupConfig")
+class SubscriptionGroupConfig:
+    """The permissions of a group, and its number of retries. Defaults are RocketMQ's."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: I32 = 1
+    retry_max_times: I32 = 16
+    """-1: as often as it takes."""
+    group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
+    broker_id: I64 = 0
+    """From which broker it pulls; 0 is the master."""
+    which_broker_when_consume_slowly: I64 = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: I32 = 0
+    consume_timeout_minute: I32 = 15
+    attributes: Mapping[str, str] = EMPTY
+
+
+@declare("SubscriptionGroupWrapper")
+class SubscriptionGroupTable:
+    """All groups of a broker, by name."""
+
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = EMPTY
+    data_version: DataVersion = DataVersion()
+    forbidden_table: Mapping[str, Mapping[str, I32]] = EMPTY
+    """Operations that are forbidden to a group, as bits, by group and topic."""
+
+
+@declare("BrokerData")
+class BrokerData:
+    """The brokers of one name: broker id (0 is the master) to address."""
+
+    broker_name: str
+    broker_addrs: Mapping[I64, str] = EMPTY
+    cluster: str | None = None
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+
+
+@declare("QueueData")
+class QueueData:
+    """How many queues of a topic the brokers of one name have."""
+
+    broker_name: str
+    read_queue_nums: I32 = 0
+    write_queue_nums: I32 = 0
+    perm: I32 = 0
+    topic_sys_flag: I32 = 0
+
+
+@declare("TopicRouteData")
+class TopicRouteData:
+    """The route of a topic."""
+
+    queue_datas: tuple[QueueData, ...]
+    broker_datas: tuple[BrokerData, ...]
+    filter_server_table: Mapping[str, tuple[str, ...]] = EMPTY
+    order_topic_conf: str | None = None
+
+
+@declare("ClusterInfo")
+class ClusterInfo:
+    """All brokers by name, and the names in each cluster."""
+
+    broker_addr_table: Mapping[str, BrokerData] = EMPTY
+    cluster_addr_table: Mapping[str, tuple[str, ...]] = EMPTY
+
+
+@declare("TopicList")
+class TopicList:
+    """Names of topics. For 304: of clusters and brokers, and the address of one broker."""
+
+    topic_list: tuple[str, ...] = ()
+    broker_addr: str | None = None
+
+
+@declare("BrokerMemberGroup")
+class BrokerMemberGroup:
+    """The brokers of one name: broker id to address."""
+
+    cluster: str | None = None
+    broker_name: str
+    broker_addrs: Mapping[I64, str] = EMPTY
+
+
+@declare("GetBrokerMemberGroupResponseBody")
+class BrokerMemberGroupAnswer:
+    """The body of the answer to 901."""
+
+    broker_member_group: BrokerMemberGroup

@@ -1,0 +1,260 @@
+"""The name server, and topics on brokers.
+
+Name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), key-value pairs
+(100 to 102, 219). Only brokers and operators send: the version of a broker's topics (322),
+heartbeats between registrations (904), brokers of one name (901), one topic's queues (217), write
+permission of a broker's topics (205, 327).
+
+Topics on a broker: create or change (17), delete (215), configuration (351, 21), offsets (202).
+"""
+
+from typing import Final
+
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import I32, I64, Command, declare, wire
+
+
+@declare("RegisterBrokerRequestHeader")
+class RegisterBrokerRequest:
+    """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: I64
+    """0: the master."""
+    heartbeat_timeout_ms: I64 | None = wire("heartbeatTimeoutMillis", default=None)
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: I32 = 0
+    """CRC-32 of the body & 0x7FFFFFFF; 0: not to be checked."""
+
+
+@declare("RegisterBrokerResponseHeader")
+class RegisterBrokerResponse:
+    """For a slave: where its master is."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@declare("UnRegisterBrokerRequestHeader")
+class UnregisterBrokerRequest:
+    """A broker says that it goes."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: I64
+
+
+@declare("GetRouteInfoRequestHeader")
+class GetRouteInfoRequest:
+    """Ask where a topic is; the body of the answer is a TopicRouteData."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+@declare("GetTopicsByClusterRequestHeader")
+class GetTopicsByClusterRequest:
+    """Ask for the topics of a cluster; the body of the answer is a TopicList."""
+
+    cluster: str = ""
+
+
+@declare("DeleteTopicFromNamesrvRequestHeader")
+class DeleteTopicFromNamesrvRequest:
+    """Forget the route of a topic, in one cluster or all."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+@declare("PutKVConfigRequestHeader")
+class PutKvConfigRequest:
+    """Keep a value."""
+
+    namespace: str
+    key: str
+    value: str = ""
+
+
+@declare("GetKVConfigRequestHeader")
+class GetKvConfigRequest:
+    """Ask for a value."""
+
+    namespace: str = "null"
+    key: str = "null"
+
+
+@declare("GetKVConfigResponseHeader")
+class GetKvConfigResponse:
+    """A value."""
+
+    value: str | None = None
+
+
+@declare("DeleteKVConfigRequestHeader")
+class DeleteKvConfigRequest:
+    """Forget a value."""
+
+    namespace: str = "null"
+    key: str = "null"
+
+
+@declare("GetKVListByNamespaceRequestHeader")
+class GetKvListByNamespaceRequest:
+    """Ask for all values of a namespace; the body of the answer is a KVTable."""
+
+    namespace: str = "null"
+
+
+@declare("QueryDataVersionRequestHeader")
+class QueryDataVersionRequest:
+    """A broker asks whether its topics are known; its body is its DataVersion."""
+
+    broker_name: str = ""
+    broker_addr: str
+    cluster_name: str
+    broker_id: I64 = 0
+
+
+@declare("QueryDataVersionResponseHeader")
+class QueryDataVersionResponse:
+    """Whether they changed; the body is the DataVersion that is known, if one is."""
+
+    changed: bool
+
+
+@declare("BrokerHeartbeatRequestHeader")
+class BrokerHeartbeatRequest:
+    """A broker says that it is alive; a controller also gets the end of its log."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str = ""
+    broker_id: I64 | None = None
+    epoch: I32 | None = None
+    max_offset: I64 | None = None
+    confirm_offset: I64 | None = None
+    heartbeat_timeout_ms: I64 | None = wire("heartbeatTimeoutMills", default=None)
+    election_priority: I32 | None = None
+
+
+@declare("GetBrokerMemberGroupRequestHeader")
+class GetBrokerMemberGroupRequest:
+    """Ask for all brokers of one name."""
+
+    cluster_name: str
+    broker_name: str
+
+
+@declare("RegisterTopicRequestHeader")
+class RegisterTopicRequest:
+    """A broker says which queues one topic has; the body is a TopicRouteData."""
+
+    topic: str
+
+
+@declare("WipeWritePermOfBrokerRequestHeader")
+class WritePermissionRequest:
+    """Take write permission from all topics of a broker, or give it back."""
+
+    broker_name: str
+
+
+@declare("WipeWritePermOfBrokerResponseHeader")
+class WipeWritePermissionResponse:
+    """How many topics."""
+
+    wipe_topic_count: I32
+
+
+@declare("AddWritePermOfBrokerResponseHeader")
+class AddWritePermissionResponse:
+    """How many topics."""
+
+    add_topic_count: I32
+
+
+REGISTER_BROKER: Final = Command(
+    RequestCode.REGISTER_BROKER, RegisterBrokerRequest, RegisterBrokerResponse
+)
+UNREGISTER_BROKER: Final = Command(RequestCode.UNREGISTER_BROKER, UnregisterBrokerRequest)
+GET_ROUTEINFO_BY_TOPIC: Final = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest)
+GET_BROKER_CLUSTER_INFO: Final = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
+GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+GET_TOPICS_BY_CLUSTER: Final = Command(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequest)
+GET_SYSTEM_TOPIC_LIST_FROM_NS: Final = Command(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+DELETE_TOPIC_IN_NAMESRV: Final = Command(
+    RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequest
+)
+PUT_KV_CONFIG: Final = Command(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest)
+GET_KV_CONFIG: Final = Command(RequestCode.GET_KV_CONFIG, GetKvConfigRequest, GetKvConfigResponse)
+DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigRequest)
+GET_KVLIST_BY_NAMESPACE: Final = Command(
+    RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest
+)
+QUERY_DATA_VERSION: Final = Command(
+    RequestCode.QUERY_DATA_VERSION, QueryDataVersionRequest, QueryDataVersionResponse
+)
+BROKER_HEARTBEAT: Final = Command(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest)
+GET_BROKER_MEMBER_GROUP: Final = Command(
+    RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequest
+)
+REGISTER_TOPIC_IN_NAMESRV: Final = Command(
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequest
+)
+WIPE_WRITE_PERM_OF_BROKER: Final = Command(
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER, WritePermissionRequest, WipeWritePermissionResponse
+)
+ADD_WRITE_PERM_OF_BROKER: Final = Command(
+    RequestCode.ADD_WRITE_PERM_OF_BROKER, WritePermissionRequest, AddWritePermissionResponse
+)
+
+
+@declare("CreateTopicRequestHeader")
+class CreateTopicRequest:
+    """Make a topic, or change it."""
+
+    topic: str
+    default_topic: str = ""
+    read_queue_nums: I32
+    write_queue_nums: I32
+    perm: I32
+    topic_filter_type: str
+    """SINGLE_TAG or MULTI_TAG."""
+    topic_sys_flag: I32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+@declare("DeleteTopicRequestHeader")
+class DeleteTopicRequest:
+    """Forget a topic."""
+
+    topic: str
+
+
+@declare("GetTopicConfigRequestHeader")
+class GetTopicConfigRequest:
+    """Ask for a topic's configuration; the body of the answer is a TopicConfig."""
+
+    topic: str
+
+
+@declare("GetTopicStatsInfoRequestHeader")
+class GetTopicStatsRequest:
+    """Ask for the offsets of all queues; the body of the answer is a TopicStatsTable."""
+
+    topic: str
+
+
+UPDATE_AND_CREATE_TOPIC: Final = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest)
+DELETE_TOPIC_IN_BROKER: Final = Command(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest)
+GET_TOPIC_CONFIG: Final = Command(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest)
+GET_ALL_TOPIC_CONFIG: Final = Command(RequestCode.GET_ALL_TOPIC_CONFIG)
+GET_TOPIC_STATS_INFO: Final = Command(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsRequest)

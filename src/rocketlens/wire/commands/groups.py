@@ -1,0 +1,383 @@
+"""Clients, their groups and offsets, and what tools ask and change about groups and brokers.
+
+Clients: heartbeat (34), unregister (35), a group's members (38, 40), locks (41, 42). Brokers to
+consumers: 220, 221, 307, 309. Offsets: of queues (29 to 32) and of consumer groups (14, 15, copied
+by 314, reset by 222).
+
+Groups: make or change (200, 225), all (201), one (352), delete (207), connections (203, 204, 328),
+progress (208, 317), their topics (343) and subscriptions (345), and those of a topic (300). Queues:
+their entries (321). Counts by name (315). Brokers: runtime information (28), configuration (26,
+changed by 25), and offsets that slaves take over: those of consumers (43) and of delayed messages
+(45).
+"""
+
+from typing import Final
+
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import I32, I64, Command, NoFields, declare, wire
+
+
+@declare()
+class HeartbeatResponse:
+    """Fields that a 5.x broker adds to its answer; RocketMQ has no class for them."""
+
+    is_support_heart_beat_v2: bool | None = wire("IS_SUPPORT_HEART_BEAT_V2", default=None)
+    is_sub_change: bool | None = wire("IS_SUB_CHANGE", default=None)
+
+
+@declare("UnregisterClientRequestHeader")
+class UnregisterClientRequest:
+    """A client says that a producer or consumer of it goes."""
+
+    client_id: str = wire("clientID", default="")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+@declare("GetConsumerListByGroupRequestHeader")
+class GetConsumerListByGroupRequest:
+    """Ask for a group's client ids; the body of the answer is a ConsumerIdList."""
+
+    consumer_group: str
+
+
+@declare("NotifyConsumerIdsChangedRequestHeader")
+class NotifyConsumerIdsChangedRequest:
+    """Broker to client, one-way: the members of a group changed."""
+
+    consumer_group: str
+
+
+HEART_BEAT: Final = Command(RequestCode.HEART_BEAT, NoFields, HeartbeatResponse)
+UNREGISTER_CLIENT: Final = Command(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest)
+GET_CONSUMER_LIST_BY_GROUP: Final = Command(
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest
+)
+NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest
+)
+CHECK_CLIENT_CONFIG: Final = Command(RequestCode.CHECK_CLIENT_CONFIG)
+
+
+@declare("SearchOffsetRequestHeader")
+class SearchOffsetRequest:
+    """Ask which message of a queue was stored at a time."""
+
+    topic: str
+    queue_id: I32
+    timestamp_ms: I64
+    boundary_type: str | None = None
+    """LOWER (also when absent) or UPPER, read in any case of letters."""
+    lite_topic: str | None = None
+
+
+@declare(
+    "SearchOffsetResponseHeader",
+    "GetMaxOffsetResponseHeader",
+    "GetMinOffsetResponseHeader",
+    "QueryConsumerOffsetResponseHeader",
+)
+class QueueOffsetResponse:
+    """A queue offset."""
+
+    queue_offset: I64 = wire("offset")
+
+
+@declare("GetMaxOffsetRequestHeader")
+class GetMaxOffsetRequest:
+    """Ask for the offset that the next message of a queue will have."""
+
+    topic: str
+    queue_id: I32
+    committed: bool | None = None
+
+
+@declare("GetMinOffsetRequestHeader")
+class GetMinOffsetRequest:
+    """Ask for the first offset of a queue that is still stored."""
+
+    topic: str
+    queue_id: I32
+
+
+@declare("GetEarliestMsgStoretimeRequestHeader")
+class GetEarliestStoreTimeRequest:
+    """Ask when the first message of a queue was stored."""
+
+    topic: str
+    queue_id: I32
+
+
+@declare("GetEarliestMsgStoretimeResponseHeader")
+class GetEarliestStoreTimeResponse:
+    """A time; -1 where there is no message."""
+
+    timestamp_ms: I64
+
+
+@declare("QueryConsumerOffsetRequestHeader")
+class QueryConsumerOffsetRequest:
+    """Ask for the offset of a consumer group in a queue."""
+
+    consumer_group: str = ""
+    topic: str
+    queue_id: I32
+    set_zero_if_not_found: bool | None = None
+
+
+@declare("UpdateConsumerOffsetRequestHeader")
+class UpdateConsumerOffsetRequest:
+    """Store the offset of a consumer group in a queue; mostly one-way."""
+
+    consumer_group: str
+    topic: str
+    queue_id: I32
+    commit_offset: I64
+
+
+@declare("ResetOffsetRequestHeader")
+class ResetOffsetRequest:
+    """Reset the offsets of a group's consumers; the response's body is a ResetOffsetBody.
+
+    To ``offset`` in one queue, or in all queues (``queue_id`` -1 or None) to a time. Without
+    ``is_force`` only backwards.
+    """
+
+    topic: str
+    group: str
+    queue_id: I32 | None = None
+    offset: I64 | None = None
+    timestamp_ms: I64
+    is_force: bool
+
+
+@declare("CloneGroupOffsetRequestHeader")
+class CloneGroupOffsetRequest:
+    """Copy the offsets of one group to another, of all topics if none is given.
+
+    Unless ``offline``, only in topics that the consumers of the other group subscribe to.
+    """
+
+    source_group: str = wire("srcGroup")
+    target_group: str = wire("destGroup")
+    topic: str | None = None
+    offline: bool = False
+
+
+SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, QueueOffsetResponse
+)
+GET_MAX_OFFSET: Final = Command(
+    RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, QueueOffsetResponse
+)
+GET_MIN_OFFSET: Final = Command(
+    RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest, QueueOffsetResponse
+)
+GET_EARLIEST_MSG_STORETIME: Final = Command(
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    GetEarliestStoreTimeRequest,
+    GetEarliestStoreTimeResponse,
+)
+QUERY_CONSUMER_OFFSET: Final = Command(
+    RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueueOffsetResponse
+)
+UPDATE_CONSUMER_OFFSET: Final = Command(
+    RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest
+)
+INVOKE_BROKER_TO_RESET_OFFSET: Final = Command(
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest
+)
+CLONE_GROUP_OFFSET: Final = Command(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest)
+
+
+@declare("GetConsumerRunningInfoRequestHeader")
+class GetConsumerRunningInfoRequest:
+    """Ask a consumer how it does; the body of the answer is a ConsumerRunningInfo."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+@declare("ConsumeMessageDirectlyResultRequestHeader")
+class ConsumeMessageDirectlyRequest:
+    """Let a consumer handle one message; the response's body: ConsumeMessageDirectlyResult.
+
+    ``msg_id`` is an offsetMsgId. From broker to consumer the body is the stored record.
+    """
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: I32 | None = None
+    group_sys_flag: I32 | None = None
+
+
+@declare("GetConsumerStatusRequestHeader")
+class GetConsumerStatusRequest:
+    """Ask a consumer for its progress in a topic; the answer's body is a GetConsumerStatusBody."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+LOCK_BATCH_MQ: Final = Command(RequestCode.LOCK_BATCH_MQ)
+UNLOCK_BATCH_MQ: Final = Command(RequestCode.UNLOCK_BATCH_MQ)
+GET_CONSUMER_RUNNING_INFO: Final = Command(
+    RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequest
+)
+CONSUME_MESSAGE_DIRECTLY: Final = Command(
+    RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest
+)
+RESET_CONSUMER_CLIENT_OFFSET: Final = Command(
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequest
+)
+GET_CONSUMER_STATUS_FROM_CLIENT: Final = Command(
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequest
+)
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequest
+)
+
+
+@declare("GetConsumerConnectionListRequestHeader")
+class GetConsumerConnectionListRequest:
+    """Ask who consumes in a group; the body of the answer is a ConsumerConnection."""
+
+    consumer_group: str
+
+
+@declare("GetConsumeStatsRequestHeader")
+class GetConsumeStatsRequest:
+    """Ask for the progress of a group, in one topic or all; the answer's body is a ConsumeStats."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+@declare("QueryTopicConsumeByWhoRequestHeader")
+class QueryTopicConsumeByWhoRequest:
+    """Ask which groups consume a topic; the body of the answer is a GroupList."""
+
+    topic: str
+
+
+@declare("GetProducerConnectionListRequestHeader")
+class GetProducerConnectionListRequest:
+    """Ask who produces in a group; the body of the answer is a ProducerConnection."""
+
+    producer_group: str
+
+
+@declare("GetConsumeStatsInBrokerHeader")
+class GetBrokerConsumeStatsRequest:
+    """Ask for the progress of all groups, or in ordered topics; the body is a ConsumeStatsList."""
+
+    is_order: bool = False
+
+
+@declare("GetSubscriptionGroupConfigRequestHeader")
+class GetSubscriptionGroupConfigRequest:
+    """Ask for a group; the body of the answer is a SubscriptionGroupConfig."""
+
+    group: str
+
+
+@declare("DeleteSubscriptionGroupRequestHeader")
+class DeleteSubscriptionGroupRequest:
+    """Remove a group, and its offsets if the request says so; 4.9 has ``removeOffset`` for it."""
+
+    group_name: str
+    clean_offset: bool | None = None
+
+
+@declare("QueryTopicsByConsumerRequestHeader")
+class QueryTopicsByConsumerRequest:
+    """Ask in which topics a group has offsets; the body of the answer is a TopicList."""
+
+    group: str
+
+
+@declare("QuerySubscriptionByConsumerRequestHeader")
+class QuerySubscriptionByConsumerRequest:
+    """Ask what a group wants of a topic; the answer's body is a QuerySubscriptionResponseBody."""
+
+    group: str
+    topic: str = ""
+
+
+@declare("QueryConsumeQueueRequestHeader")
+class QueryConsumeQueueRequest:
+    """Ask for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
+
+    topic: str = ""
+    queue_id: I32 = 0
+    index: I64 = 0
+    count: I32 = 0
+    consumer_group: str | None = None
+
+
+@declare("ViewBrokerStatsDataRequestHeader")
+class ViewBrokerStatsDataRequest:
+    """Ask for a count of a broker, by its name and its key."""
+
+    stats_name: str
+    stats_key: str
+
+
+GET_CONSUMER_CONNECTION_LIST: Final = Command(
+    RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequest
+)
+GET_CONSUME_STATS: Final = Command(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequest)
+QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequest
+)
+GET_PRODUCER_CONNECTION_LIST: Final = Command(
+    RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequest
+)
+GET_ALL_PRODUCER_INFO: Final = Command(RequestCode.GET_ALL_PRODUCER_INFO)
+GET_BROKER_CONSUME_STATS: Final = Command(
+    RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest
+)
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Final = Command(
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+)
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Final = Command(
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+)
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = Command(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+GET_SUBSCRIPTIONGROUP_CONFIG: Final = Command(
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequest
+)
+DELETE_SUBSCRIPTIONGROUP: Final = Command(
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest
+)
+QUERY_TOPICS_BY_CONSUMER: Final = Command(
+    RequestCode.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequest
+)
+QUERY_SUBSCRIPTION_BY_CONSUMER: Final = Command(
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequest
+)
+QUERY_CONSUME_QUEUE: Final = Command(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest)
+VIEW_BROKER_STATS_DATA: Final = Command(
+    RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
+)
+
+
+@declare("GetBrokerConfigResponseHeader")
+class GetBrokerConfigResponse:
+    """The version of a broker's configuration; the body is a Java properties file."""
+
+    version: str
+
+
+GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
+UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG)
+GET_ALL_CONSUMER_OFFSET: Final = Command(RequestCode.GET_ALL_CONSUMER_OFFSET)
+GET_ALL_DELAY_OFFSET: Final = Command(RequestCode.GET_ALL_DELAY_OFFSET)
+"""Bodies of both: the text of the broker's own file."""

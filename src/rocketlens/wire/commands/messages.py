@@ -1,0 +1,263 @@
+"""Sending, pulling and finding messages, and transactions.
+
+Sends: codes 10, 310, 320, and for replies 324 and 325, which share one header; 36, a message that
+failed; 326, a reply that a broker passes on; and 370, a message that is taken back. The body is the
+message's, or for 320 the batch. Every client since 3.x sends 310, 320 or 325, whose fields have
+letters for names; 10 and 324 are what other clients may still send.
+
+Pulls of a queue: 11, and 361 of lite pull consumers since 5.0. Queries: by key (12) and by offset
+in the log (33); the body of an answer is stored records. Transactions: end one (37, one-way) and,
+from broker to producer, ask how it went (39).
+"""
+
+from typing import Final
+
+from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import I32, I64, Command, declare, wire
+
+
+@declare("SendMessageRequestHeader")
+class SendMessageRequest:
+    """The fields that a producer sets; ``properties`` are in their stored form.
+
+    Of the fields that RocketMQ declares mandatory, its brokers never look for the producer group
+    and the default topic.
+    """
+
+    producer_group: str = ""
+    topic: str
+    default_topic: str = ""
+    default_topic_queue_nums: I32 = 0
+    queue_id: I32
+    """Negative: any."""
+    sys_flag: I32
+    born_timestamp_ms: I64
+    flag: I32
+    properties: str | None = None
+    reconsume_times: I32 | None = None
+    unit_mode: bool | None = None
+    batch: bool | None = None
+    max_reconsume_times: I32 | None = None
+    broker_name: str | None = wire("bname", default=None)
+
+
+@declare("SendMessageResponseHeader")
+class SendMessageResponse:
+    """Where a message was stored. ``msg_id`` is its offsetMsgId; for a batch all, with commas.
+
+    ``transaction_id`` is the unique key, and absent for a batch. ``MSG_REGION`` and ``TRACE_ON``
+    come with it in ``ext_fields``, though they are not in RocketMQ's header class.
+    """
+
+    msg_id: str
+    queue_id: I32
+    queue_offset: I64
+    transaction_id: str | None = None
+    batch_unique_key: str | None = wire("batchUniqId", default=None)
+    recall_handle: str | None = None
+
+
+@declare("ConsumerSendMsgBackRequestHeader")
+class ConsumerSendMessageBackRequest:
+    """A message that a consumer could not handle, to be delivered again later."""
+
+    physical_offset: I64 = wire("offset")
+    consumer_group: str = wire("group")
+    delay_level: I32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: I32 | None = None
+
+
+@declare("ReplyMessageRequestHeader")
+class ReplyMessageRequest:
+    """A reply, on its way from a broker to the producer that asked; the body is the reply's.
+
+    Hosts are ``10.0.0.1:10911``; ``store_host`` is the broker.
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: I32
+    queue_id: I32
+    sys_flag: I32
+    born_timestamp_ms: I64
+    flag: I32
+    properties: str | None = None
+    reconsume_times: I32 | None = None
+    unit_mode: bool = False
+    born_host: str
+    store_host: str
+    store_timestamp_ms: I64
+
+
+@declare("RecallMessageRequestHeader")
+class RecallMessageRequest:
+    """A message with a delivery time of its own that is not to be delivered (5.x)."""
+
+    producer_group: str | None = None
+    topic: str
+    recall_handle: str
+    """The handle that the broker returned when it was sent."""
+
+
+@declare("RecallMessageResponseHeader")
+class RecallMessageResponse:
+    """``msg_id`` is the unique key of the message."""
+
+    msg_id: str
+
+
+SHORT_NAMES: Final = "abcdefghijkmln"
+"""Of the fields of a SendMessageRequest, in their order."""
+SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
+SEND_MESSAGE_V2: Final = Command(
+    RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+)
+SEND_BATCH_MESSAGE: Final = Command(
+    RequestCode.SEND_BATCH_MESSAGE, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+)
+CONSUMER_SEND_MSG_BACK: Final = Command(
+    RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest
+)
+SEND_REPLY_MESSAGE: Final = Command(
+    RequestCode.SEND_REPLY_MESSAGE, SendMessageRequest, SendMessageResponse
+)
+SEND_REPLY_MESSAGE_V2: Final = Command(
+    RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequest, SendMessageResponse, SHORT_NAMES
+)
+PUSH_REPLY_MESSAGE_TO_CLIENT: Final = Command(
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest
+)
+RECALL_MESSAGE: Final = Command(
+    RequestCode.RECALL_MESSAGE, RecallMessageRequest, RecallMessageResponse
+)
+
+
+COMMIT_OFFSET_FLAG: Final = 1
+SUSPEND_FLAG: Final = 2
+SUBSCRIPTION_FLAG: Final = 4
+CLASS_FILTER_FLAG: Final = 8
+LITE_PULL_FLAG: Final = 16
+"""Bits of a pull's ``sys_flag``."""
+
+
+@declare("PullMessageRequestHeader")
+class PullMessageRequest:
+    """Ask for the messages of a queue from an offset on."""
+
+    consumer_group: str
+    topic: str
+    queue_id: I32
+    queue_offset: I64
+    max_message_nums: I32 = wire("maxMsgNums")
+    sys_flag: I32
+    commit_offset: I64 = 0
+    suspend_timeout_ms: I64 = wire("suspendTimeoutMillis", default=0)
+    subscription: str | None = None
+    subscription_version: I64 = wire("subVersion", default=0)
+    expression_type: str | None = None
+    max_message_bytes: I32 | None = wire("maxMsgBytes", default=None)
+    request_source: I32 | None = None
+    proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
+    lite_topic: str | None = None
+
+
+@declare("PullMessageResponseHeader")
+class PullMessageResponse:
+    """The next offset: in every answer, also where there are no messages."""
+
+    suggest_which_broker_id: I64
+    next_begin_offset: I64
+    min_offset: I64
+    max_offset: I64
+    offset_delta: I64 | None = None
+    topic_sys_flag: I32 | None = None
+    group_sys_flag: I32 | None = None
+    forbidden_type: I32 | None = None
+
+
+PULL_MESSAGE: Final = Command(RequestCode.PULL_MESSAGE, PullMessageRequest, PullMessageResponse)
+LITE_PULL_MESSAGE: Final = Command(
+    RequestCode.LITE_PULL_MESSAGE, PullMessageRequest, PullMessageResponse
+)
+
+
+@declare("QueryMessageRequestHeader")
+class QueryMessageRequest:
+    """Ask for messages by key or unique key, stored between two times, both inclusive."""
+
+    topic: str = ""
+    key: str = ""
+    max_num: I32
+    begin_timestamp_ms: I64
+    end_timestamp_ms: I64
+    is_unique_key: bool = wire("_UNIQUE_KEY_QUERY", default=False)
+    """Not in RocketMQ's header class; a client adds it to ``extFields``."""
+    index_type: str | None = None
+    """K keys, U unique key, T tags."""
+    last_key: str | None = None
+
+
+@declare("QueryMessageResponseHeader")
+class QueryMessageResponse:
+    """The end of the index: in every answer, also where there are no messages."""
+
+    index_last_update_timestamp_ms: I64
+    index_last_update_physical_offset: I64 = wire("indexLastUpdatePhyoffset")
+
+
+@declare("ViewMessageRequestHeader")
+class ViewMessageRequest:
+    """Ask for the record at an offset of the log; the topic is not compared with it."""
+
+    physical_offset: I64 = wire("offset")
+    topic: str | None = None
+
+
+NOT_SEARCHED: Final = "notSearched"
+"""A field of our broker's answers that RocketMQ does not know: what could not be searched."""
+QUERY_MESSAGE: Final = Command(RequestCode.QUERY_MESSAGE, QueryMessageRequest, QueryMessageResponse)
+VIEW_MESSAGE_BY_ID: Final = Command(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest)
+
+
+COMMIT: Final = SYS_FLAG_COMMIT
+ROLLBACK: Final = SYS_FLAG_ROLLBACK
+UNKNOWN: Final = 0
+"""Values of ``commit_or_rollback``."""
+
+
+@declare("EndTransactionRequestHeader")
+class EndTransactionRequest:
+    """Commit or roll back a half message."""
+
+    producer_group: str
+    tran_state_table_offset: I64
+    """The half message's queue offset."""
+    commit_log_offset: I64
+    commit_or_rollback: I32
+    from_transaction_check: bool = False
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    topic: str | None = None
+
+
+@declare("CheckTransactionStateRequestHeader")
+class CheckTransactionStateRequest:
+    """Broker to producer, one-way; the body is the half message, its real topic restored."""
+
+    tran_state_table_offset: I64
+    commit_log_offset: I64
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    topic: str | None = None
+
+
+END_TRANSACTION: Final = Command(RequestCode.END_TRANSACTION, EndTransactionRequest)
+CHECK_TRANSACTION_STATE: Final = Command(
+    RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequest
+)
