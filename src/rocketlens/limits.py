@@ -205,11 +205,6 @@ MAX_UNPAUSED_BYTES: Final = 256 * 1024
 MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
 
-MAX_CLOSED_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of one-way requests that closed connections left, all together; then the largest are
-dropped. As large as a frame: a consumer's last commits have some KiB. RocketMQ: a queue of 10,000.
-"""
-
 MIN_FRAME_BYTES_PER_S: Final = 1024
 """A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
 

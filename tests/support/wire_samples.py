@@ -88,6 +88,10 @@ GENERIC_FIELDS = {"bname", "lo", "ns", "nsd", "oway"}
 SHORT_JAVA_NAME = "SendMessageRequestHeaderV2"
 
 
+def java_names_of(cls):
+    return TABLES[cls].java_names
+
+
 def headers():
     """Name of RocketMQ's class, and the codec of ours, for every header that it has a class for."""
     for command in COMMANDS.values():
@@ -281,10 +285,6 @@ def vectors_of(version, kind):
 def all_vectors(kind):
     """Pairs of version and words, for pytest.mark.parametrize."""
     return [(version, words) for version in VERSIONS for words in vectors_of(version, kind)]
-
-
-def java_names_of(cls):
-    return TABLES[cls].java_names
 
 
 @cache

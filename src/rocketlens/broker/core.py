@@ -62,7 +62,7 @@ class BrokerCore:
         clock: Callable[[], int],
         rng: random.Random,
         disk: Disk,
-        network: "ChannelGroup[Channel]",
+        network: "ChannelGroup",
         index_process: "IndexProcess | None" = None,
     ) -> None:
         """Read the tables of an open store; they are written to ``disk``.

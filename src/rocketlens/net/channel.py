@@ -4,7 +4,7 @@ Received commands are handled at once, in order, on the event loop. A handler th
 returns its :class:`Response`. One that must wait returns an awaitable, or returns None and responds
 itself later. Responses that are ready together are sent in one write.
 
-A connection has its turn for a few milliseconds or some hundred requests. What it sent beyond that
+A connection has its turn for half a millisecond, or 128 requests. What it sent beyond that
 waits as bytes, nothing more is read from it, and its next turn comes after all waiting connections
 (:meth:`ChannelGroup.wait_turn`). A connection whose last turn handled all it had sent starts its
 next turn at once when more comes; others only if there is time in that turn of the event loop.
@@ -19,20 +19,28 @@ and beyond that the connection is closed.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
-from rocketlens.errors import BadInput, CallTimeout, ConnectionLost
+from rocketlens import limits
+from rocketlens.errors import (
+    BadInput,
+    CallTimeout,
+    ConnectionLost,
+    ProtocolError,
+    RocketLensError,
+)
 from rocketlens.model.message import Host
 from rocketlens.net import channel_state as states
-from rocketlens.net.channel_group import ChannelGroup, Waiting
+from rocketlens.net.channel_group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.net.channel_state import CUT, EMPTY, LIGHT, NEXT, OPEN, QUEUED, STOPPED, TURN, Step
-from rocketlens.net.response import BUSY, NO_FIELDS, Response, failure, leave, logger
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
+    OVERLOAD_REMARK,
     Connection,
     ConnectionFailed,
     Event,
@@ -41,14 +49,62 @@ from rocketlens.wire.connection import (
     ResponseReceived,
 )
 
-__all__ = ["BUSY", "NO_FIELDS", "Answer", "Channel", "Handler", "Response", "logger"]
-
 _JOINED_BYTES: Final = 16 * 1024
 """Responses larger than this together are written one by one, which saves a copy, before more
 requests are handled: a consumer pulls eight queues at once, and consumes the first meanwhile."""
 
 REQUESTS_AT_ONCE: Final = 16
 """Requests that are parsed before the first of them is handled."""
+
+
+logger: Final = logging.getLogger("rocketlens.net")
+
+NO_FIELDS: Final[dict[str, str]] = {}
+"""Must not be changed."""
+
+
+class Response(NamedTuple):
+    """A response to a request; ``Response()`` is success without fields."""
+
+    code: int = ResponseCode.SUCCESS
+    ext_fields: dict[str, str] = NO_FIELDS
+    body: bytes = b""
+    remark: str | None = None
+
+
+BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD_REMARK)
+STOPPING: Final = Response(ResponseCode.SYSTEM_ERROR, remark="the server is stopping")
+
+
+def failure(
+    command: RemotingCommand, error: BaseException, may_warn: Callable[[str], bool]
+) -> Response:
+    """Return the response to a request whose handler raised ``error``, or was cancelled.
+
+    The text of an error of this package explains it; any other error is a defect, and logged.
+    ``may_warn`` says whether to log now what may happen often.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return STOPPING
+    if isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES:
+        if may_warn("requests"):
+            logger.warning("request %d cannot be handled now: %s", command.code, error)
+        remark = f"the server is out of files or memory, try again: {error.strerror}"
+        return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
+    if isinstance(error, ProtocolError):
+        return Response(error.code, remark=error.remark[: limits.MAX_REMARK_CHARACTERS])
+    if isinstance(error, RocketLensError):
+        code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
+        return Response(code, remark=str(error)[: limits.MAX_REMARK_CHARACTERS])
+    logger.error("request %d could not be handled", command.code, exc_info=error)
+    remark = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Response(ResponseCode.SYSTEM_ERROR, remark=remark[: limits.MAX_REMARK_CHARACTERS])
+
+
+def discard_result(done: asyncio.Future[Response | None]) -> None:
+    """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
+    if not done.cancelled():
+        done.exception()
 
 
 Answer = Response | Awaitable[Response | None] | None
@@ -62,7 +118,7 @@ class Channel(asyncio.Protocol):
 
     def __init__(
         self,
-        group: "ChannelGroup[Channel]",
+        group: ChannelGroup,
         handlers: Mapping[int, Handler],
         connection: Connection[Waiting],
         address: str = "",
@@ -147,8 +203,6 @@ class Channel(asyncio.Protocol):
         self._move(states.CALL)
         if self.is_open:
             self._go_on()
-        elif self.state in states.ABANDONED:
-            self._serve_one_way()
 
     def _go_on(self) -> None:
         if self._done_later:
@@ -159,20 +213,12 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail all callers that wait for a response with ConnectionLost."""
-        has_left = self._reason is None and self.state in (states.NEW_WAITS, states.WAITS)
         if self._reason is None:
             self._reason = "the connection was closed by the other end"
             if error is not None:
                 self._reason = f"the connection broke: {error}"
-        if has_left:
-            # In its next turns: to look through all of it at once can take too long.
-            self._move(states.LEAVE)
-            self.group.drain(self)
-        else:
-            self._finish()
-
-    def _finish(self) -> None:
-        """Forget everything: nothing of this connection is handled any more."""
+            if self.state in (states.NEW_WAITS, states.WAITS):
+                self._serve_one_way()
         self._move(states.END)
         waiting = self.connection.close()
         # Those of the backlog were never counted.
@@ -180,7 +226,7 @@ class Channel(asyncio.Protocol):
         self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
         for _, done in self._done_later:
-            leave(done)
+            discard_result(done)
         self._done_later.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -192,27 +238,21 @@ class Channel(asyncio.Protocol):
         self.group.closed(self)
 
     def _serve_one_way(self) -> None:
-        """Handle requests that came before the end and need no response, such as a consumer's last
-        commit; for one turn.
+        """Handle waiting requests that need no response, such as a consumer's last commit.
+
+        Only for one turn: what a peer sent beyond that before it closed the connection is dropped.
         """
         ends_at = perf_counter() + self.group.bounds.turn_s
-        connection, backlog = self.connection, self._backlog
-        while True:
-            if not backlog:
-                backlog.extend(connection.receive(b"", REQUESTS_AT_ONCE))
-                if not backlog:
-                    break
-            event = backlog.popleft()
+        for _ in range(self.group.bounds.turn_requests):
+            if not self._backlog:
+                self._backlog.extend(self.connection.receive(b"", REQUESTS_AT_ONCE))
+            if not self._backlog or perf_counter() >= ends_at:
+                return
+            event = self._backlog.popleft()
             if type(event) is RequestReceived:
+                self.group.in_flight += 1
                 if event.command.flag & ONE_WAY_FLAG:
                     self._serve(event.command)
-                connection.done(event.command)
-            if perf_counter() >= ends_at:
-                break
-        if backlog or connection.has_more:
-            self.group.wait_turn(self)
-        else:
-            self._finish()
 
     # Called by handlers and clients.
 
@@ -342,8 +382,6 @@ class Channel(asyncio.Protocol):
 
     def pause(self) -> None:
         """Stop reading and handling for good; current requests are still answered."""
-        if self.state in states.ABANDONED:
-            self._finish()
         self._move(states.STOP)
         self._read_or_not()
 
@@ -358,8 +396,6 @@ class Channel(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
         self._reason = self._reason or reason
-        if self.state in states.ABANDONED:
-            self._finish()
         if self._transport is not None:
             self._transport.abort()
 
@@ -524,7 +560,7 @@ class Channel(asyncio.Protocol):
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
         if not self.is_open:
-            leave(done)
+            discard_result(done)
             return
         had_to_wait = self._must_wait
         self._worked_on_bytes -= len(command.body)

@@ -18,14 +18,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
-from rocketlens.net.channel_state import WITHOUT_TURN, State
+from rocketlens.net.channel_state import NEW_WAITS
 from rocketlens.wire import frame
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.connection import Connection
+
+if TYPE_CHECKING:
+    from rocketlens.net.channel import Channel
 
 _log: Final = logging.getLogger("rocketlens.net")
 
@@ -72,7 +74,6 @@ class ConnectionLimits:
     unsent_pause_bytes: int = limits.MAX_UNPAUSED_BYTES
     worked_on_bytes: int = limits.MAX_WORKED_ON_BYTES
     buffered_bytes: int = limits.MAX_BUFFERED_BYTES
-    closed_bytes: int = limits.MAX_CLOSED_BYTES
     slowest_frame_bytes_per_s: int = limits.MIN_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
     idle_s: float | None = limits.IDLE_S
@@ -89,42 +90,6 @@ class ConnectionLimits:
         return max(self.connections * 3 // 4, min(self.connections, limits.MIN_ADDRESS_CONNECTIONS))
 
 
-class GroupedChannel(Protocol):
-    """The interface of the channels of a group; :mod:`rocketlens.net.channel` has them."""
-
-    state: State
-    events_received: int
-    last_active_s: float
-    swept: tuple[int, float, int]
-    """The state at the last sweep."""
-    counted_bytes: int
-    """Its part of `ChannelGroup.buffered`."""
-
-    @property
-    def connection(self) -> Connection[Any]:
-        """The state of the protocol."""
-
-    @property
-    def is_held_up(self) -> bool:
-        """Return whether received requests wait here; False if the peer is slow to send."""
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Number of bytes that the peer has yet to read."""
-
-    def take_turn(self) -> None:
-        """Handle what waits, for one turn."""
-
-    def pause(self) -> None:
-        """Stop reading and handling for good; current requests are still answered."""
-
-    def close(self) -> None:
-        """Send unsent bytes, then close."""
-
-    def abort(self, reason: str) -> None:
-        """Close at once; unsent bytes are lost."""
-
-
 class Runs(Protocol):
     """Handles plain requests of a connection together, from its bytes to those of the replies.
 
@@ -132,13 +97,15 @@ class Runs(Protocol):
     or held, and answered later: `Channel.hold`, `Channel.answer_held`.
     """
 
-    def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:
+    def take(
+        self, channel: "Channel", received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
         """Handle requests from the beginning of ``received`` on, up to one that is not plain.
 
         Returns how many, the position behind the last of them, and the replies.
         """
 
-    def answer(self, channel: Any, received: bytes) -> bytes | None:
+    def answer(self, channel: "Channel", received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received``; None if it is not plain."""
 
 
@@ -152,12 +119,14 @@ class RunsByCode:
         self._by_text: Final = {(b'{"code":%d,' % code)[:_HEAD_BYTES]: each for code, each in codes}
         self._by_number: Final = {code.to_bytes(2): each for code, each in codes}
 
-    def take(self, channel: Any, received: memoryview, max_count: int) -> tuple[int, int, bytes]:
+    def take(
+        self, channel: "Channel", received: memoryview, max_count: int
+    ) -> tuple[int, int, bytes]:
         """Do `Runs.take`, up to a request of another kind than the first."""
         runs = self._of(received) or self._others
         return runs.take(channel, received, max_count)
 
-    def answer(self, channel: Any, received: bytes) -> bytes | None:
+    def answer(self, channel: "Channel", received: bytes) -> bytes | None:
         """Do `Runs.answer`."""
         runs = self._of(received)
         return None if runs is None else runs.answer(channel, received)
@@ -175,10 +144,7 @@ class RunsByCode:
         return code and self._by_text.get((b'{"code":%b,' % code[1])[:_HEAD_BYTES])
 
 
-C = TypeVar("C", bound=GroupedChannel)
-
-
-class ChannelGroup(Generic[C]):
+class ChannelGroup:
     """The channels of one server or client, and their shared counts."""
 
     def __init__(
@@ -186,18 +152,15 @@ class ChannelGroup(Generic[C]):
         bounds: ConnectionLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        on_open: Callable[[C], None] | None = None,
-        on_close: Callable[[C], None] | None = None,
+        on_open: "Callable[[Channel], None] | None" = None,
+        on_close: "Callable[[Channel], None] | None" = None,
     ) -> None:
         self.bounds: Final = bounds or ConnectionLimits()
-        self.channels: Final[set[C]] = set()
+        self.channels: Final[set[Channel]] = set()
         self.tasks: Final[set[asyncio.Future[Any]]] = set()
         """Handlers that are waiting."""
         self.awaited: Final[set[asyncio.Future[Any]]] = set()
         """Futures of others that handlers wait for; never cancelled here."""
-        self._draining: Final[dict[C, int]] = {}
-        """Closed channels whose one-way requests are still handled, with the bytes they left."""
-        self._draining_bytes = 0
         self.runs: Runs | None = None
         """Handles requests together; None if each is handled alone."""
         self.in_flight = 0
@@ -206,12 +169,12 @@ class ChannelGroup(Generic[C]):
         self.now_s = clock()
         """Time of the last sweep."""
         self.refused = self.closed_idle = self.closed_large = 0
-        """Total connections refused, closed to make room for others, and closed or dropped because
-        all together had too many bytes waiting.
+        """Total connections refused, closed to make room for others, and closed because all of
+        them together had too many bytes waiting.
         """
         self.buffered = 0
         """Bytes of all channels that are unsent, or received and not handled, when last counted."""
-        self._waiting: Final[tuple[deque[C], deque[C]]] = deque(), deque()
+        self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
         """Channels that wait for a turn: new ones, others."""
         self._round_is_due = False
         self._ends_at: float | None = None
@@ -225,7 +188,7 @@ class ChannelGroup(Generic[C]):
         """Let ``runs`` handle plain requests from now on; from any thread."""
         self.runs = runs
 
-    def answer(self, channel: C, received: bytes) -> bytes | None:
+    def answer(self, channel: "Channel", received: bytes) -> bytes | None:
         """Return the reply to the only request in ``received`` if it is plain, and may be handled.
 
         Nothing else of the connection must wait.
@@ -238,9 +201,9 @@ class ChannelGroup(Generic[C]):
             return None
         return self.runs.answer(channel, received)
 
-    def wait_turn(self, channel: C) -> None:
+    def wait_turn(self, channel: "Channel") -> None:
         """Queue ``channel`` for a turn, behind those that wait already."""
-        self._waiting[channel.state not in WITHOUT_TURN].append(channel)
+        self._waiting[channel.state is not NEW_WAITS].append(channel)
         if not self._round_is_due:
             self._round_is_due = True
             asyncio.get_running_loop().call_soon(self._take_turns)
@@ -277,7 +240,7 @@ class ChannelGroup(Generic[C]):
         self._quiet_until_s[subject] = self.now_s + limits.MIN_WARNING_INTERVAL_S
         return True
 
-    def count_bytes(self, channel: C) -> None:
+    def count_bytes(self, channel: "Channel") -> None:
         """Update the bytes of a channel; close the largest channels if all have too many."""
         size = channel.connection.held_bytes + channel.unsent_bytes
         self.buffered += size - channel.counted_bytes
@@ -293,40 +256,15 @@ class ChannelGroup(Generic[C]):
             channel.counted_bytes = channel.connection.held_bytes + channel.unsent_bytes
             self.buffered += channel.counted_bytes
 
-    def opened(self, channel: C) -> None:
+    def opened(self, channel: "Channel") -> None:
         """Register a channel."""
         self.channels.add(channel)
         if self._on_open is not None:
             self._on_open(channel)
 
-    def drain(self, channel: C) -> None:
-        """Handle the one-way requests that a closed channel left, in turns with others.
-
-        If all such channels left too many bytes, those that left the most are dropped. So peers
-        that send much and leave cost others no more than a bounded time, and a consumer's last
-        commit is not lost for it.
-        """
-        self._draining[channel] = channel.connection.held_bytes
-        self._draining_bytes += self._draining[channel]
-        if self._draining_bytes <= self.bounds.closed_bytes:
-            return
-        # Down to half of it, so that not each channel that is closed sorts them.
-        for each in sorted(self._draining, key=self._draining.__getitem__, reverse=True):
-            each.abort("too much was left on closed connections")
-            self.closed_large += 1
-            if self._draining_bytes <= self.bounds.closed_bytes // 2:
-                break
-        if self.may_warn("closed"):
-            _log.warning(
-                "one-way requests are dropped: connections were closed that left more than %d "
-                "bytes of requests to handle",
-                self.bounds.closed_bytes,
-            )
-
-    def closed(self, channel: C) -> None:
+    def closed(self, channel: "Channel") -> None:
         """Unregister a channel."""
         self.channels.discard(channel)
-        self._draining_bytes -= self._draining.pop(channel, 0)
         self.buffered -= channel.counted_bytes
         channel.counted_bytes = 0
         self._changed.set()
@@ -361,7 +299,7 @@ class ChannelGroup(Generic[C]):
         if self.buffered > self.bounds.buffered_bytes:
             self._drop_largest(self.buffered - self.bounds.buffered_bytes)
 
-    def _close_reason(self, channel: C, byte_count: int, unsent: int) -> str | None:
+    def _close_reason(self, channel: "Channel", byte_count: int, unsent: int) -> str | None:
         """Return why a connection must be closed; None if it need not be."""
         bounds = self.bounds
         events, since_s, unsent_before = channel.swept

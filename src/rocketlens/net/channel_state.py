@@ -12,8 +12,6 @@ NEW_WAITS        waits for its first turn, among other new ones; what comes is k
 WAITS            waits for its next turn; what comes is kept as bytes
 STOPPED          is being closed by this end: requests are not handled any more, but answered
 STOPPED_WAITS    the same, and answers wait for a turn
-NEW_LEFT         was closed by its peer in NEW_WAITS: turns handle requests that need no response
-LEFT             the same after WAITS
 CLOSED           is forgotten
 ===============  ==================================================================================
 
@@ -27,7 +25,6 @@ CUT              something is left after a turn: the time was over, or the peer 
 WAIT             it is queued for its next turn
 CALL             the group calls it for that turn
 STOP             this end stops reading
-LEAVE            its peer closed it, and left requests in a queued connection
 END              it is closed, and nothing of it is to be handled
 ===============  ==================================================================================
 
@@ -50,9 +47,7 @@ class State(IntEnum):
     WAITS = 6
     STOPPED = 7
     STOPPED_WAITS = 8
-    NEW_LEFT = 9
-    LEFT = 10
-    CLOSED = 11
+    CLOSED = 9
 
 
 class Step(IntEnum):
@@ -65,13 +60,12 @@ class Step(IntEnum):
     WAIT = 4
     CALL = 5
     STOP = 6
-    LEAVE = 7
-    END = 8
+    END = 7
 
 
 CONNECTING, NEW, LIGHT, HEAVY, TURN, NEW_WAITS, *_others = State
-WAITS, STOPPED, STOPPED_WAITS, NEW_LEFT, LEFT, CLOSED = _others
-OPENED, BEGIN, EMPTY, CUT, WAIT, CALL, STOP, LEAVE, END = Step
+WAITS, STOPPED, STOPPED_WAITS, CLOSED = _others
+OPENED, BEGIN, EMPTY, CUT, WAIT, CALL, STOP, END = Step
 
 NEXT: Final[dict[State, dict[Step, State]]] = {
     CONNECTING: {OPENED: NEW, STOP: CLOSED, END: CLOSED},
@@ -79,19 +73,13 @@ NEXT: Final[dict[State, dict[Step, State]]] = {
     LIGHT: {BEGIN: TURN, EMPTY: LIGHT, WAIT: WAITS, STOP: STOPPED, END: CLOSED},
     HEAVY: {BEGIN: TURN, EMPTY: LIGHT, WAIT: WAITS, STOP: STOPPED, END: CLOSED},
     TURN: {EMPTY: LIGHT, CUT: HEAVY, STOP: STOPPED, END: CLOSED},
-    NEW_WAITS: {CALL: NEW, STOP: STOPPED_WAITS, LEAVE: NEW_LEFT, END: CLOSED},
-    WAITS: {CALL: HEAVY, STOP: STOPPED_WAITS, LEAVE: LEFT, END: CLOSED},
+    NEW_WAITS: {CALL: NEW, STOP: STOPPED_WAITS, END: CLOSED},
+    WAITS: {CALL: HEAVY, STOP: STOPPED_WAITS, END: CLOSED},
     STOPPED: {EMPTY: STOPPED, CUT: STOPPED, WAIT: STOPPED_WAITS, STOP: STOPPED, END: CLOSED},
     STOPPED_WAITS: {CALL: STOPPED, STOP: STOPPED_WAITS, END: CLOSED},
-    NEW_LEFT: {CALL: NEW_LEFT, STOP: CLOSED, END: CLOSED},
-    LEFT: {CALL: LEFT, STOP: CLOSED, END: CLOSED},
     CLOSED: dict.fromkeys(Step, CLOSED),
 }
 
 OPEN: Final = frozenset({NEW, LIGHT, HEAVY, TURN, NEW_WAITS, WAITS, STOPPED, STOPPED_WAITS})
 QUEUED: Final = frozenset({NEW_WAITS, WAITS, STOPPED_WAITS})
 """Open, and waiting for a turn."""
-ABANDONED: Final = frozenset({NEW_LEFT, LEFT})
-"""Closed by the peer, and not forgotten yet."""
-WITHOUT_TURN: Final = frozenset({NEW_WAITS, NEW_LEFT})
-"""Queued, or to be queued again, and not handled before."""

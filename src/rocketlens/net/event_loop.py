@@ -5,6 +5,7 @@ names, as a datagram; without it nothing is sent. Source: ``sd_notify(3)``.
 """
 
 import asyncio
+import faulthandler
 import gc
 import importlib
 import logging
@@ -13,10 +14,8 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rocketlens import limits
@@ -75,8 +74,6 @@ _IS_SERVER: Final = threading.Event()
 _HAS_ENDED: Final = threading.Event()
 """Set when :func:`run` has come to its end."""
 _HUNG_EXIT_CODE: Final = 2
-_SHOWN_FRAMES: Final = 8
-"""Innermost functions of a thread that are named where a stop has hung."""
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -86,7 +83,7 @@ class StopRequest:
     """
 
     def __init__(self, ended: asyncio.Event | None = None) -> None:
-        """Use ``stop`` as the event of the first request, if it is not None."""
+        """Use ``ended`` as the event of the first request, if it is not None."""
         self.ended: Final = ended or asyncio.Event()
         self.hurried: Final = asyncio.Event()
 
@@ -117,10 +114,10 @@ def _end_process_after(wait_s: float) -> None:
             return
         _log.error(
             "the stop did not end in %g s, a disk or a name server may not answer: the process "
-            "ends as if it was killed, and the store is recovered at the next start; %s",
+            "ends as if it was killed, and the store is recovered at the next start",
             wait_s,
-            _where_threads_are(),
         )
+        faulthandler.dump_traceback()
         # The log may be on what hangs.
         last_lines = threading.Thread(target=logging.shutdown, daemon=True)
         last_lines.start()
@@ -129,21 +126,6 @@ def _end_process_after(wait_s: float) -> None:
 
     if _IS_SERVER.is_set():
         threading.Thread(target=wait, name="rocketlens-stop", daemon=True).start()
-
-
-def _where_threads_are() -> str:
-    """Return for each other thread the functions it is in, the innermost last."""
-    names = {each.ident: each.name for each in threading.enumerate()}
-    own = threading.get_ident()
-    threads: list[str] = []
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the only way to them
-        if ident != own:
-            innermost = traceback.extract_stack(frame, _SHOWN_FRAMES)
-            calls = " > ".join(
-                f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in innermost
-            )
-            threads.append(f"{names.get(ident, ident)} in {calls}")
-    return "; ".join(threads)
 
 
 def end_on_signals(end_event: asyncio.Event | None = None) -> StopRequest:
@@ -212,8 +194,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` to its end in a new event loop, as ``asyncio.run`` does; for a whole process.
 
     Sets the switch interval of threads to :data:`SWITCH_INTERVAL_S`, and how memory is returned to
-    the system. Once a signal has stopped the
-    server, further signals are ignored: everything is closed, and they would change the exit code.
+    the system. Once a signal has stopped the server, further signals are ignored: everything is
+    closed, and they would change the exit code.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     return_large_memory()

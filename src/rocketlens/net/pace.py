@@ -3,9 +3,6 @@
 Work that reads tables of the event loop is done there, in pieces of a few milliseconds
 (:class:`Pace`). Work that only encodes or decodes bytes is done in a thread (:func:`in_thread`), if
 there is much of it.
-
-A plain listener of messages or transactions may block its thread, so it runs in one of
-:class:`ListenerThreads`.
 """
 
 import asyncio
@@ -13,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -69,6 +65,7 @@ class WorkThreads:
         self._count: Final = count
         self._role: Final = role
         self._started = self._idle = 0
+        self._is_closed = False
         self._changed: Final = threading.Condition()
         self._waiting: Final[dict[object, _Waiting]] = {}
         """By owner, the next one first."""
@@ -87,10 +84,22 @@ class WorkThreads:
                 threading.Thread(target=self._run, name=name, daemon=True).start()
         return future
 
+    async def call(self, work: Callable[[], T]) -> T:
+        """Run a function in a thread, and return what it returns."""
+        return await asyncio.wrap_future(self.submit(work))
+
+    def close(self) -> None:
+        """Let each thread end once it is idle; nothing may be submitted any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
     def _run(self) -> None:
         while True:
             with self._changed:
                 while (next_one := self._next()) is None:
+                    if self._is_closed:
+                        return
                     self._idle += 1
                     self._changed.wait()
                     self._idle -= 1
@@ -125,14 +134,13 @@ class WorkThreads:
 
 _Waiting = deque[tuple[Future[Any], Callable[[], Any]]]
 
-_BODY_THREADS: Final = WorkThreads(2, "bodies")
-"""Parse what others send."""
+_PARSE_THREADS: Final = WorkThreads(2, "bodies")
 ANSWER_THREAD: Final = WorkThreads(1, "answers")
-"""Encodes large answers, which would wait for large bodies of others."""
+"""Encodes large answers, so that these do not wait for the parsing of large bodies."""
 
 
 async def in_thread(
-    work: Callable[[], T], threads: WorkThreads = _BODY_THREADS, *, owner: Owner | None = None
+    work: Callable[[], T], threads: WorkThreads = _PARSE_THREADS, *, owner: Owner | None = None
 ) -> T:
     """Run a function in a thread; it must not use what belongs to the event loop.
 
@@ -149,43 +157,3 @@ async def in_thread(
         return work()
 
     return await asyncio.wrap_future(threads.submit(begin, owner))
-
-
-class ListenerThreads:
-    """Daemon threads for plain listeners: a process exits without waiting for one that hangs."""
-
-    def __init__(self, count: int) -> None:
-        """Create no thread yet; each of the first calls starts one."""
-        self._count: Final = count
-        self._threads = 0
-        self._calls: Final[SimpleQueue[tuple[Future[object], Callable[[], object]] | None]] = (
-            SimpleQueue()
-        )
-
-    async def call(self, work: Callable[[], object]) -> object:
-        """Call a function in a thread, and return what it returns; of one event loop."""
-        future: Future[object] = Future()
-        if self._threads < self._count:
-            self._threads += 1
-            name = f"rocketlens-listener-{self._threads}"
-            threading.Thread(target=self._run, name=name, daemon=True).start()
-        self._calls.put((future, work))
-        return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Let each thread end once it is idle; nothing may be called any more."""
-        for _ in range(self._threads):
-            self._calls.put(None)
-
-    def _run(self) -> None:
-        while (given := self._calls.get()) is not None:
-            future, work = given
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = work()
-                except BaseException as error:  # noqa: BLE001 - its caller gets it
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-                    del result
-            del given, future, work

@@ -105,7 +105,7 @@ class ClientPool:
         self.tls: Final = tls
         self.connect_timeout_s: Final = connect_timeout_s
         self.call_timeout_s: Final = call_timeout_s
-        self.group: Final = ChannelGroup[Channel](ConnectionLimits(idle_s=None), on_close=on_close)
+        self.group: Final = ChannelGroup(ConnectionLimits(idle_s=None), on_close=on_close)
         self._peers: dict[str, _Peer] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -183,12 +183,6 @@ class ClientPool:
         if channel is None or not channel.is_open or channel.is_behind:
             return None
         return channel
-
-    def forget(self, address: str) -> None:
-        """Close the connection to an address that is not needed any more."""
-        peer = self._peers.pop(address, None)
-        if peer is not None and peer.channel is not None:
-            peer.channel.close()
 
     async def close(self) -> None:
         """Send unsent bytes and close all connections; current calls fail."""

@@ -66,7 +66,7 @@ class RemotingServer:
         self.tls: Final = tls or ServerTls()
         if self.tls.mode is TlsMode.ENFORCING and self.tls.context is None:
             raise BadInput("TLS is to be enforced, but there is no certificate")
-        self.group: Final = ChannelGroup[Channel](
+        self.group: Final = ChannelGroup(
             bounds, clock=clock, on_open=on_open, on_close=self._closed
         )
         self._on_close: Final = on_close
@@ -107,13 +107,6 @@ class RemotingServer:
         self._watch(listener)
         self.group.start(also=self.sweep_arrivals)
         return Host(*listener.getsockname()[:2])
-
-    def sweep(self) -> None:
-        """Close connections that are idle, too slow or too large; runs every second while
-        listening.
-        """
-        self.group.sweep()
-        self.sweep_arrivals()
 
     def sweep_arrivals(self) -> None:
         """Close connections that never sent a byte, and accept again after a shortage of
@@ -345,7 +338,7 @@ def _worth(channel: Channel) -> tuple[bool, bool, float]:
 
 
 def network_metrics(
-    network: ChannelGroup[Channel], labels: Sequence[str], node: Sequence[str]
+    network: ChannelGroup, labels: Sequence[str], node: Sequence[str]
 ) -> "list[Metric]":
     """Return the values of a server's connections; ``node`` has its labels' values."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -8,7 +8,6 @@ import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
 from rocketlens.net.channel import Response
-from rocketlens.net.channel_group import ChannelGroup, ConnectionLimits
 from rocketlens.net.channel_state import LIGHT
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -279,54 +278,31 @@ async def test_bodies_that_are_worked_on_at_once_are_bounded_and_the_rest_waits_
     assert bench.group.in_flight == 0
 
 
+@pytest.mark.parametrize(("count", "handled_later"), [(5, 2), (500, 3)], ids=["all", "a turn"])
 @on_loop
-async def test_one_way_requests_that_wait_their_turn_when_the_connection_ends_are_handled():
+async def test_when_a_connection_ends_its_waiting_one_way_requests_have_one_more_turn(
+    count, handled_later
+):
     handled = []
     bench = Bench({ECHO: lambda *_: handled.append(1) or Response()}, turn_requests=3)
-    bench.ask(*[ECHO] * 500, flag=ONE_WAY)
+    bench.ask(*[ECHO] * count, flag=ONE_WAY)
+    assert len(handled) == 3
     bench.channel.connection_lost(None)
-    await until(lambda: not bench.group.channels)
-    assert len(handled) == 500
+    assert len(handled) == 3 + handled_later
+    assert not bench.group.channels
     assert bench.group.in_flight == 0
 
 
 @on_loop
-async def test_of_closed_connections_that_leave_too_much_those_with_the_most_are_dropped(caplog):
-    """Hostile peers that send much and leave cost no consumer its last commit."""
-    handled = []
-    group = ChannelGroup(ConnectionLimits(turn_requests=1, closed_bytes=100_000))
-
-    def closed(name, count):
-        bench = Bench({ECHO: lambda *_: handled.append(name) or Response()}, group=group)
-        bench.ask(*[ECHO] * count, flag=ONE_WAY, body=bytes(100))
-        bench.channel.connection_lost(None)
-        return bench.channel
-
-    honest = [closed("honest", 50)]
-    hostile = [closed("hostile", 400) for _ in range(40)]
-    honest.append(closed("honest", 50))
-    assert sum(each.connection.held_bytes for each in group.channels) < 100_000
-    assert set(honest) <= group.channels
-    assert group.closed_large == len(hostile) - len(group.channels) + len(honest) > 0
-    await until(lambda: not group.channels)
-    assert handled.count("honest") == 100
-    assert handled.count("hostile") < 2_000
-    assert group.in_flight == 0
-    assert len(caplog.messages) == 1
-
-
-@pytest.mark.parametrize("end", ["its turns", "pause", "abort"])
-@on_loop
-async def test_a_closed_connection_is_looked_through_in_turns_too(end):
-    """Nothing of it counts any more but what needs no answer, and a stop waits for none of it."""
+async def test_of_a_connection_that_ended_only_requests_without_a_response_are_handled():
     handled = []
     codes = [ECHO] * 3 + [1, ECHO] * 200
 
     def taken(command, channel):
-        handled.append(command)
+        handled.append(command.code)
         return Response()
 
-    bench = Bench({ECHO: taken, 1: taken}, turn_requests=3, turn_s=0.0)
+    bench = Bench({ECHO: taken, 1: taken}, turn_requests=3)
     frames = [
         encode_command(RemotingCommand(code, n, ONE_WAY if code == 1 else 0, None, {}, b""))
         for n, code in enumerate(codes)
@@ -334,15 +310,7 @@ async def test_a_closed_connection_is_looked_through_in_turns_too(end):
     bench.channel.data_received(b"".join(frames))
     before = len(handled)
     bench.channel.connection_lost(None)
-    assert len(handled) == before
-    assert bench.channel in bench.group.channels
-    if end == "its turns":
-        await until(lambda: not bench.group.channels)
-        assert [each.code for each in handled[before:]] == [1] * 200
-    else:
-        bench.channel.pause() if end == "pause" else bench.channel.abort("it stops")
-        await asyncio.sleep(0)
-        assert len(handled) == before
+    assert set(handled[before:]) == {1}
     assert not bench.group.channels
     assert bench.group.in_flight == 0
 

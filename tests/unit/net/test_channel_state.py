@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rocketlens.net import channel_state
-from rocketlens.net.channel_state import ABANDONED, NEXT, OPEN, QUEUED, WITHOUT_TURN, State, Step
+from rocketlens.net.channel_state import NEXT, OPEN, QUEUED, State, Step
 
 
 def test_the_documented_states_and_steps_are_those_of_the_table():
@@ -28,15 +28,14 @@ def test_every_state_can_be_reached_and_left():
 
 
 def test_a_connection_that_was_closed_opens_no_more():
-    for state in (*ABANDONED, State.CLOSED):
-        assert OPEN.isdisjoint(NEXT[state].values())
+    assert OPEN.isdisjoint(NEXT[State.CLOSED].values())
     for state in OPEN:
         assert State.CONNECTING not in NEXT[state].values()
 
 
 def test_only_a_queued_connection_is_called():
     called = {state for state, steps in NEXT.items() if Step.CALL in steps}
-    assert called == QUEUED | ABANDONED | {State.CLOSED}
+    assert called == QUEUED | {State.CLOSED}
 
 
 def test_a_stopped_connection_handles_nothing():
@@ -47,8 +46,8 @@ def test_a_stopped_connection_handles_nothing():
 
 
 def test_a_connection_is_new_until_its_first_turn():
-    entered = {state for state, steps in NEXT.items() if WITHOUT_TURN & set(steps.values())}
-    assert entered == WITHOUT_TURN | {State.NEW}
+    entered = {state for state, steps in NEXT.items() if State.NEW_WAITS in steps.values()}
+    assert entered == {State.NEW}
     assert [state for state, steps in NEXT.items() if State.NEW in steps.values()] == [
         State.CONNECTING,
         State.NEW,

@@ -46,7 +46,8 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
                 await until(lambda: len(server.group.channels) == len(peers))
                 await until(lambda: not server._arriving)
                 clock.now_s += 10
-                server.sweep()
+                server.group.sweep()
+                server.sweep_arrivals()
             assert await answered(peers["busy"])
             for ends in ("silent", "spoke first", "spoke last", "waits"):
                 another = await connect(address)
@@ -73,13 +74,15 @@ def test_whoever_has_most_connections_has_them_closed_for_others():
             assert await answered(one)
             await until(lambda: not server._arriving)
             clock.now_s += 10
-            server.sweep()
+            server.group.sweep()
+            server.sweep_arrivals()
             many = [await connect(address) for _ in range(7)]
             for each in many:
                 assert await answered(each)
             await until(lambda: not server._arriving)
             clock.now_s += 10
-            server.sweep()
+            server.group.sweep()
+            server.sweep_arrivals()
             for _ in range(6):
                 assert await answered(await connect(address, local_addr=("127.0.0.3", 0)))
             # It had been idle for longest, and alone.

@@ -293,22 +293,6 @@ def test_closing_fails_calls_under_way_and_refuses_new_ones():
     run(main)
 
 
-def test_forgetting_an_address_closes_its_connection():
-    async def main():
-        closed = asyncio.Event()
-        async with (
-            serving(on_close=lambda _: closed.set()) as (_, address),
-            calling() as pool,
-        ):
-            await pool.call(address, ECHO)
-            pool.forget(address)
-            await closed.wait()
-            assert (await pool.call(address, ECHO)).code == 0
-            pool.forget("127.0.0.1:1")
-
-    run(main)
-
-
 def test_a_connection_is_not_waited_for_longer_than_the_timeout(monkeypatch):
     async def main():
         loop = asyncio.get_running_loop()

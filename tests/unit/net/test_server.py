@@ -248,7 +248,8 @@ def test_a_connection_that_says_nothing_does_not_stay_undecided_for_ever(certifi
             peer = await connect(address)
             await until(lambda: server._arriving)
             clock.now_s += 11
-            server.sweep()
+            server.group.sweep()
+            server.sweep_arrivals()
             assert await peer.read() is None
 
     run(main)
@@ -334,16 +335,19 @@ def test_many_idle_and_many_one_byte_a_second_connections_slow_nobody_and_are_cl
                 sent += count
                 await until(has_read_all)
                 clock.now_s += 1
-                server.sweep()
+                server.group.sweep()
+                server.sweep_arrivals()
             assert len(channels) >= 2 * count
             clock.now_s += 8
-            server.sweep()
+            server.group.sweep()
+            server.sweep_arrivals()
             assert resident_bytes() - before <= 100 * MIB
             for each in trickling:
                 assert await each.read() is None
             assert len(server.group.channels) <= count + 1
             clock.now_s += 105
-            server.sweep()
+            server.group.sweep()
+            server.sweep_arrivals()
             for each in idle:
                 assert await each.read() is None
 

@@ -318,7 +318,7 @@ class BrokerService:
                 raise
             _log.warning("slaves cannot connect, because port %d is in use: %s", port, error)
 
-    def _open(self, host: Host, network: ChannelGroup[Channel]) -> None:
+    def _open(self, host: Host, network: ChannelGroup) -> None:
         """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(

@@ -42,8 +42,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_STORE_HOST_V6,
     TIMER_TOPIC,
 )
-from rocketlens.net.channel import Channel, Response
-from rocketlens.net.response import failure
+from rocketlens.net.channel import Channel, Response, failure
 from rocketlens.net.server import host_of
 from rocketlens.store.write.append import Appended, RunRoom
 from rocketlens.store.write.message_store import MessageStore

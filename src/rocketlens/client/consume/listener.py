@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.model.message import MessageExt
-from rocketlens.net.pace import ListenerThreads
+from rocketlens.net.pace import WorkThreads
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -87,7 +87,7 @@ class ListenerCalls:
         self.is_async: Final = inspect.iscoroutinefunction(listener) or (
             inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
         )
-        self._threads: Final = None if self.is_async else ListenerThreads(threads)
+        self._threads: Final = None if self.is_async else WorkThreads(threads, "listener")
 
     async def call(self, messages: Sequence[MessageExt], context: ConsumeContext) -> object:
         """Return what the listener returns, or raise what it raises.

@@ -31,7 +31,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.net.pace import ListenerThreads
+from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
@@ -130,8 +130,8 @@ class TransactionProducer(Producer):
         self._check: Final = settings.check
         self._first_topics: Final = tuple(settings.topics)
         self._check_threads: Final = settings.check_threads
-        self._calls: Final = ListenerThreads(settings.check_threads)
-        self._local_calls: Final = ListenerThreads(settings.check_threads)
+        self._calls: Final = WorkThreads(settings.check_threads, "listener")
+        self._local_calls: Final = WorkThreads(settings.check_threads, "listener")
         self._held: Final[asyncio.Queue[_HeldCheck]] = asyncio.Queue(CHECKS_HELD)
         self._waiting: Final[set[tuple[str, int]]] = set()
         self._workers: Final[set[asyncio.Task[None]]] = set()
@@ -282,7 +282,7 @@ class TransactionProducer(Producer):
             logger.warning("transaction %s: its end is not sent: %s", key, error)
 
     async def _called(
-        self, threads: ListenerThreads, function: Callable[[Any], object], argument: object
+        self, threads: WorkThreads, function: Callable[[Any], object], argument: object
     ) -> object:
         if inspect.iscoroutinefunction(function):
             return await function(argument)

@@ -14,8 +14,8 @@ from rocketlens.broker.lookup.compiled import CODES, CompiledLookUps
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.broker.requests.query import QueryProcessor
 from rocketlens.errors import RocketLensError
+from rocketlens.net.channel import failure
 from rocketlens.net.channel_group import RunsByCode
-from rocketlens.net.response import failure
 from rocketlens.store.read.index import entry_runs, tail
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.codes import RequestCode
