@@ -69,7 +69,7 @@ from rocketlens.wire.bodies.tables import (
     TopicRouteData,
     TopicStatsTable,
 )
-from rocketlens.wire.commands import brokers, groups, messages
+from rocketlens.wire.commands import auth, brokers, groups, messages
 from rocketlens.wire.commands.messages import SendMessageRequest
 from rocketlens.wire.declare import BOOLEAN, INT32, INT64, TABLES, TEXT, Command
 
