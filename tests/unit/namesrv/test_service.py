@@ -36,10 +36,12 @@ def test_a_broker_is_dropped_with_its_connection_or_when_it_is_silent():
             broker.server.sweep()
             assert (await client.ask(105, topic="T")).code == 17
             # Its connection was closed, too. It comes back with another, and goes.
-            broker.pool.forget(broker.address)
+            for channel in list(broker.pool.group.channels):
+                channel.close()
             await broker.register()
             assert (await client.ask(105, topic="T")).code == 0
-            broker.pool.forget(broker.address)
+            for channel in list(broker.pool.group.channels):
+                channel.close()
             while (await client.ask(105, topic="T")).code == 0:
                 pass
             await client.pool.close()
