@@ -5,8 +5,10 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 ``-m "not spark"`` works.
 """
 
+import asyncio
 import gc
 import hashlib
+import inspect
 import json
 import os
 import signal
@@ -124,6 +126,16 @@ def pytest_collection_finish() -> None:
     """Exempt what was imported and collected from garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -245,36 +245,33 @@ def test_a_broker_that_is_killed_and_comes_back_loses_no_message(version, peer, 
         asyncio.run(scenario(broker, running))
 
 
-def test_a_group_goes_on_in_python_where_java_stopped(peer, broker, tmp_path):
-    async def scenario():
-        name_server = broker.namesrv_address
-        await behaviour.send(name_server, "Taken", 30)
-        java = await asyncio.to_thread(
-            JavaMember, peer, broker.version, tmp_path, name_server, "g_taken", "Taken"
-        )
-        try:
-            await until(lambda: set(java.bodies) == set(range(30)))
-            async with LitePullConsumer(name_server, group="g_other") as reader:
-                queues = await reader.message_queues("Taken")
-            consumer = PushConsumer(name_server, group="g_taken")
-            offsets = consumer._store
+async def test_a_group_goes_on_in_python_where_java_stopped(peer, broker, tmp_path):
+    name_server = broker.namesrv_address
+    await behaviour.send(name_server, "Taken", 30)
+    java = await asyncio.to_thread(
+        JavaMember, peer, broker.version, tmp_path, name_server, "g_taken", "Taken"
+    )
+    try:
+        await until(lambda: set(java.bodies) == set(range(30)))
+        async with LitePullConsumer(name_server, group="g_other") as reader:
+            queues = await reader.message_queues("Taken")
+        consumer = PushConsumer(name_server, group="g_taken")
+        offsets = consumer._store
 
-            async def committed():
-                return sum([await offsets.read(each) or 0 for each in queues])
+        async def committed():
+            return sum([await offsets.read(each) or 0 for each in queues])
 
-            async with asyncio.timeout(PATIENCE_S):
-                while await committed() < 30:  # noqa: ASYNC110 - Java commits every 5 s
-                    await asyncio.sleep(0.2)
-            await consumer.close()
-        finally:
-            java.kill()
-        await behaviour.send(name_server, "Taken", 4)
-        listener = Collecting()
-        async with push(name_server, "Taken", listener, group="g_taken"):
-            await until(lambda: listener.numbers == {0, 1, 2, 3})
-        assert len(listener.messages) < 30, "Java's offsets were not taken over"
-
-    asyncio.run(scenario())
+        async with asyncio.timeout(PATIENCE_S):
+            while await committed() < 30:  # noqa: ASYNC110 - Java commits every 5 s
+                await asyncio.sleep(0.2)
+        await consumer.close()
+    finally:
+        java.kill()
+    await behaviour.send(name_server, "Taken", 4)
+    listener = Collecting()
+    async with push(name_server, "Taken", listener, group="g_taken"):
+        await until(lambda: listener.numbers == {0, 1, 2, 3})
+    assert len(listener.messages) < 30, "Java's offsets were not taken over"
 
 
 # Jobs that send stored messages and dead letters again.

@@ -1,6 +1,5 @@
 """Our broker, with many topics, at the name servers of the real RocketMQ."""
 
-import asyncio
 import json
 from contextlib import contextmanager
 
@@ -58,48 +57,44 @@ class Asking:
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_a_real_name_server_takes_topics_in_parts_and_changes_alone(
+async def test_a_real_name_server_takes_topics_in_parts_and_changes_alone(
     peer, version, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(registration, "TOPICS_IN_A_PART", 9)
     port = free_ports()
     address = f"127.0.0.1:{port}"
     settings = {"namesrvAddr": address, "registerBrokerTimeoutMills": 30_000}
-
-    async def main():
-        pool = ClientPool(lambda _: True)
-        asking = Asking(pool, address)
-        with their_name_server(peer, version, tmp_path / "first", port):
-            async with running(tmp_path, **settings) as world:
-                made = [StoredTopic(f"T{number}", 3, 3) for number in range(100)]
-                world.core.topics.table.put(*made)
-            async with running(tmp_path, **settings) as world:
-                names = set(world.core.topics.topics)
-                assert names <= await asking.topics()
-                # One that is new, and one that changes.
-                for name in ("New", "T0"):
-                    await world.core.topics.put(StoredTopic(name, 7, 7))
-                    assert await asking.queues(name) == 7
-                assert names | {"New"} <= await asking.topics()
-                # Nothing changed: the version is known, and nothing is lost.
-                registrar = world.service._registrar
-                for _ in range(3):
-                    await registrar.register()
-                assert await asking.queues("T99") == 3
-                impostor = Impostor(pool, address, ["T1", "SELF_TEST_TOPIC"])
-                assert (await impostor.register()).code == 0
-                assert await asking.queues("T1") == 99
-                await registrar.register()
-                assert world.core.name_servers.name_taken_times == 1
-                assert await asking.queues("T1") == 3
-                assert not world.core.name_servers.name_taken
-                assert not world.core.name_servers.failures
-        # It begins anew, and knows nothing.
+    pool = ClientPool(lambda _: True)
+    asking = Asking(pool, address)
+    with their_name_server(peer, version, tmp_path / "first", port):
         async with running(tmp_path, **settings) as world:
-            assert world.core.name_servers.failures
-            with their_name_server(peer, version, tmp_path / "second", port):
-                await world.service._registrar.register()
-                assert set(world.core.topics.topics) <= await asking.topics()
-        await pool.close()
-
-    asyncio.run(main())
+            made = [StoredTopic(f"T{number}", 3, 3) for number in range(100)]
+            world.core.topics.table.put(*made)
+        async with running(tmp_path, **settings) as world:
+            names = set(world.core.topics.topics)
+            assert names <= await asking.topics()
+            # One that is new, and one that changes.
+            for name in ("New", "T0"):
+                await world.core.topics.put(StoredTopic(name, 7, 7))
+                assert await asking.queues(name) == 7
+            assert names | {"New"} <= await asking.topics()
+            # Nothing changed: the version is known, and nothing is lost.
+            registrar = world.service._registrar
+            for _ in range(3):
+                await registrar.register()
+            assert await asking.queues("T99") == 3
+            impostor = Impostor(pool, address, ["T1", "SELF_TEST_TOPIC"])
+            assert (await impostor.register()).code == 0
+            assert await asking.queues("T1") == 99
+            await registrar.register()
+            assert world.core.name_servers.name_taken_times == 1
+            assert await asking.queues("T1") == 3
+            assert not world.core.name_servers.name_taken
+            assert not world.core.name_servers.failures
+    # It begins anew, and knows nothing.
+    async with running(tmp_path, **settings) as world:
+        assert world.core.name_servers.failures
+        with their_name_server(peer, version, tmp_path / "second", port):
+            await world.service._registrar.register()
+            assert set(world.core.topics.topics) <= await asking.topics()
+    await pool.close()

@@ -14,6 +14,7 @@ from rocketlens.main import main
 from rocketlens.pipeline.archive import archive_next
 from rocketlens.pipeline.archive_cluster import ArchivedCluster
 from tests.support.archives import run_here
+from tests.support.async_tests import within
 from tests.support.fake_cluster import FakeBroker, running
 
 
@@ -78,51 +79,47 @@ async def replaced(fake, broker):
     return other
 
 
-def test_a_broker_that_is_not_registered_any_more_may_have_more(tmp_path):
-    async def scenario(fake, job):
-        first, second = fake.masters
-        send(first, range(10))
-        send(second, range(10, 20))
-        await job.run()
-        assert (await job.find("T-15")).complete
-        send(second, range(20, 30))
-        send(first, range(30, 40))
-        unregister(fake, second)
-        batches = await job.run()
-        assert [each.messages for each in batches] == [10]
-        for answer in (await job.find("T-25"), await job.find(topic="T")):
-            assert not answer.complete
-            assert "broker-b" in str(answer.failures[0].error)
-        assert await job.run() == []
-        # It is back: nothing is missing any more.
-        for server in fake.name_servers:
-            server.brokers[second.name] = {0: second}
-            server.topics["T"].append(second.name)
-        assert [each.messages for each in await job.run()] == [10]
-        answer = await job.find(topic="T")
-        assert (len(answer), answer.complete, answer.relies_on) == (40, True, ())
-
-    ask(tmp_path, scenario)
-
-
-def test_a_broker_that_was_seen_before_the_archive_began_is_missing_too(tmp_path):
-    async def scenario(fake, job):
-        first, second = fake.masters
-        send(first, range(10))
-        send(second, range(10, 20))
-        options = {"seen_brokers": job.seen, "timeout_s": 20}
-        async with rocketlens.MQAdmin(fake.given, **options) as admin:
-            assert (await admin.find("T-15")).complete
-        unregister(fake, second)
-        await job.run()
-        answer = await job.find("T-15")
+@within(ask, "tmp_path")
+async def test_a_broker_that_is_not_registered_any_more_may_have_more(fake, job, /):
+    first, second = fake.masters
+    send(first, range(10))
+    send(second, range(10, 20))
+    await job.run()
+    assert (await job.find("T-15")).complete
+    send(second, range(20, 30))
+    send(first, range(30, 40))
+    unregister(fake, second)
+    batches = await job.run()
+    assert [each.messages for each in batches] == [10]
+    for answer in (await job.find("T-25"), await job.find(topic="T")):
         assert not answer.complete
         assert "broker-b" in str(answer.failures[0].error)
-        SeenBrokers(job.seen, fake.given.split(";")).forget("broker-b")
-        await job.run()
-        assert (await job.find("T-15")).complete
+    assert await job.run() == []
+    # It is back: nothing is missing any more.
+    for server in fake.name_servers:
+        server.brokers[second.name] = {0: second}
+        server.topics["T"].append(second.name)
+    assert [each.messages for each in await job.run()] == [10]
+    answer = await job.find(topic="T")
+    assert (len(answer), answer.complete, answer.relies_on) == (40, True, ())
 
-    ask(tmp_path, scenario)
+
+@within(ask, "tmp_path")
+async def test_a_broker_that_was_seen_before_the_archive_began_is_missing_too(fake, job, /):
+    first, second = fake.masters
+    send(first, range(10))
+    send(second, range(10, 20))
+    options = {"seen_brokers": job.seen, "timeout_s": 20}
+    async with rocketlens.MQAdmin(fake.given, **options) as admin:
+        assert (await admin.find("T-15")).complete
+    unregister(fake, second)
+    await job.run()
+    answer = await job.find("T-15")
+    assert not answer.complete
+    assert "broker-b" in str(answer.failures[0].error)
+    SeenBrokers(job.seen, fake.given.split(";")).forget("broker-b")
+    await job.run()
+    assert (await job.find("T-15")).complete
 
 
 def test_archive_run_and_doctor_name_what_a_cluster_has_besides(tmp_path, monkeypatch, capsys):
@@ -159,139 +156,127 @@ def test_archive_run_and_doctor_name_what_a_cluster_has_besides(tmp_path, monkey
     ask(tmp_path, scenario)
 
 
-def test_what_a_broker_that_is_gone_for_good_had_last_is_lost_and_not_waited_for(tmp_path):
-    async def scenario(fake, job):
-        first, second = fake.masters
-        send(first, range(10))
-        send(second, range(10, 20))
-        await job.run()
-        unregister(fake, second)
-        await job.run(forgotten=["broker-b"])
-        answer = await job.find("T-25")
-        assert "broker-b is gone for good" in str(answer.failures[0].error)
-        assert (await job.run()) == []
-        until = (
-            (await asyncio.to_thread(ArchiveTables, str(job.root)))
-            .last_batch("DefaultCluster")
-            .asked_ms
-        )
-        later = await job.find(topic="T", begin=until + 60_000)
-        assert later.complete
-        assert "broker-b is gone for good" in later.relies_on[0]
-
-    ask(tmp_path, scenario)
-
-
-def test_between_two_batches_nothing_is_complete(tmp_path):
-    async def scenario(fake, job):
-        (broker,) = fake.masters
-        fake.name_servers[0].topics["U"] = ["broker-a"]
-        send(broker, range(300))
-        send(broker, range(100), "U")
-        batch = await job.run_once(100)
-        assert batch.messages < 300
-        for text in ("T-299", "U-99", None):
-            answer = await job.find(text, topic=None if text else "T")
-            assert not answer.complete
-        assert "not archived yet" in str(answer.failures[0].error)
-        assert not (await job.find(topic="U")).complete
-        await job.run(most=100)
-        assert all([(await job.find(f"T-{number}")).complete for number in (0, 150, 299)])
-        assert len(await job.find(topic="T")) == 300
-
-    ask(tmp_path, scenario, masters=1, topics="T,U")
+@within(ask, "tmp_path")
+async def test_what_a_broker_that_is_gone_for_good_had_last_is_lost_and_not_waited_for(
+    fake, job, /
+):
+    first, second = fake.masters
+    send(first, range(10))
+    send(second, range(10, 20))
+    await job.run()
+    unregister(fake, second)
+    await job.run(forgotten=["broker-b"])
+    answer = await job.find("T-25")
+    assert "broker-b is gone for good" in str(answer.failures[0].error)
+    assert (await job.run()) == []
+    until = (
+        (await asyncio.to_thread(ArchiveTables, str(job.root)))
+        .last_batch("DefaultCluster")
+        .asked_ms
+    )
+    later = await job.find(topic="T", begin=until + 60_000)
+    assert later.complete
+    assert "broker-b is gone for good" in later.relies_on[0]
 
 
-def test_a_topic_that_was_made_again_is_archived_from_its_beginning(tmp_path):
-    async def scenario(fake, job):
-        (broker,) = fake.masters
-        send(broker, range(50))
-        await job.run()
+@within(ask, "tmp_path", masters=1, topics="T,U")
+async def test_between_two_batches_nothing_is_complete(fake, job, /):
+    (broker,) = fake.masters
+    fake.name_servers[0].topics["U"] = ["broker-a"]
+    send(broker, range(300))
+    send(broker, range(100), "U")
+    batch = await job.run_once(100)
+    assert batch.messages < 300
+    for text in ("T-299", "U-99", None):
+        answer = await job.find(text, topic=None if text else "T")
+        assert not answer.complete
+    assert "not archived yet" in str(answer.failures[0].error)
+    assert not (await job.find(topic="U")).complete
+    await job.run(most=100)
+    assert all([(await job.find(f"T-{number}")).complete for number in (0, 150, 299)])
+    assert len(await job.find(topic="T")) == 300
+
+
+@within(ask, "tmp_path", masters=1)
+async def test_a_topic_that_was_made_again_is_archived_from_its_beginning(fake, job, /):
+    (broker,) = fake.masters
+    send(broker, range(50))
+    await job.run()
+    for queue_id in range(4):
+        broker.queues["T", queue_id].clear()
+    send(broker, range(50, 130))
+    (batch,) = await job.run()
+    assert batch.messages == 80
+    answer = await job.find(topic="T")
+    assert sorted(int(each.keys[0][2:]) for each in answer) == list(range(130))
+    # What the former topic had after the last run is lost.
+    assert not answer.complete
+    assert "was created again" in str(answer.failures[0].error)
+    assert await job.run() == []
+
+
+@within(ask, "tmp_path", masters=1)
+async def test_two_clusters_of_one_name_are_both_archived_whole(fake, job, /):
+    (one,) = fake.masters
+    send(one, range(50))
+    await job.run()
+    two = await replaced(fake, one)
+    two.now_ms += 5
+    send(two, range(50, 130))
+    assert [each.messages for each in await job.run()] == [80]
+    # The first is asked again: it goes on where it was.
+    send(one, range(130, 140))
+    for server in fake.name_servers:
+        server.brokers["broker-a"] = {0: one}
+    assert [each.messages for each in await job.run()] == [10]
+    answer = await job.find(topic="T")
+    assert sorted(int(each.keys[0][2:]) for each in answer) == list(range(140))
+
+
+@within(ask, "tmp_path", masters=1)
+async def test_a_topic_that_is_made_again_while_it_is_read_is_not_added(fake, job, /):
+    (broker,) = fake.masters
+    send(broker, range(50))
+    await job.run()
+    send(broker, range(50, 60))
+
+    def made_again(tasks):
         for queue_id in range(4):
             broker.queues["T", queue_id].clear()
-        send(broker, range(50, 130))
-        (batch,) = await job.run()
-        assert batch.messages == 80
-        answer = await job.find(topic="T")
-        assert sorted(int(each.keys[0][2:]) for each in answer) == list(range(130))
-        # What the former topic had after the last run is lost.
-        assert not answer.complete
-        assert "was created again" in str(answer.failures[0].error)
-        assert await job.run() == []
+        broker.now_ms += 5
+        send(broker, range(60, 140))
+        return run_here(tasks)
 
-    ask(tmp_path, scenario, masters=1)
+    def archive():
+        source = ArchivedCluster(job.options)
+        archive_next(ArchiveTables(str(job.root)), source, made_again)
 
-
-def test_two_clusters_of_one_name_are_both_archived_whole(tmp_path):
-    async def scenario(fake, job):
-        (one,) = fake.masters
-        send(one, range(50))
-        await job.run()
-        two = await replaced(fake, one)
-        two.now_ms += 5
-        send(two, range(50, 130))
-        assert [each.messages for each in await job.run()] == [80]
-        # The first is asked again: it goes on where it was.
-        send(one, range(130, 140))
-        for server in fake.name_servers:
-            server.brokers["broker-a"] = {0: one}
-        assert [each.messages for each in await job.run()] == [10]
-        answer = await job.find(topic="T")
-        assert sorted(int(each.keys[0][2:]) for each in answer) == list(range(140))
-
-    ask(tmp_path, scenario, masters=1)
+    with pytest.raises(rocketlens.errors.StoreError, match="created again while it was read"):
+        await asyncio.to_thread(archive)
+    assert [each.messages for each in await job.run()] == [80]
 
 
-def test_a_topic_that_is_made_again_while_it_is_read_is_not_added(tmp_path):
-    async def scenario(fake, job):
-        (broker,) = fake.masters
-        send(broker, range(50))
-        await job.run()
-        send(broker, range(50, 60))
-
-        def made_again(tasks):
-            for queue_id in range(4):
-                broker.queues["T", queue_id].clear()
-            broker.now_ms += 5
-            send(broker, range(60, 140))
-            return run_here(tasks)
-
-        def archive():
-            source = ArchivedCluster(job.options)
-            archive_next(ArchiveTables(str(job.root)), source, made_again)
-
-        with pytest.raises(rocketlens.errors.StoreError, match="created again while it was read"):
-            await asyncio.to_thread(archive)
-        assert [each.messages for each in await job.run()] == [80]
-
-    ask(tmp_path, scenario, masters=1)
+@within(ask, "tmp_path", masters=1)
+async def test_a_topic_that_is_gone_lost_what_came_after_the_last_run(fake, job, /):
+    send(fake.masters[0], range(8))
+    await job.run()
+    del fake.name_servers[0].topics["T"]
+    await job.run()
+    answer = await job.find("T-99")
+    assert not answer.complete
+    assert "is gone" in str(answer.failures[0].error)
 
 
-def test_a_topic_that_is_gone_lost_what_came_after_the_last_run(tmp_path):
-    async def scenario(fake, job):
-        send(fake.masters[0], range(8))
-        await job.run()
-        del fake.name_servers[0].topics["T"]
-        await job.run()
-        answer = await job.find("T-99")
-        assert not answer.complete
-        assert "is gone" in str(answer.failures[0].error)
-
-    ask(tmp_path, scenario, masters=1)
-
-
-def test_a_slave_that_answers_for_its_master_may_lack_the_newest(tmp_path):
-    async def scenario(fake, job):
-        send(fake.masters[0], range(8))
-        send(fake.slaves[0], range(4))
-        await job.run()
-        await fake.masters[0].die()
-        await job.run()
-        answer = await job.find("T-99")
-        assert not answer.complete
-        assert "broker-a" in str(answer.failures[0].error)
-
-    ask(tmp_path, scenario, masters=1, slaves=1)
+@within(ask, "tmp_path", masters=1, slaves=1)
+async def test_a_slave_that_answers_for_its_master_may_lack_the_newest(fake, job, /):
+    send(fake.masters[0], range(8))
+    send(fake.slaves[0], range(4))
+    await job.run()
+    await fake.masters[0].die()
+    await job.run()
+    answer = await job.find("T-99")
+    assert not answer.complete
+    assert "broker-a" in str(answer.failures[0].error)
 
 
 def test_an_archive_of_an_earlier_version_says_how_to_archive_again(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from rocketlens.formats.commitlog_record import decode, encode
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, damage_body, fail, running
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -58,28 +59,24 @@ async def bodies_of(scan, shares=None):
 # Planning.
 
 
-def test_all_messages_are_read_in_bounded_stretches_and_again_the_same():
-    async def scenario(cluster):
-        scan = scan_of(cluster.given, maxRecordsPerPartition="10")
-        # As Spark sends it to executors.
-        scan = pickle.loads(pickle.dumps(scan))
-        shares = await asyncio.to_thread(scan.shares)
-        assert max(each.stop - each.start for each in shares) <= 10
-        assert await bodies_of(scan, shares) == list(range(100))
-        first = await rows_of(scan, shares[:1])
-        cluster.masters[0].store("T", b"later", queue_id=shares[0].queue.queue_id)
-        assert await rows_of(scan, shares[:1]) == first
-        assert await bodies_of(scan, shares) == list(range(100))
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_all_messages_are_read_in_bounded_stretches_and_again_the_same(cluster, /):
+    scan = scan_of(cluster.given, maxRecordsPerPartition="10")
+    # As Spark sends it to executors.
+    scan = pickle.loads(pickle.dumps(scan))
+    shares = await asyncio.to_thread(scan.shares)
+    assert max(each.stop - each.start for each in shares) <= 10
+    assert await bodies_of(scan, shares) == list(range(100))
+    first = await rows_of(scan, shares[:1])
+    cluster.masters[0].store("T", b"later", queue_id=shares[0].queue.queue_id)
+    assert await rows_of(scan, shares[:1]) == first
+    assert await bodies_of(scan, shares) == list(range(100))
 
 
-def test_at_least_so_many_partitions_are_made_as_are_asked_for():
-    async def scenario(cluster):
-        scan = scan_of(cluster.given, minPartitions="20")
-        assert len(await asyncio.to_thread(scan.shares)) >= 20
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_at_least_so_many_partitions_are_made_as_are_asked_for(cluster, /):
+    scan = scan_of(cluster.given, minPartitions="20")
+    assert len(await asyncio.to_thread(scan.shares)) >= 20
 
 
 def test_times_bound_what_is_read_and_what_is_returned(monkeypatch):
@@ -140,23 +137,19 @@ def test_positions_bound_what_is_read_of_a_queue_and_others_are_read_whole(start
         ),
     ],
 )
-def test_positions_that_cannot_be_are_errors_of_planning(options, said):
-    async def scenario(cluster):
-        with pytest.raises(BadInput, match=said):
-            await rows_of(scan_of(cluster.given, **options))
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_positions_that_cannot_be_are_errors_of_planning(cluster, /, options, said):
+    with pytest.raises(BadInput, match=said):
+        await rows_of(scan_of(cluster.given, **options))
 
 
-def test_of_several_brokers_positions_must_name_them():
-    async def scenario(cluster):
-        with pytest.raises(BadInput, match=r"is on 2 brokers \(broker-a, broker-b\)"):
-            await rows_of(scan_of(cluster.given, startingOffsets='{"T":{"0":24}}'))
-        named = '{"T":{"broker-a":{"0":24,"1":25,"2":25,"3":25},"broker-b":{"0":25}}}'
-        found = await bodies_of(scan_of(cluster.given, startingOffsets=named))
-        assert found == sorted([96, *(n for n in range(100) if n % 4)])
-
-    with_cluster(scenario, masters=2)
+@within(with_cluster, masters=2)
+async def test_of_several_brokers_positions_must_name_them(cluster, /):
+    with pytest.raises(BadInput, match=r"is on 2 brokers \(broker-a, broker-b\)"):
+        await rows_of(scan_of(cluster.given, startingOffsets='{"T":{"0":24}}'))
+    named = '{"T":{"broker-a":{"0":24,"1":25,"2":25,"3":25},"broker-b":{"0":25}}}'
+    found = await bodies_of(scan_of(cluster.given, startingOffsets=named))
+    assert found == sorted([96, *(n for n in range(100) if n % 4)])
 
 
 @pytest.mark.parametrize(
@@ -170,37 +163,35 @@ def test_of_several_brokers_positions_must_name_them():
         ({"endingOffsets": '{"T":{"0":26}}'}, "ends at offset 25, and endingOffsets", ({}, {})),
     ],
 )
-def test_a_position_outside_of_its_queue_is_logged_or_fails_the_job(options, said, found, caplog):
-    async def scenario(cluster):
-        assert await bodies_of(scan_of(cluster.given, **options)) == between(*found)
-        assert said in caplog.text
-        with pytest.raises(StoreError, match=said):
-            await rows_of(scan_of(cluster.given, failOnDataLoss="true", **options))
-
-    with_cluster(scenario)
-
-
-def test_patterns_choose_among_the_topics_that_there_are():
-    async def scenario(cluster):
-        cluster.name_servers[0].topics |= {"Tea": ["broker-a"], "Other": ["broker-a"]}
-        cluster.masters[0].store("Tea", b"7")
-        cluster.masters[0].store("Other", b"8")
-        scan = scan_of(cluster.given, subscribe="Te*,T")
-        assert {row["topic"] for row in await rows_of(scan)} == {"T", "Tea"}
-        with pytest.raises(TopicNotFound, match="no topic matches 'X\\*'"):
-            await rows_of(scan_of(cluster.given, subscribe="X*"))
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_a_position_outside_of_its_queue_is_logged_or_fails_the_job(
+    cluster, /, options, said, found, caplog
+):
+    assert await bodies_of(scan_of(cluster.given, **options)) == between(*found)
+    assert said in caplog.text
+    with pytest.raises(StoreError, match=said):
+        await rows_of(scan_of(cluster.given, failOnDataLoss="true", **options))
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_not_missed_by_a_pattern(monkeypatch):
-    async def scenario(cluster):
-        monkeypatch.setattr(Topology, "topics", listing(Topology.topics, "Gone"))
-        assert await bodies_of(scan_of(cluster.given, subscribe="*")) == list(range(100))
-        with pytest.raises(TopicNotFound, match="this cluster has no topic 'Gone'"):
-            await rows_of(scan_of(cluster.given, subscribe="*,Gone"))
+@within(with_cluster)
+async def test_patterns_choose_among_the_topics_that_there_are(cluster, /):
+    cluster.name_servers[0].topics |= {"Tea": ["broker-a"], "Other": ["broker-a"]}
+    cluster.masters[0].store("Tea", b"7")
+    cluster.masters[0].store("Other", b"8")
+    scan = scan_of(cluster.given, subscribe="Te*,T")
+    assert {row["topic"] for row in await rows_of(scan)} == {"T", "Tea"}
+    with pytest.raises(TopicNotFound, match="no topic matches 'X\\*'"):
+        await rows_of(scan_of(cluster.given, subscribe="X*"))
 
-    with_cluster(scenario)
+
+@within(with_cluster)
+async def test_a_topic_that_is_deleted_meanwhile_is_not_missed_by_a_pattern(
+    cluster, /, monkeypatch
+):
+    monkeypatch.setattr(Topology, "topics", listing(Topology.topics, "Gone"))
+    assert await bodies_of(scan_of(cluster.given, subscribe="*")) == list(range(100))
+    with pytest.raises(TopicNotFound, match="this cluster has no topic 'Gone'"):
+        await rows_of(scan_of(cluster.given, subscribe="*,Gone"))
 
 
 def listing(topics, more):
@@ -213,52 +204,46 @@ def listing(topics, more):
     return listed
 
 
-def test_an_unknown_topic_is_refused_with_what_was_meant():
-    async def scenario(cluster):
-        cluster.name_servers[0].topics["Orders"] = ["broker-a"]
-        with pytest.raises(TopicNotFound, match="no topic 'Order'; did you mean Orders"):
-            await rows_of(scan_of(cluster.given, subscribe="Order"))
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_an_unknown_topic_is_refused_with_what_was_meant(cluster, /):
+    cluster.name_servers[0].topics["Orders"] = ["broker-a"]
+    with pytest.raises(TopicNotFound, match="no topic 'Order'; did you mean Orders"):
+        await rows_of(scan_of(cluster.given, subscribe="Order"))
 
 
 # Failures.
 
 
-def test_a_broker_that_does_not_answer_fails_plan_and_task_by_its_name():
-    async def scenario(cluster):
-        scan = scan_of(cluster.given)
-        shares = await asyncio.to_thread(scan.shares)
-        await cluster.masters[0].die()
-        with pytest.raises(RemotingError, match="broker-a: "):
-            await rows_of(scan, shares)
-        with pytest.raises(RemotingError, match="broker-a: "):
-            await rows_of(scan)
-        cluster.name_servers[0].topics["T"] = []
-        with pytest.raises(RemotingError, match="broker-a: not registered now"):
-            await rows_of(scan, shares)
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_a_broker_that_does_not_answer_fails_plan_and_task_by_its_name(cluster, /):
+    scan = scan_of(cluster.given)
+    shares = await asyncio.to_thread(scan.shares)
+    await cluster.masters[0].die()
+    with pytest.raises(RemotingError, match="broker-a: "):
+        await rows_of(scan, shares)
+    with pytest.raises(RemotingError, match="broker-a: "):
+        await rows_of(scan)
+    cluster.name_servers[0].topics["T"] = []
+    with pytest.raises(RemotingError, match="broker-a: not registered now"):
+        await rows_of(scan, shares)
 
 
-def test_a_name_server_that_fails_is_named_and_another_is_enough(caplog):
-    async def scenario(cluster):
-        await cluster.name_servers[1].die()
-        assert await bodies_of(scan_of(cluster.given)) == list(range(100))
-        assert f"name server {cluster.name_servers[1].address}" in caplog.text
-
-    with_cluster(scenario, name_servers=2)
+@within(with_cluster, name_servers=2)
+async def test_a_name_server_that_fails_is_named_and_another_is_enough(cluster, /, caplog):
+    await cluster.name_servers[1].die()
+    assert await bodies_of(scan_of(cluster.given)) == list(range(100))
+    assert f"name server {cluster.name_servers[1].address}" in caplog.text
 
 
-def test_a_slave_is_read_for_its_master_with_a_warning_unless_nothing_may_be_lost(caplog):
-    async def scenario(cluster):
-        await fail(cluster.masters[0], "erring")
-        assert await bodies_of(scan_of(cluster.given)) == list(range(100))
-        assert "which may lack the newest messages" in caplog.text
-        with pytest.raises(StoreError, match="may lack the newest messages"):
-            await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
-
-    with_cluster(scenario, slaves=1)
+@within(with_cluster, slaves=1)
+async def test_a_slave_is_read_for_its_master_with_a_warning_unless_nothing_may_be_lost(
+    cluster, /, caplog
+):
+    await fail(cluster.masters[0], "erring")
+    assert await bodies_of(scan_of(cluster.given)) == list(range(100))
+    assert "which may lack the newest messages" in caplog.text
+    with pytest.raises(StoreError, match="may lack the newest messages"):
+        await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
 
 
 async def lose(cluster, how):
@@ -281,20 +266,18 @@ async def lose(cluster, how):
 
 
 @pytest.mark.parametrize("how", ["damaged", "cut", "ends earlier", "topic deleted"])
-def test_messages_that_are_gone_or_damaged_are_left_out_and_named(caplog, how):
-    async def scenario(cluster):
-        scan = scan_of(cluster.given)
-        shares = [QueueStretch(QUEUE, 0, 25)]
-        lost = await lose(cluster, how)
-        found = [row["queue_offset"] for row in await rows_of(scan, shares)]
-        assert found == [n for n in range(25) if n not in lost]
-        assert f"{len(lost)} have no message that can be read" in caplog.text
-        assert f": {lost[0]} to {lost[-1]}" in caplog.text
-        strict = scan_of(cluster.given, failOnDataLoss="true")
-        with pytest.raises(StoreError, match=r"broker-a, topic T, queue 0: .* leaves them out"):
-            await rows_of(strict, shares)
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_messages_that_are_gone_or_damaged_are_left_out_and_named(cluster, /, caplog, how):
+    scan = scan_of(cluster.given)
+    shares = [QueueStretch(QUEUE, 0, 25)]
+    lost = await lose(cluster, how)
+    found = [row["queue_offset"] for row in await rows_of(scan, shares)]
+    assert found == [n for n in range(25) if n not in lost]
+    assert f"{len(lost)} have no message that can be read" in caplog.text
+    assert f": {lost[0]} to {lost[-1]}" in caplog.text
+    strict = scan_of(cluster.given, failOnDataLoss="true")
+    with pytest.raises(StoreError, match=r"broker-a, topic T, queue 0: .* leaves them out"):
+        await rows_of(strict, shares)
 
 
 @pytest.mark.parametrize(
@@ -306,40 +289,34 @@ def test_messages_that_are_gone_or_damaged_are_left_out_and_named(caplog, how):
     ],
     ids=["not to be read", "fewer to read", "fewer"],
 )
-def test_queues_that_brokers_let_nobody_pull_are_named(caplog, changes, count):
-    async def scenario(cluster):
-        cluster.name_servers[0].queue_data["T"] = changes
-        assert len(await rows_of(scan_of(cluster.given))) == count
-        for queue_id in range(1, 4):
-            assert f"broker-a: T/{queue_id}: 25 messages cannot be read" in caplog.text
-        with pytest.raises(StoreError, match=r"T/\d: 25 messages cannot be read.*failOnDataLoss"):
-            await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_queues_that_brokers_let_nobody_pull_are_named(cluster, /, caplog, changes, count):
+    cluster.name_servers[0].queue_data["T"] = changes
+    assert len(await rows_of(scan_of(cluster.given))) == count
+    for queue_id in range(1, 4):
+        assert f"broker-a: T/{queue_id}: 25 messages cannot be read" in caplog.text
+    with pytest.raises(StoreError, match=r"T/\d: 25 messages cannot be read.*failOnDataLoss"):
+        await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
 
 
-def test_checksums_need_not_be_compared():
-    async def scenario(cluster):
-        await lose(cluster, "damaged")
-        scan = scan_of(cluster.given, checkCrc="false", failOnDataLoss="true")
-        assert len(await rows_of(scan)) == 100
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_checksums_need_not_be_compared(cluster, /):
+    await lose(cluster, "damaged")
+    scan = scan_of(cluster.given, checkCrc="false", failOnDataLoss="true")
+    assert len(await rows_of(scan)) == 100
 
 
-def test_records_of_other_queues_and_topics_are_not_taken(caplog):
-    async def scenario(cluster):
-        broker = cluster.masters[0]
-        other, queue = broker.store("Other", b"no", queue_id=0), broker.queues["T", 0]
-        queue[3], queue[4] = other, broker.queues["T", 1][4]
-        queue[7] = queue[6]
-        found = await rows_of(scan_of(cluster.given), [QueueStretch(QUEUE, 0, 25)])
-        offsets = [row["queue_offset"] for row in found]
-        assert offsets == [n for n in range(25) if n not in (3, 4, 7)]
-        assert "3 have no message that can be read" in caplog.text
-        assert ": 3 to 4, 7 to 7" in caplog.text
-
-    with_cluster(scenario)
+@within(with_cluster)
+async def test_records_of_other_queues_and_topics_are_not_taken(cluster, /, caplog):
+    broker = cluster.masters[0]
+    other, queue = broker.store("Other", b"no", queue_id=0), broker.queues["T", 0]
+    queue[3], queue[4] = other, broker.queues["T", 1][4]
+    queue[7] = queue[6]
+    found = await rows_of(scan_of(cluster.given), [QueueStretch(QUEUE, 0, 25)])
+    offsets = [row["queue_offset"] for row in found]
+    assert offsets == [n for n in range(25) if n not in (3, 4, 7)]
+    assert "3 have no message that can be read" in caplog.text
+    assert ": 3 to 4, 7 to 7" in caplog.text
 
 
 def test_each_message_of_a_batch_is_a_row_once_wherever_stretches_are_cut(caplog):
@@ -375,21 +352,19 @@ def test_each_message_of_a_batch_is_a_row_once_wherever_stretches_are_cut(caplog
     with_cluster(scenario, count=100)
 
 
-def test_a_reader_that_stops_early_closes_its_connections():
-    async def scenario(cluster):
-        scan = scan_of(cluster.given)
+@within(with_cluster)
+async def test_a_reader_that_stops_early_closes_its_connections(cluster, /):
+    scan = scan_of(cluster.given)
 
-        def look():
-            batches = scan.read(QueueStretch(QUEUE, 0, 25))
-            next(batches)
-            batches.close()
+    def look():
+        batches = scan.read(QueueStretch(QUEUE, 0, 25))
+        next(batches)
+        batches.close()
 
-        await asyncio.to_thread(look)
-        pulls = cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE)
-        await rows_of(scan, [QueueStretch(QUEUE, 0, 25)])
-        assert cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE) == 2 * pulls
-
-    with_cluster(scenario)
+    await asyncio.to_thread(look)
+    pulls = cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE)
+    await rows_of(scan, [QueueStretch(QUEUE, 0, 25)])
+    assert cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE) == 2 * pulls
 
 
 def test_one_chunk_follows_another(monkeypatch):

@@ -14,6 +14,7 @@ from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.pipeline.cluster_stream import ClusterStreamReader, from_json, to_json
 from rocketlens.pipeline.source import RocketMQDataSource
 from rocketlens.testing import cluster
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, fail, running
 from tests.support.patience import PATIENCE_S
 
@@ -74,14 +75,12 @@ def send(broker, numbers):
         broker.store("T", b"%d" % number, queue_id=number % 4)
 
 
-def test_each_message_is_returned_once_as_they_are_sent():
-    async def scenario(fake, stream, batch):
-        assert await batch() == list(range(40))
-        assert await batch() == []
-        send(fake.masters[0], range(40, 50))
-        assert await batch() == list(range(40, 50))
-
-    with_stream(scenario)
+@within(with_stream)
+async def test_each_message_is_returned_once_as_they_are_sent(fake, stream, batch, /):
+    assert await batch() == list(range(40))
+    assert await batch() == []
+    send(fake.masters[0], range(40, 50))
+    assert await batch() == list(range(40, 50))
 
 
 @pytest.mark.parametrize(
@@ -123,14 +122,12 @@ def test_it_begins_at_positions_of_queues_and_others_at_their_first_message(offs
     with_stream(scenario, startingOffsets=json.dumps(offsets))
 
 
-def test_positions_count_for_the_first_start_alone():
-    async def scenario(fake, stream, batch):
-        assert await batch() == list(range(40))
-        stream.options["startingOffsets"] = json.dumps({"T": {"0": 100}})
-        send(fake.masters[0], range(40, 44))
-        assert await batch() == list(range(40, 44))
-
-    with_stream(scenario)
+@within(with_stream)
+async def test_positions_count_for_the_first_start_alone(fake, stream, batch, /):
+    assert await batch() == list(range(40))
+    stream.options["startingOffsets"] = json.dumps({"T": {"0": 100}})
+    send(fake.masters[0], range(40, 44))
+    assert await batch() == list(range(40, 44))
 
 
 @pytest.mark.parametrize(
@@ -162,93 +159,83 @@ def test_without_failing_a_queue_without_its_position_is_read_from_its_begin(cap
     with_stream(scenario, **options)
 
 
-def test_a_slave_that_is_behind_its_position_waits_there():
-    async def scenario(fake, stream, batch):
-        send(fake.masters[0], range(40, 50))
-        await fail(fake.masters[0], "erring")
-        assert await batch() == begins_at({"0": -1})
-        assert json.loads(stream.offset)["T"]["broker-a"]["0"] == 12
-
-    with_stream(scenario, slaves=1, startingOffsets='{"T":{"0":12}}')
+@within(with_stream, slaves=1, startingOffsets='{"T":{"0":12}}')
+async def test_a_slave_that_is_behind_its_position_waits_there(fake, stream, batch, /):
+    send(fake.masters[0], range(40, 50))
+    await fail(fake.masters[0], "erring")
+    assert await batch() == begins_at({"0": -1})
+    assert json.loads(stream.offset)["T"]["broker-a"]["0"] == 12
 
 
-def test_a_micro_batch_is_bounded_and_every_queue_has_its_part():
-    async def scenario(fake, stream, batch):
-        first = await batch(ReadMaxRows(8))
-        assert first == list(range(8))
-        found = first
-        while len(found) < 40:
-            more = await batch(ReadMaxRows(8))
-            assert 0 < len(more) <= 8
-            found += more
-        assert sorted(found) == list(range(40))
-        assert ClusterStreamReader(stream.options).getDefaultReadLimit() == ReadMaxRows(5)
-
-    with_stream(scenario, maxOffsetsPerTrigger="5")
+@within(with_stream, maxOffsetsPerTrigger="5")
+async def test_a_micro_batch_is_bounded_and_every_queue_has_its_part(fake, stream, batch, /):
+    first = await batch(ReadMaxRows(8))
+    assert first == list(range(8))
+    found = first
+    while len(found) < 40:
+        more = await batch(ReadMaxRows(8))
+        assert 0 < len(more) <= 8
+        found += more
+    assert sorted(found) == list(range(40))
+    assert ClusterStreamReader(stream.options).getDefaultReadLimit() == ReadMaxRows(5)
 
 
-def test_what_is_available_now_ends_where_it_began():
-    async def scenario(fake, stream, batch):
-        reader = ClusterStreamReader(stream.options)
-        await asyncio.to_thread(reader.prepareForTriggerAvailableNow)
-        send(fake.masters[0], range(40, 50))
-        assert await batch(reader=reader) == list(range(40))
-        assert await batch(reader=reader) == []
-
-    with_stream(scenario)
+@within(with_stream)
+async def test_what_is_available_now_ends_where_it_began(fake, stream, batch, /):
+    reader = ClusterStreamReader(stream.options)
+    await asyncio.to_thread(reader.prepareForTriggerAvailableNow)
+    send(fake.masters[0], range(40, 50))
+    assert await batch(reader=reader) == list(range(40))
+    assert await batch(reader=reader) == []
 
 
-def test_new_queues_are_read_from_their_first_message_on():
-    async def scenario(fake, stream, batch):
-        fake.name_servers[0].topics["T"] = ["broker-a"]
-        assert await batch() == list(range(40))
-        fake.name_servers[0].topics["T"] = ["broker-a", "broker-b"]
-        send(fake.masters[1], range(100, 110))
-        # First their begin is written down, so that a repeated batch has the same messages.
-        assert await batch() == []
-        assert await batch() == list(range(100, 110))
-
-    with_stream(scenario, brokers=2)
+@within(with_stream, brokers=2)
+async def test_new_queues_are_read_from_their_first_message_on(fake, stream, batch, /):
+    fake.name_servers[0].topics["T"] = ["broker-a"]
+    assert await batch() == list(range(40))
+    fake.name_servers[0].topics["T"] = ["broker-a", "broker-b"]
+    send(fake.masters[1], range(100, 110))
+    # First their begin is written down, so that a repeated batch has the same messages.
+    assert await batch() == []
+    assert await batch() == list(range(100, 110))
 
 
-def test_a_broker_that_is_gone_for_a_while_is_read_on_where_it_was(caplog):
-    async def scenario(fake, stream, batch):
-        send(fake.masters[1], range(100, 110))
-        assert len(await batch()) == 50
-        fake.name_servers[0].topics["T"] = ["broker-a"]
-        send(fake.masters[1], range(110, 120))
-        assert await batch() == []
-        assert "no broker has it now" in caplog.text
-        fake.name_servers[0].topics["T"] = ["broker-a", "broker-b"]
-        assert await batch() == list(range(110, 120))
-
-    with_stream(scenario, brokers=2)
-
-
-def test_a_broker_that_does_not_answer_fails_the_batch_and_loses_nothing():
-    async def scenario(fake, stream, batch):
-        assert await batch() == list(range(40))
-        fake.masters[0].err()
-        with pytest.raises(RemotingError, match="broker-a: "):
-            await batch()
-        fake.masters[0].fails_with = None
-        send(fake.masters[0], range(40, 44))
-        assert await batch() == list(range(40, 44))
-
-    with_stream(scenario)
+@within(with_stream, brokers=2)
+async def test_a_broker_that_is_gone_for_a_while_is_read_on_where_it_was(
+    fake, stream, batch, /, caplog
+):
+    send(fake.masters[1], range(100, 110))
+    assert len(await batch()) == 50
+    fake.name_servers[0].topics["T"] = ["broker-a"]
+    send(fake.masters[1], range(110, 120))
+    assert await batch() == []
+    assert "no broker has it now" in caplog.text
+    fake.name_servers[0].topics["T"] = ["broker-a", "broker-b"]
+    assert await batch() == list(range(110, 120))
 
 
-def test_a_slave_that_is_behind_moves_nothing_back(caplog):
-    async def scenario(fake, stream, batch):
-        send(fake.masters[0], range(40, 50))
-        assert await batch() == list(range(50))
-        before = stream.offset
-        await fail(fake.masters[0], "erring")
-        assert await batch() == []
-        assert stream.offset == before
-        assert "which may lack the newest messages" in caplog.text
+@within(with_stream)
+async def test_a_broker_that_does_not_answer_fails_the_batch_and_loses_nothing(
+    fake, stream, batch, /
+):
+    assert await batch() == list(range(40))
+    fake.masters[0].err()
+    with pytest.raises(RemotingError, match="broker-a: "):
+        await batch()
+    fake.masters[0].fails_with = None
+    send(fake.masters[0], range(40, 44))
+    assert await batch() == list(range(40, 44))
 
-    with_stream(scenario, slaves=1)
+
+@within(with_stream, slaves=1)
+async def test_a_slave_that_is_behind_moves_nothing_back(fake, stream, batch, /, caplog):
+    send(fake.masters[0], range(40, 50))
+    assert await batch() == list(range(50))
+    before = stream.offset
+    await fail(fake.masters[0], "erring")
+    assert await batch() == []
+    assert stream.offset == before
+    assert "which may lack the newest messages" in caplog.text
 
 
 def make_again(broker):
@@ -259,38 +246,30 @@ def make_again(broker):
         broker.store("T", b"%d" % number, queue_id=0)
 
 
-def test_a_topic_that_was_made_again_fails_the_stream_and_is_named():
-    async def scenario(fake, stream, batch):
+@within(with_stream)
+async def test_a_topic_that_was_made_again_fails_the_stream_and_is_named(fake, stream, batch, /):
+    await batch()
+    make_again(fake.masters[0])
+    with pytest.raises(StoreError, match=r"queueId=0\] ends at offset 3, and was read up to 10"):
         await batch()
-        make_again(fake.masters[0])
-        with pytest.raises(
-            StoreError, match=r"queueId=0\] ends at offset 3, and was read up to 10"
-        ):
-            await batch()
-
-    with_stream(scenario)
 
 
-def test_without_failing_it_is_read_from_its_begin(caplog):
-    async def scenario(fake, stream, batch):
+@within(with_stream, failOnDataLoss="false")
+async def test_without_failing_it_is_read_from_its_begin(fake, stream, batch, /, caplog):
+    await batch()
+    make_again(fake.masters[0])
+    assert await batch() == []
+    assert await batch() == [500, 504, 508]
+    assert "ends at offset 3, and was read up to 10: messages were lost" in caplog.text
+
+
+@within(with_stream)
+async def test_messages_that_are_gone_fail_the_stream_by_default(fake, stream, batch, /):
+    broker = fake.masters[0]
+    record = broker.queues["T", 0][2]
+    broker.log[record.physical_offset : record.physical_offset + 8] = bytes(8)
+    with pytest.raises(StoreError, match="8 have no message that can be read"):
         await batch()
-        make_again(fake.masters[0])
-        assert await batch() == []
-        assert await batch() == [500, 504, 508]
-        assert "ends at offset 3, and was read up to 10: messages were lost" in caplog.text
-
-    with_stream(scenario, failOnDataLoss="false")
-
-
-def test_messages_that_are_gone_fail_the_stream_by_default():
-    async def scenario(fake, stream, batch):
-        broker = fake.masters[0]
-        record = broker.queues["T", 0][2]
-        broker.log[record.physical_offset : record.physical_offset + 8] = bytes(8)
-        with pytest.raises(StoreError, match="8 have no message that can be read"):
-            await batch()
-
-    with_stream(scenario)
 
 
 def test_the_offset_is_that_of_each_queue_by_its_names():
@@ -337,13 +316,11 @@ def test_options_that_cannot_be_are_refused(options, said):
         ClusterStreamReader({"namesrv": "a:1", "subscribe": "T", **options})
 
 
-def test_an_unknown_topic_is_refused():
-    async def scenario(fake, stream, batch):
-        fake.name_servers[0].topics.clear()
-        with pytest.raises(TopicNotFound, match="this cluster has no topic 'T'"):
-            await batch()
-
-    with_stream(scenario)
+@within(with_stream)
+async def test_an_unknown_topic_is_refused(fake, stream, batch, /):
+    fake.name_servers[0].topics.clear()
+    with pytest.raises(TopicNotFound, match="this cluster has no topic 'T'"):
+        await batch()
 
 
 def test_a_query_returns_the_rows_of_the_store_once_over_several_runs(spark, tmp_path):

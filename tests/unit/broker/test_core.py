@@ -9,15 +9,12 @@ from rocketlens.broker import core
 from tests.support.broker_world import running
 
 
-def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
-    async def main():
-        async with running(tmp_path, brokerIP1="::1") as world:
-            await world.send()
-            (record,) = world.stored("Orders")
-            assert record.born_host.address == "::1"
-            assert record.store_host.address == "::1"
-
-    asyncio.run(main())
+async def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
+    async with running(tmp_path, brokerIP1="::1") as world:
+        await world.send()
+        (record,) = world.stored("Orders")
+        assert record.born_host.address == "::1"
+        assert record.store_host.address == "::1"
 
 
 def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, caplog):

@@ -12,6 +12,7 @@ from rocketlens.wire.bodies.clients import ClientConnection, ConsumeResult, Prod
 from rocketlens.wire.bodies.tables import SubscriptionGroupConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.async_tests import within
 from tests.support.fake_cluster import ask
 from tests.unit.client.admin.test_group_calls import answer, know, online
 
@@ -21,79 +22,75 @@ MAKE, DELETE = (
 )
 
 
-def test_a_group_is_made_and_deleted_on_all_masters_or_the_error_says_where_not():
-    async def scenario(cluster, admin):
-        bodies = []
-        for broker in cluster.masters:
-            answer(broker, MAKE, lambda _, command: bodies.append(command.body) or Response())
-            answer(broker, DELETE, Response())
-        config = SubscriptionGroupConfig(group_name="g", retry_max_times=3)
-        addresses = tuple(each.address for each in cluster.masters)
-        assert await admin.create_and_update_subscription_group(config) == addresses
-        assert len(bodies) == 2
-        assert b'"retryMaxTimes":3' in bodies[0]
-        first = cluster.masters[0].address
-        made = await admin.delete_subscription_group("g", clean_offset=True, broker_addr=first)
-        assert made == (first,)
-        assert cluster.masters[0].asked[-1][1].clean_offset is True
-        cluster.masters[1].err(ResponseCode.NO_PERMISSION, "no")
-        with pytest.raises(BrokerError) as refused:
-            await admin.create_and_update_subscription_group(config, cluster_name="C")
-        assert any(note.endswith("done") for note in refused.value.__notes__)
-
-    ask(scenario, masters=2)
-
-
-def test_groups_and_brokers_that_cannot_be_are_refused_before_anyone_is_asked():
-    async def scenario(cluster, admin):
-        config = SubscriptionGroupConfig(group_name="g g")
-        with pytest.raises(BadInput, match="illegal characters"):
-            await admin.create_and_update_subscription_group(config)
-        for where in ({"cluster_name": "none"}, {"broker_addr": "127.0.0.1:1"}):
-            with pytest.raises(BadInput, match="know no master"):
-                await admin.delete_subscription_group("g", **where)
-        with pytest.raises(BadInput, match="not both"):
-            await admin.delete_subscription_group("g", cluster_name="C", broker_addr="x")
-        for call in (
-            admin.examine_consume_stats(5),
-            admin.get_consumer_running_info("g", None),
-            admin.consume_message_directly("g", "c", "T", b"x"),
-        ):
-            with pytest.raises(WrongType):
-                await call
-        assert cluster.masters[0].asked == []
-
-    ask(scenario)
+@within(ask, masters=2)
+async def test_a_group_is_made_and_deleted_on_all_masters_or_the_error_says_where_not(
+    cluster, admin, /
+):
+    bodies = []
+    for broker in cluster.masters:
+        answer(broker, MAKE, lambda _, command: bodies.append(command.body) or Response())
+        answer(broker, DELETE, Response())
+    config = SubscriptionGroupConfig(group_name="g", retry_max_times=3)
+    addresses = tuple(each.address for each in cluster.masters)
+    assert await admin.create_and_update_subscription_group(config) == addresses
+    assert len(bodies) == 2
+    assert b'"retryMaxTimes":3' in bodies[0]
+    first = cluster.masters[0].address
+    made = await admin.delete_subscription_group("g", clean_offset=True, broker_addr=first)
+    assert made == (first,)
+    assert cluster.masters[0].asked[-1][1].clean_offset is True
+    cluster.masters[1].err(ResponseCode.NO_PERMISSION, "no")
+    with pytest.raises(BrokerError) as refused:
+        await admin.create_and_update_subscription_group(config, cluster_name="C")
+    assert any(note.endswith("done") for note in refused.value.__notes__)
 
 
-def test_groups_are_those_of_the_namespace():
-    async def scenario(cluster, admin):
-        know(cluster, "ns%g")
-        answer(cluster.masters[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, online("c"))
-        await admin.examine_consumer_connection_info("g")
-        assert cluster.masters[0].asked[-1][1].consumer_group == "ns%g"
+@within(ask)
+async def test_groups_and_brokers_that_cannot_be_are_refused_before_anyone_is_asked(
+    cluster, admin, /
+):
+    config = SubscriptionGroupConfig(group_name="g g")
+    with pytest.raises(BadInput, match="illegal characters"):
+        await admin.create_and_update_subscription_group(config)
+    for where in ({"cluster_name": "none"}, {"broker_addr": "127.0.0.1:1"}):
+        with pytest.raises(BadInput, match="know no master"):
+            await admin.delete_subscription_group("g", **where)
+    with pytest.raises(BadInput, match="not both"):
+        await admin.delete_subscription_group("g", cluster_name="C", broker_addr="x")
+    for call in (
+        admin.examine_consume_stats(5),
+        admin.get_consumer_running_info("g", None),
+        admin.consume_message_directly("g", "c", "T", b"x"),
+    ):
+        with pytest.raises(WrongType):
+            await call
+    assert cluster.masters[0].asked == []
 
-    ask(scenario, namespace="ns")
+
+@within(ask, namespace="ns")
+async def test_groups_are_those_of_the_namespace(cluster, admin, /):
+    know(cluster, "ns%g")
+    answer(cluster.masters[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, online("c"))
+    await admin.examine_consumer_connection_info("g")
+    assert cluster.masters[0].asked[-1][1].consumer_group == "ns%g"
 
 
-def test_producers_and_configuration_are_read():
-    async def scenario(cluster, admin):
-        (broker,) = cluster.masters
-        made = ProducerConnection(
-            connections=(ClientConnection(client_id="p", client_addr="127.0.0.1:2"),)
-        )
-        code = RequestCode.GET_PRODUCER_CONNECTION_LIST
-        answer(broker, code, Response(body=write_body(made)))
-        assert await admin.examine_producer_connection_info("p", "T") == made
-        fields = {"version": "{}"}
-        body = "b=1\na=ü\n".encode()
-        answer(broker, RequestCode.GET_BROKER_CONFIG, Response(ext_fields=fields, body=body))
-        assert list((await admin.get_broker_config(broker.address)).items()) == [
-            ("b", "1"),
-            ("a", "ü"),
-        ]
-
-    ask(scenario)
+@within(ask)
+async def test_producers_and_configuration_are_read(cluster, admin, /):
+    (broker,) = cluster.masters
+    made = ProducerConnection(
+        connections=(ClientConnection(client_id="p", client_addr="127.0.0.1:2"),)
+    )
+    code = RequestCode.GET_PRODUCER_CONNECTION_LIST
+    answer(broker, code, Response(body=write_body(made)))
+    assert await admin.examine_producer_connection_info("p", "T") == made
+    fields = {"version": "{}"}
+    body = "b=1\na=ü\n".encode()
+    answer(broker, RequestCode.GET_BROKER_CONFIG, Response(ext_fields=fields, body=body))
+    assert list((await admin.get_broker_config(broker.address)).items()) == [
+        ("b", "1"),
+        ("a", "ü"),
+    ]
 
 
 def test_every_method_is_there_without_async_too():

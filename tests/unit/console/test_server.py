@@ -53,16 +53,13 @@ async def get(port, *headers, address="127.0.0.1"):
     return answer.decode()
 
 
-def test_unfinished_requests_of_one_address_leave_others_served():
-    async def run():
-        async with serving() as port:
-            unfinished = b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\na"
-            slow = [await send(port, unfinished, "127.0.0.2") for _ in range(262)]
-            assert "200 OK" in await get(port)
-            for _, writer in slow:
-                writer.close()
-
-    asyncio.run(run())
+async def test_unfinished_requests_of_one_address_leave_others_served():
+    async with serving() as port:
+        unfinished = b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\na"
+        slow = [await send(port, unfinished, "127.0.0.2") for _ in range(262)]
+        assert "200 OK" in await get(port)
+        for _, writer in slow:
+            writer.close()
 
 
 @pytest.mark.parametrize(
@@ -74,14 +71,10 @@ def test_unfinished_requests_of_one_address_leave_others_served():
         (("127.0.0.0/8", "10.0.0.0/8"), "127.0.0.2", "https 198.51.100.1"),
     ],
 )
-def test_forwarded_addresses_are_believed_from_trusted_proxies_only(proxies, address, seen):
+async def test_forwarded_addresses_are_believed_from_trusted_proxies_only(proxies, address, seen):
     headers = ("x-forwarded-for: 198.51.100.1, 10.9.9.9", "x-forwarded-proto: https")
-
-    async def run():
-        async with serving(*proxies) as port:
-            assert (await get(port, *headers, address=address)).endswith(f"\r\n\r\n{seen}")
-
-    asyncio.run(run())
+    async with serving(*proxies) as port:
+        assert (await get(port, *headers, address=address)).endswith(f"\r\n\r\n{seen}")
 
 
 def test_a_stop_answers_the_request_that_it_does_not_wait_for(tmp_path, monkeypatch, caplog):

@@ -131,26 +131,22 @@ class GatedDisk(Disk):
         super().write_durably(path, content)
 
 
-def test_changes_that_come_while_one_is_written_go_together_and_hold_nobody_up(path):
+async def test_changes_that_come_while_one_is_written_go_together_and_hold_nobody_up(path):
     disk = GatedDisk()
-
-    async def main():
-        kv = KvConfig(path, disk)
-        puts = [asyncio.ensure_future(kv.put("ns", "0", "x"))]
+    kv = KvConfig(path, disk)
+    puts = [asyncio.ensure_future(kv.put("ns", "0", "x"))]
+    await asyncio.sleep(0)
+    puts += [asyncio.ensure_future(kv.put("ns", str(n), "x")) for n in range(1, 200)]
+    # The loop turns though a write hangs, and nothing is there that is not durable.
+    for _ in range(100):
         await asyncio.sleep(0)
-        puts += [asyncio.ensure_future(kv.put("ns", str(n), "x")) for n in range(1, 200)]
-        # The loop turns though a write hangs, and nothing is there that is not durable.
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not any(each.done() for each in puts)
-        assert kv.namespace("ns") is None
-        disk.may_write.set()
-        await asyncio.gather(*puts)
-        assert disk.writes == 2
-        assert len(KvConfig(path).namespace("ns")) == 200
-        await kv.close()
-
-    asyncio.run(main())
+    assert not any(each.done() for each in puts)
+    assert kv.namespace("ns") is None
+    disk.may_write.set()
+    await asyncio.gather(*puts)
+    assert disk.writes == 2
+    assert len(KvConfig(path).namespace("ns")) == 200
+    await kv.close()
 
 
 texts = st.text(max_size=5) | st.sampled_from(["007", "-0", "\ud800", '"', "\\", "\x00", "\u2028"])

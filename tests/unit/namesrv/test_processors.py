@@ -221,7 +221,7 @@ def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_
 
 
 @pytest.mark.parametrize("count", [2, 1000])
-def test_a_broker_with_many_topics_is_parsed_off_the_loop(count, monkeypatch):
+async def test_a_broker_with_many_topics_is_parsed_off_the_loop(count, monkeypatch):
     threads = set()
     registration_in = processors._registration_in
 
@@ -230,15 +230,11 @@ def test_a_broker_with_many_topics_is_parsed_off_the_loop(count, monkeypatch):
         return registration_in(*arguments)
 
     monkeypatch.setattr(processors, "_registration_in", parse)
-
-    async def main():
-        async with asking() as name_server:
-            topics = {f"T{n}": {"topicName": f"T{n}", "perm": 6} for n in range(count)}
-            wrapper = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": topics}
-            body = json.dumps({"topicConfigSerializeWrapper": wrapper}).encode()
-            answer = await name_server.ask(103, body, **(REGISTER | {"bodyCrc32": "0"}))
-            assert answer.code == 0, answer.remark
-            assert len(json.loads((await name_server.ask(206)).body)["topicList"]) == count
-            assert (threads == {threading.current_thread()}) == (count == 2)
-
-    asyncio.run(main())
+    async with asking() as name_server:
+        topics = {f"T{n}": {"topicName": f"T{n}", "perm": 6} for n in range(count)}
+        wrapper = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": topics}
+        body = json.dumps({"topicConfigSerializeWrapper": wrapper}).encode()
+        answer = await name_server.ask(103, body, **(REGISTER | {"bodyCrc32": "0"}))
+        assert answer.code == 0, answer.remark
+        assert len(json.loads((await name_server.ask(206)).body)["topicList"]) == count
+        assert (threads == {threading.current_thread()}) == (count == 2)

@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.net.channel import Response
 from rocketlens.net.channel_group import ConnectionLimits
+from tests.support.async_tests import within
 from tests.unit.net.loopback import (
     ECHO,
     LATER,
@@ -63,46 +64,42 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
     run(main)
 
 
-def test_whoever_has_most_connections_has_them_closed_for_others():
-    async def main():
-        clock = Clock()
-        async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
-            server,
-            address,
-        ):
-            one = await connect(address, local_addr=("127.0.0.2", 0))
-            assert await answered(one)
-            await until(lambda: not server._arriving)
-            clock.now_s += 10
-            server.group.sweep()
-            server.sweep_arrivals()
-            many = [await connect(address) for _ in range(7)]
-            for each in many:
-                assert await answered(each)
-            await until(lambda: not server._arriving)
-            clock.now_s += 10
-            server.group.sweep()
-            server.sweep_arrivals()
-            for _ in range(6):
-                assert await answered(await connect(address, local_addr=("127.0.0.3", 0)))
-            # It had been idle for longest, and alone.
-            assert await answered(one)
-            assert server.group.closed_idle == 6
-
-    run(main)
+@within(run)
+async def test_whoever_has_most_connections_has_them_closed_for_others():
+    clock = Clock()
+    async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
+        server,
+        address,
+    ):
+        one = await connect(address, local_addr=("127.0.0.2", 0))
+        assert await answered(one)
+        await until(lambda: not server._arriving)
+        clock.now_s += 10
+        server.group.sweep()
+        server.sweep_arrivals()
+        many = [await connect(address) for _ in range(7)]
+        for each in many:
+            assert await answered(each)
+        await until(lambda: not server._arriving)
+        clock.now_s += 10
+        server.group.sweep()
+        server.sweep_arrivals()
+        for _ in range(6):
+            assert await answered(await connect(address, local_addr=("127.0.0.3", 0)))
+        # It had been idle for longest, and alone.
+        assert await answered(one)
+        assert server.group.closed_idle == 6
 
 
-def test_one_address_has_three_quarters_of_all_connections_however_busy_they_are():
-    async def main():
-        # No time passes, so none of them is idle.
-        async with serving(clock=Clock(), bounds=ConnectionLimits(connections=24)) as (
-            server,
-            address,
-        ):
-            for _ in range(18):
-                assert await answered(await connect(address))
-            assert await (await connect(address)).read() is None
-            assert server.group.refused == 1
-            assert await answered(await connect(address, local_addr=("127.0.0.2", 0)))
-
-    run(main)
+@within(run)
+async def test_one_address_has_three_quarters_of_all_connections_however_busy_they_are():
+    # No time passes, so none of them is idle.
+    async with serving(clock=Clock(), bounds=ConnectionLimits(connections=24)) as (
+        server,
+        address,
+    ):
+        for _ in range(18):
+            assert await answered(await connect(address))
+        assert await (await connect(address)).read() is None
+        assert server.group.refused == 1
+        assert await answered(await connect(address, local_addr=("127.0.0.2", 0)))

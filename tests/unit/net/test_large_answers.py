@@ -13,6 +13,7 @@ from rocketlens.wire import declare
 from rocketlens.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker
 from tests.support.patience import PATIENCE_S
 
@@ -44,25 +45,25 @@ def not_built(*_):
 
 
 @pytest.mark.parametrize("code", QUESTIONS)
-def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(tmp_path, monkeypatch, code):
-    async def test(world):
-        await fill(world)
-        whole = await world.call(code, **QUESTIONS[code])
-        assert whole.code == 0
-        # What is estimated is at least a third of what there is, and never more.
-        monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body))
-        assert (await world.call(code, **QUESTIONS[code])).body == whole.body
-        monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body) // 3)
-        monkeypatch.setattr(declare, "write_object", not_built)
-        monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
-        for module in ("heartbeat", "topic"):
-            monkeypatch.setattr(f"rocketlens.broker.requests.{module}.row_bytes", lambda *_: 90)
-        monkeypatch.setattr(ClientProcessor, "_progress", not_built)
-        refused = await world.call(code, **QUESTIONS[code])
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert f"{len(whole.body) // 3} are the most: " in refused.remark
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(
+    world, /, monkeypatch, code
+):
+    await fill(world)
+    whole = await world.call(code, **QUESTIONS[code])
+    assert whole.code == 0
+    # What is estimated is at least a third of what there is, and never more.
+    monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body))
+    assert (await world.call(code, **QUESTIONS[code])).body == whole.body
+    monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body) // 3)
+    monkeypatch.setattr(declare, "write_object", not_built)
+    monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
+    for module in ("heartbeat", "topic"):
+        monkeypatch.setattr(f"rocketlens.broker.requests.{module}.row_bytes", lambda *_: 90)
+    monkeypatch.setattr(ClientProcessor, "_progress", not_built)
+    refused = await world.call(code, **QUESTIONS[code])
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert f"{len(whole.body) // 3} are the most: " in refused.remark
 
 
 def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.pace import Pace, WorkThreads, in_thread
+from tests.support.async_tests import within
 from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import run
 
@@ -37,15 +38,13 @@ def test_others_have_a_turn_once_a_piece_took_its_time_and_not_before(
     run(main)
 
 
-def test_a_result_and_an_error_come_back_from_a_thread():
-    async def main():
-        assert await in_thread(threading.get_ident) != threading.get_ident()
-        with pytest.raises(ZeroDivisionError):
-            await in_thread(lambda: 1 // 0)
-        # The thread that raised goes on.
-        assert await asyncio.gather(*(in_thread(lambda: 1) for _ in range(10))) == [1] * 10
-
-    run(main)
+@within(run)
+async def test_a_result_and_an_error_come_back_from_a_thread():
+    assert await in_thread(threading.get_ident) != threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        await in_thread(lambda: 1 // 0)
+    # The thread that raised goes on.
+    assert await asyncio.gather(*(in_thread(lambda: 1) for _ in range(10))) == [1] * 10
 
 
 def test_work_is_done_by_as_many_threads_as_are_allowed_and_none_keeps_a_process_from_ending():

@@ -20,6 +20,7 @@ from rocketlens.net import pool as pool_module
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool, parse_address
 from rocketlens.net.server import RemotingServer
+from tests.support.async_tests import within
 from tests.support.patched import change_for
 from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import (
@@ -58,58 +59,52 @@ def test_1000_calls_at_once_share_one_connection_and_each_gets_its_own_answer(lo
     run(main, loop)
 
 
-def test_answers_in_another_order_find_their_requests():
-    async def main():
-        held = []
+@within(run)
+async def test_answers_in_another_order_find_their_requests():
+    held = []
 
-        def reversing(command, channel):
-            held.append(command)
-            if len(held) == 5:
-                for each in reversed(held):
-                    channel.respond(each, Response(body=each.body))
+    def reversing(command, channel):
+        held.append(command)
+        if len(held) == 5:
+            for each in reversed(held):
+                channel.respond(each, Response(body=each.body))
 
-        async with serving({LATER: reversing}) as (_, address), calling() as pool:
-            answers = await asyncio.gather(
-                *[pool.call(address, LATER, body=bytes([number])) for number in range(5)]
-            )
-            assert [each.body for each in answers] == [bytes([number]) for number in range(5)]
-
-    run(main)
+    async with serving({LATER: reversing}) as (_, address), calling() as pool:
+        answers = await asyncio.gather(
+            *[pool.call(address, LATER, body=bytes([number])) for number in range(5)]
+        )
+        assert [each.body for each in answers] == [bytes([number]) for number in range(5)]
 
 
-def test_a_one_way_request_arrives_and_nothing_comes_back():
-    async def main():
-        arrived = asyncio.get_running_loop().create_future()
+@within(run)
+async def test_a_one_way_request_arrives_and_nothing_comes_back():
+    arrived = asyncio.get_running_loop().create_future()
 
-        def note(command, channel):
-            arrived.set_result(command)
+    def note(command, channel):
+        arrived.set_result(command)
 
-        async with serving({ECHO: echo, LATER: note}) as (_, address), calling() as pool:
-            await pool.tell(address, LATER, {"topic": "t"}, b"body")
-            command = await arrived
-            assert command.is_one_way
-            assert (command.ext_fields, command.body) == ({"topic": "t"}, b"body")
-            assert (await pool.call(address, ECHO, body=b"x")).body == b"x"
-
-    run(main)
+    async with serving({ECHO: echo, LATER: note}) as (_, address), calling() as pool:
+        await pool.tell(address, LATER, {"topic": "t"}, b"body")
+        command = await arrived
+        assert command.is_one_way
+        assert (command.ext_fields, command.body) == ({"topic": "t"}, b"body")
+        assert (await pool.call(address, ECHO, body=b"x")).body == b"x"
 
 
-def test_a_server_may_ask_its_client_on_the_same_connection():
-    async def main():
-        def running_information(command, channel):
-            return Response(body=b"I am " + command.body)
+@within(run)
+async def test_a_server_may_ask_its_client_on_the_same_connection():
+    def running_information(command, channel):
+        return Response(body=b"I am " + command.body)
 
-        async def ask_back(command, channel):
-            answer = await channel.request(307, body=b"well", timeout_s=5)
-            return Response(body=answer.body)
+    async def ask_back(command, channel):
+        answer = await channel.request(307, body=b"well", timeout_s=5)
+        return Response(body=answer.body)
 
-        async with (
-            serving({LATER: ask_back}) as (_, address),
-            calling(handlers={307: running_information}) as pool,
-        ):
-            assert (await pool.call(address, LATER)).body == b"I am well"
-
-    run(main)
+    async with (
+        serving({LATER: ask_back}) as (_, address),
+        calling(handlers={307: running_information}) as pool,
+    ):
+        assert (await pool.call(address, LATER)).body == b"I am well"
 
 
 def test_no_address_is_dialled_that_is_not_allowed(monkeypatch):
@@ -162,87 +157,75 @@ def test_a_refused_connection_is_an_error_that_names_the_address_and_is_retriabl
     run(main, loop)
 
 
-def test_an_address_that_refused_is_not_dialled_again_at_once_and_then_is():
-    async def main():
-        address = free_address()
+@within(run)
+async def test_an_address_that_refused_is_not_dialled_again_at_once_and_then_is():
+    address = free_address()
+    async with calling() as pool:
+        with pytest.raises(ConnectFailed):
+            await pool.call(address, ECHO)
+        with pytest.raises(ConnectFailed, match=r"Connection refused; not tried again yet$"):
+            await pool.call(address, ECHO)
+        server = RemotingServer({ECHO: echo})
+        server.listen(HOST, int(address.rpartition(":")[2]))
+        while True:
+            try:
+                answer = await pool.call(address, ECHO, body=b"back")
+                break
+            except ConnectFailed:
+                await asyncio.sleep(0)
+        assert answer.body == b"back"
+        await server.stop()
+
+
+@within(run)
+async def test_callers_who_come_together_dial_once_and_fail_together():
+    address = free_address()
+    async with calling() as pool:
+        outcomes = await asyncio.gather(
+            *[pool.call(address, ECHO) for _ in range(10)], return_exceptions=True
+        )
+        assert {type(each) for each in outcomes} == {ConnectFailed}
+        assert pool._peers[address].failures == 1
+
+
+@within(run)
+async def test_a_caller_that_gives_up_does_not_take_the_connection_from_others():
+    async with serving() as (_, address), calling() as pool:
+        first = asyncio.create_task(pool.call(address, ECHO))
+        second = asyncio.create_task(pool.call(address, ECHO, body=b"2"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).body == b"2"
+
+
+@within(run)
+async def test_a_call_without_an_answer_times_out_and_the_next_one_works():
+    handlers = {ECHO: echo, NEVER: lambda *_: None}
+    async with serving(handlers) as (server, address), calling() as pool:
+        with pytest.raises(CallTimeout, match=r"no answer in 0.02 s"):
+            await pool.call(address, NEVER, timeout_s=0.02)
+        assert (await pool.call(address, ECHO, body=b"on")).body == b"on"
+        assert len(server.group.channels) == 1
+
+
+@within(run)
+async def test_a_server_that_accepts_and_never_answers_costs_the_timeout_only():
+    with BlackHole() as hole:
         async with calling() as pool:
-            with pytest.raises(ConnectFailed):
-                await pool.call(address, ECHO)
-            with pytest.raises(ConnectFailed, match=r"Connection refused; not tried again yet$"):
-                await pool.call(address, ECHO)
-            server = RemotingServer({ECHO: echo})
-            server.listen(HOST, int(address.rpartition(":")[2]))
-            while True:
-                try:
-                    answer = await pool.call(address, ECHO, body=b"back")
-                    break
-                except ConnectFailed:
-                    await asyncio.sleep(0)
-            assert answer.body == b"back"
-            await server.stop()
-
-    run(main)
+            with pytest.raises(CallTimeout):
+                await pool.call(hole.address, ECHO, timeout_s=0.02)
 
 
-def test_callers_who_come_together_dial_once_and_fail_together():
-    async def main():
-        address = free_address()
+@within(run)
+async def test_what_a_server_does_not_read_for_the_timeout_is_an_error_too():
+    with BlackHole() as hole:
         async with calling() as pool:
-            outcomes = await asyncio.gather(
-                *[pool.call(address, ECHO) for _ in range(10)], return_exceptions=True
-            )
-            assert {type(each) for each in outcomes} == {ConnectFailed}
-            assert pool._peers[address].failures == 1
-
-    run(main)
-
-
-def test_a_caller_that_gives_up_does_not_take_the_connection_from_others():
-    async def main():
-        async with serving() as (_, address), calling() as pool:
-            first = asyncio.create_task(pool.call(address, ECHO))
-            second = asyncio.create_task(pool.call(address, ECHO, body=b"2"))
-            await asyncio.sleep(0)
-            first.cancel()
-            assert (await second).body == b"2"
-
-    run(main)
-
-
-def test_a_call_without_an_answer_times_out_and_the_next_one_works():
-    async def main():
-        handlers = {ECHO: echo, NEVER: lambda *_: None}
-        async with serving(handlers) as (server, address), calling() as pool:
-            with pytest.raises(CallTimeout, match=r"no answer in 0.02 s"):
-                await pool.call(address, NEVER, timeout_s=0.02)
-            assert (await pool.call(address, ECHO, body=b"on")).body == b"on"
-            assert len(server.group.channels) == 1
-
-    run(main)
-
-
-def test_a_server_that_accepts_and_never_answers_costs_the_timeout_only():
-    async def main():
-        with BlackHole() as hole:
-            async with calling() as pool:
-                with pytest.raises(CallTimeout):
-                    await pool.call(hole.address, ECHO, timeout_s=0.02)
-
-    run(main)
-
-
-def test_what_a_server_does_not_read_for_the_timeout_is_an_error_too():
-    async def main():
-        with BlackHole() as hole:
-            async with calling() as pool:
-                channel = await pool.channel(hole.address)
-                while not channel.is_behind:
-                    channel.tell(ECHO, body=bytes(1 << 20))
-                    await asyncio.sleep(0)
-                with pytest.raises(CallTimeout, match="read nothing"):
-                    await pool.call(hole.address, ECHO, timeout_s=0.02)
-
-    run(main)
+            channel = await pool.channel(hole.address)
+            while not channel.is_behind:
+                channel.tell(ECHO, body=bytes(1 << 20))
+                await asyncio.sleep(0)
+            with pytest.raises(CallTimeout, match="read nothing"):
+                await pool.call(hole.address, ECHO, timeout_s=0.02)
 
 
 def test_a_call_that_is_cancelled_when_it_could_go_on_ends():
@@ -279,18 +262,16 @@ def test_calls_under_way_fail_when_the_server_ends_and_the_next_call_reconnects(
     run(main, loop)
 
 
-def test_closing_fails_calls_under_way_and_refuses_new_ones():
-    async def main():
-        async with serving({NEVER: lambda *_: None}) as (server, address), calling() as pool:
-            call = asyncio.create_task(pool.call(address, NEVER))
-            await until(lambda: server.group.in_flight)
-            await pool.close()
-            with pytest.raises(ConnectionLost, match="closed by this end"):
-                await call
-            with pytest.raises(WrongUse, match="this client is closed"):
-                await pool.call(address, ECHO)
-
-    run(main)
+@within(run)
+async def test_closing_fails_calls_under_way_and_refuses_new_ones():
+    async with serving({NEVER: lambda *_: None}) as (server, address), calling() as pool:
+        call = asyncio.create_task(pool.call(address, NEVER))
+        await until(lambda: server.group.in_flight)
+        await pool.close()
+        with pytest.raises(ConnectionLost, match="closed by this end"):
+            await call
+        with pytest.raises(WrongUse, match="this client is closed"):
+            await pool.call(address, ECHO)
 
 
 def test_a_connection_is_not_waited_for_longer_than_the_timeout(monkeypatch):
@@ -377,13 +358,11 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch):
     run(main, "asyncio")
 
 
-def test_a_name_that_no_host_can_have_is_no_connection():
-    async def main():
-        async with calling("x") as pool:
-            with pytest.raises(ConnectFailed, match=r"labels of 1 to 63 characters"):
-                await pool.call(f"{'x' * 64}.example:10911", ECHO)
-
-    run(main)
+@within(run)
+async def test_a_name_that_no_host_can_have_is_no_connection():
+    async with calling("x") as pool:
+        with pytest.raises(ConnectFailed, match=r"labels of 1 to 63 characters"):
+            await pool.call(f"{'x' * 64}.example:10911", ECHO)
 
 
 def test_every_failure_of_a_call_can_be_caught_as_one():

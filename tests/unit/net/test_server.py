@@ -21,6 +21,7 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import encode_command
 from rocketlens.wire.frame import BINARY_CODEC
+from tests.support.async_tests import within
 from tests.unit.broker.loop_watch import watched_loops
 from tests.unit.net.loopback import (
     ECHO,
@@ -74,77 +75,67 @@ def test_a_large_answer_arrives_whole_and_others_are_served_meanwhile(loop):
     run(main, loop)
 
 
-def test_it_listens_on_several_ports_and_on_ipv6():
-    async def main():
-        async with serving() as (server, address):
-            assert server.listen(HOST, 0).port != int(address.rpartition(":")[2])
-            assert [each.address for each in server.addresses] == [HOST, HOST]
-            if socket.has_ipv6:
-                bound = server.listen("::1", 0)
-                peer = await connect(f"::1:{bound.port}")
-                peer.ask(ECHO)
-                assert (await peer.read()).code == 0
-                assert {each.address.rpartition(":")[0] for each in server.group.channels} == {
-                    "[::1]"
-                }
-
-    run(main)
-
-
-def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_served():
-    async def main():
-        async with serving(bounds=ConnectionLimits(connections=2)) as (_, address):
-            first, second = await connect(address), await connect(address)
-            for each in (first, second):
-                each.ask(ECHO)
-                assert (await each.read()).code == 0
-            third = await connect(address)
-            assert await third.read() is None
-            first.ask(ECHO)
-            assert (await first.read()).code == 0
-
-    run(main)
-
-
-def test_refusals_are_counted_and_logged_once_a_minute(caplog):
-    async def main():
-        clock = Clock()
-        async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (
-            server,
-            address,
-        ):
-            assert await answered(await connect(address))
-            for minutes in (1, 2):
-                for _ in range(20):
-                    assert await (await connect(address)).read() is None
-                assert caplog.text.count("no more are taken") == minutes
-                clock.now_s += 60
-                server.group.now_s = clock.now_s
-                next(iter(server.group.channels)).last_active_s = clock.now_s
-            assert server.group.refused == 40
-
-    run(main)
-
-
-def test_the_owner_hears_of_every_connection_that_opens_and_closes():
-    async def main():
-        opened, closed = [], []
-        closed_now = asyncio.Event()
-
-        def on_close(channel):
-            closed.append(channel)
-            closed_now.set()
-
-        async with serving(on_open=opened.append, on_close=on_close) as (_, address):
-            peer = await connect(address)
+@within(run)
+async def test_it_listens_on_several_ports_and_on_ipv6():
+    async with serving() as (server, address):
+        assert server.listen(HOST, 0).port != int(address.rpartition(":")[2])
+        assert [each.address for each in server.addresses] == [HOST, HOST]
+        if socket.has_ipv6:
+            bound = server.listen("::1", 0)
+            peer = await connect(f"::1:{bound.port}")
             peer.ask(ECHO)
-            await peer.read()
-            peer.close()
-            await closed_now.wait()
-            assert opened == closed
-            assert not opened[0].is_open
+            assert (await peer.read()).code == 0
+            assert {each.address.rpartition(":")[0] for each in server.group.channels} == {"[::1]"}
 
-    run(main)
+
+@within(run)
+async def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_served():
+    async with serving(bounds=ConnectionLimits(connections=2)) as (_, address):
+        first, second = await connect(address), await connect(address)
+        for each in (first, second):
+            each.ask(ECHO)
+            assert (await each.read()).code == 0
+        third = await connect(address)
+        assert await third.read() is None
+        first.ask(ECHO)
+        assert (await first.read()).code == 0
+
+
+@within(run)
+async def test_refusals_are_counted_and_logged_once_a_minute(caplog):
+    clock = Clock()
+    async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (
+        server,
+        address,
+    ):
+        assert await answered(await connect(address))
+        for minutes in (1, 2):
+            for _ in range(20):
+                assert await (await connect(address)).read() is None
+            assert caplog.text.count("no more are taken") == minutes
+            clock.now_s += 60
+            server.group.now_s = clock.now_s
+            next(iter(server.group.channels)).last_active_s = clock.now_s
+        assert server.group.refused == 40
+
+
+@within(run)
+async def test_the_owner_hears_of_every_connection_that_opens_and_closes():
+    opened, closed = [], []
+    closed_now = asyncio.Event()
+
+    def on_close(channel):
+        closed.append(channel)
+        closed_now.set()
+
+    async with serving(on_open=opened.append, on_close=on_close) as (_, address):
+        peer = await connect(address)
+        peer.ask(ECHO)
+        await peer.read()
+        peer.close()
+        await closed_now.wait()
+        assert opened == closed
+        assert not opened[0].is_open
 
 
 @on_both_loops
@@ -174,34 +165,30 @@ def test_stopping_waits_for_answers_under_way_and_refuses_new_connections(loop, 
     run(main, loop)
 
 
-def test_stopping_gives_up_on_answers_that_do_not_come():
-    async def main():
-        async def never(command, channel):
-            await asyncio.Event().wait()
+@within(run)
+async def test_stopping_gives_up_on_answers_that_do_not_come():
+    async def never(command, channel):
+        await asyncio.Event().wait()
 
-        async with serving({NEVER: never}) as (server, address):
-            peer = await connect(address)
-            peer.ask(NEVER)
-            await until(lambda: server.group.in_flight)
-            await server.stop(grace_s=0.01)
-            answer = await peer.read()
-            assert (answer.code, answer.remark) == (1, "the server is stopping")
-            assert await peer.read() is None
-            assert not server.group.channels
-
-    run(main)
+    async with serving({NEVER: never}) as (server, address):
+        peer = await connect(address)
+        peer.ask(NEVER)
+        await until(lambda: server.group.in_flight)
+        await server.stop(grace_s=0.01)
+        answer = await peer.read()
+        assert (answer.code, answer.remark) == (1, "the server is stopping")
+        assert await peer.read() is None
+        assert not server.group.channels
 
 
-def test_a_port_that_is_taken_is_an_error_of_the_caller():
-    async def main():
-        async with serving() as (_, address):
-            with pytest.raises(OSError, match="in use") as raised:
-                RemotingServer({}).listen(HOST, int(address.rpartition(":")[2]))
-        # The address once, where the name of a file would be.
-        assert raised.value.filename == address
-        assert address.rpartition(":")[2] not in raised.value.strerror
-
-    run(main)
+@within(run)
+async def test_a_port_that_is_taken_is_an_error_of_the_caller():
+    async with serving() as (_, address):
+        with pytest.raises(OSError, match="in use") as raised:
+            RemotingServer({}).listen(HOST, int(address.rpartition(":")[2]))
+    # The address once, where the name of a file would be.
+    assert raised.value.filename == address
+    assert address.rpartition(":")[2] not in raised.value.strerror
 
 
 # TLS
@@ -255,12 +242,10 @@ def test_a_connection_that_says_nothing_does_not_stay_undecided_for_ever(certifi
     run(main)
 
 
-def test_enforcing_tls_without_a_certificate_is_refused():
-    async def main():
-        with pytest.raises(BadInput, match="no certificate"):
-            RemotingServer({}, tls=ServerTls(TlsMode.ENFORCING))
-
-    run(main)
+@within(run)
+async def test_enforcing_tls_without_a_certificate_is_refused():
+    with pytest.raises(BadInput, match="no certificate"):
+        RemotingServer({}, tls=ServerTls(TlsMode.ENFORCING))
 
 
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path):

@@ -14,6 +14,7 @@ from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
 from rocketlens.query.tally import SearchTally, names_topics
 from rocketlens.store.read.log import scan
 from tests.support.archives import archive_store
+from tests.support.async_tests import within
 from tests.support.fake_cluster import ask
 from tests.support.made_stores import NOW_MS, Sent, make_store
 from tests.support.synthetic import record, write_log
@@ -293,26 +294,24 @@ def test_a_bulk_read_has_it_in_the_table_of_damage(store):
     assert "cannot be taken apart" in damage[0]["reason"]
 
 
-def test_a_cluster_that_has_it_gives_no_complete_answer():
-    async def scenario(cluster, admin):
-        (broker,) = cluster.masters
-        broker.topic_attributes = {"T": {"queue.type": "BatchCQ"}}
-        broker.store("T", b"x", keys="first")
-        batch = broker.store("T", b"none", sys_flag=FLAGS, more={"INNER_NUM": "3"})
-        broker.queues["T", 0] += [batch, batch]
-        for question in (
-            *({"topic": "T"}, {"topic": "T", "begin": 1}, {"text": "k2", "topic": "T"}),
-            *({"text": "T/0/2"}, {"text": batch.offset_msg_id}),
-        ):
-            answer = await admin.find(**question)
-            assert not answer.complete, question
-            assert "T/0/1" in " ".join(each.error for each in answer.failures)
-        for read in (admin.scan("T"), admin.tail("T", 10)):
-            assert len([each async for each in read]) == 2
-            assert not read.complete
-        assert (await admin.find("T/0/0")).complete
-
-    ask(scenario)
+@within(ask)
+async def test_a_cluster_that_has_it_gives_no_complete_answer(cluster, admin, /):
+    (broker,) = cluster.masters
+    broker.topic_attributes = {"T": {"queue.type": "BatchCQ"}}
+    broker.store("T", b"x", keys="first")
+    batch = broker.store("T", b"none", sys_flag=FLAGS, more={"INNER_NUM": "3"})
+    broker.queues["T", 0] += [batch, batch]
+    for question in (
+        *({"topic": "T"}, {"topic": "T", "begin": 1}, {"text": "k2", "topic": "T"}),
+        *({"text": "T/0/2"}, {"text": batch.offset_msg_id}),
+    ):
+        answer = await admin.find(**question)
+        assert not answer.complete, question
+        assert "T/0/1" in " ".join(each.error for each in answer.failures)
+    for read in (admin.scan("T"), admin.tail("T", 10)):
+        assert len([each async for each in read]) == 2
+        assert not read.complete
+    assert (await admin.find("T/0/0")).complete
 
 
 def test_the_first_of_many_are_named_and_each_is_counted_once():

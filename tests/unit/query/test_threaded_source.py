@@ -45,18 +45,14 @@ def nothing():
     return Findings(AnswerMessages(None))
 
 
-def test_a_search_whose_caller_is_cancelled_ends_at_its_next_step():
+async def test_a_search_whose_caller_is_cancelled_ends_at_its_next_step():
     local = Endless()
-
-    async def leave():
-        searching = asyncio.create_task(ThreadedSource(local).find(FindRequest("k"), nothing()))
-        await asyncio.to_thread(local.is_under_way.wait)
-        searching.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await searching
-        await asyncio.to_thread(local.has_ended.wait)
-
-    asyncio.run(leave())
+    searching = asyncio.create_task(ThreadedSource(local).find(FindRequest("k"), nothing()))
+    await asyncio.to_thread(local.is_under_way.wait)
+    searching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    await asyncio.to_thread(local.has_ended.wait)
 
 
 def test_what_has_a_text_is_not_searched_where_much_is_read():

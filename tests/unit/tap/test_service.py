@@ -19,6 +19,7 @@ from rocketlens.tap.follower import MAX_REPLACED_PAUSE_S
 from rocketlens.tap.masters import _store_keys
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import FakeNameServer
 from tests.support.fake_master import FakeMaster, followed
 from tests.support.patience import PATIENCE_S
@@ -756,27 +757,23 @@ def test_only_the_named_brokers_are_followed(tmp_path, original):
         ("mappedFileSizeCommitLog", "", "does not tell the size of its log files"),
     ],
 )
-def test_a_broker_that_cannot_be_followed_is_refused(tmp_path, key, value, said):
-    async def scenario():
-        master = master_of(b"")
-        async with followed(master) as address:
-            master.config[key] = value
-            with pytest.raises(CopyFailed, match=said):
-                async with tapping(address, tmp_path):
-                    pass
-
-    run(scenario)
+@within(run)
+async def test_a_broker_that_cannot_be_followed_is_refused(tmp_path, key, value, said):
+    master = master_of(b"")
+    async with followed(master) as address:
+        master.config[key] = value
+        with pytest.raises(CopyFailed, match=said):
+            async with tapping(address, tmp_path):
+                pass
 
 
-def test_a_broker_that_is_not_registered_is_refused(tmp_path):
-    async def scenario():
-        master = master_of(b"")
-        async with followed(master) as address:
-            with pytest.raises(CopyFailed, match="no name server knows broker x; they know brok"):
-                async with tapping(address, tmp_path, "x"):
-                    pass
-
-    run(scenario)
+@within(run)
+async def test_a_broker_that_is_not_registered_is_refused(tmp_path):
+    master = master_of(b"")
+    async with followed(master) as address:
+        with pytest.raises(CopyFailed, match="no name server knows broker x; they know brok"):
+            async with tapping(address, tmp_path, "x"):
+                pass
 
 
 def test_a_name_that_is_no_directory_is_refused(tmp_path):

@@ -21,65 +21,56 @@ def send(signer, topic="Orders", body=b"body", properties=""):
     return signer(RequestCode.SEND_MESSAGE_V2, body, **fields)
 
 
-def test_nobody_is_asked_anything_without_access_control(tmp_path):
-    async def main():
-        async with running(tmp_path) as world:
-            assert world.core.access is None
-            assert (await world.send()).code == 0
-            assert (await world.call(RequestCode.AUTH_LIST_USER)).code == 3
-
-    asyncio.run(main())
+async def test_nobody_is_asked_anything_without_access_control(tmp_path):
+    async with running(tmp_path) as world:
+        assert world.core.access is None
+        assert (await world.send()).code == 0
+        assert (await world.call(RequestCode.AUTH_LIST_USER)).code == 3
 
 
-def test_accounts_do_what_they_may_and_strangers_nothing(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path) as (world, admin, app):
-            assert (await send(app)).code == 0
-            assert (await send(app, "Other")).code == 1
-            assert (await send(admin, "Other")).code == 0
-            answer = await world.send()
-            assert (answer.code, answer.remark) == (
-                1,
-                "org.apache.rocketmq.acl.common.AclException: No accessKey is configured",
-            )
-            # Also of what it does not support.
-            for code in RequestCode:
-                assert (await world.call(code)).code == 1
-            assert (await admin(RequestCode.CLEAN_UNUSED_TOPIC)).code == 3
-            runtime = (await admin(RequestCode.GET_BROKER_RUNTIME_INFO)).body.decode()
-            assert '"accessControl":"accounts"' in runtime
-            assert SECRET not in runtime
-
-    asyncio.run(main())
+async def test_accounts_do_what_they_may_and_strangers_nothing(tmp_path):
+    async with with_accounts(tmp_path) as (world, admin, app):
+        assert (await send(app)).code == 0
+        assert (await send(app, "Other")).code == 1
+        assert (await send(admin, "Other")).code == 0
+        answer = await world.send()
+        assert (answer.code, answer.remark) == (
+            1,
+            "org.apache.rocketmq.acl.common.AclException: No accessKey is configured",
+        )
+        # Also of what it does not support.
+        for code in RequestCode:
+            assert (await world.call(code)).code == 1
+        assert (await admin(RequestCode.CLEAN_UNUSED_TOPIC)).code == 3
+        runtime = (await admin(RequestCode.GET_BROKER_RUNTIME_INFO)).body.decode()
+        assert '"accessControl":"accounts"' in runtime
+        assert SECRET not in runtime
 
 
-def test_users_do_what_policies_allow(tmp_path):
-    async def main():
-        async with with_users(tmp_path) as (world, admin):
-            app = Signer(world, "app")
-            assert (await send(app)).remark == "User:app is not found."
-            assert (await send(admin)).code == 0
-            body = f'{{"password":"{SECRET}"}}'.encode()
-            assert (await admin(RequestCode.AUTH_CREATE_USER, body, username="app")).code == 0
-            assert (await send(app)).code == 16
-            body = (
-                b'{"policies":[{"entries":[{"resource":"Topic:Orders","actions":["Pub"],'
-                b'"decision":"Allow"}]}]}'
-            )
-            answer = await admin(RequestCode.AUTH_CREATE_ACL, body, subject="User:app")
-            assert answer.code == 0
-            assert (await send(app)).code == 0
-            assert (await send(app, "Other")).code == 16
-            assert (await world.send()).remark == "username cannot be null."
-        # Users and policies are there after a restart; the first user stays as it is.
-        changed = '{"username":"administrator","password":"another"}'
-        async with with_users(tmp_path, initAuthenticationUser=changed) as (world, admin):
-            app = Signer(world, "app")
-            assert (await send(app)).code == 0
-            assert (await send(app, "Other")).code == 16
-            assert (await send(admin)).code == 0
-
-    asyncio.run(main())
+async def test_users_do_what_policies_allow(tmp_path):
+    async with with_users(tmp_path) as (world, admin):
+        app = Signer(world, "app")
+        assert (await send(app)).remark == "User:app is not found."
+        assert (await send(admin)).code == 0
+        body = f'{{"password":"{SECRET}"}}'.encode()
+        assert (await admin(RequestCode.AUTH_CREATE_USER, body, username="app")).code == 0
+        assert (await send(app)).code == 16
+        body = (
+            b'{"policies":[{"entries":[{"resource":"Topic:Orders","actions":["Pub"],'
+            b'"decision":"Allow"}]}]}'
+        )
+        answer = await admin(RequestCode.AUTH_CREATE_ACL, body, subject="User:app")
+        assert answer.code == 0
+        assert (await send(app)).code == 0
+        assert (await send(app, "Other")).code == 16
+        assert (await world.send()).remark == "username cannot be null."
+    # Users and policies are there after a restart; the first user stays as it is.
+    changed = '{"username":"administrator","password":"another"}'
+    async with with_users(tmp_path, initAuthenticationUser=changed) as (world, admin):
+        app = Signer(world, "app")
+        assert (await send(app)).code == 0
+        assert (await send(app, "Other")).code == 16
+        assert (await send(admin)).code == 0
 
 
 async def reads_of_another_topic(world, admin, app):
@@ -121,87 +112,70 @@ async def reads_of_another_topic(world, admin, app):
     return codes
 
 
-def test_an_account_reads_no_message_of_a_topic_that_it_may_not_by_an_offset(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path) as (world, admin, app):
-            assert await reads_of_another_topic(world, admin, app) == [1, 1, 1]
-
-    asyncio.run(main())
+async def test_an_account_reads_no_message_of_a_topic_that_it_may_not_by_an_offset(tmp_path):
+    async with with_accounts(tmp_path) as (world, admin, app):
+        assert await reads_of_another_topic(world, admin, app) == [1, 1, 1]
 
 
-def test_a_user_reads_no_message_of_a_topic_that_it_may_not_by_an_offset(tmp_path):
-    async def main():
-        async with with_users(tmp_path) as (world, admin):
-            app = Signer(world, "app")
-            body = f'{{"password":"{SECRET}"}}'.encode()
-            assert (await admin(RequestCode.AUTH_CREATE_USER, body, username="app")).code == 0
-            body = (
-                b'{"policies":[{"entries":[{"resource":"Topic:Orders","actions":["All"],'
-                b'"decision":"Allow"},{"resource":"Group:readers","actions":["All"],'
-                b'"decision":"Allow"}]}]}'
-            )
-            answer = await admin(RequestCode.AUTH_CREATE_ACL, body, subject="User:app")
-            assert answer.code == 0
-            assert await reads_of_another_topic(world, admin, app) == [16, 1, 16]
-
-    asyncio.run(main())
+async def test_a_user_reads_no_message_of_a_topic_that_it_may_not_by_an_offset(tmp_path):
+    async with with_users(tmp_path) as (world, admin):
+        app = Signer(world, "app")
+        body = f'{{"password":"{SECRET}"}}'.encode()
+        assert (await admin(RequestCode.AUTH_CREATE_USER, body, username="app")).code == 0
+        body = (
+            b'{"policies":[{"entries":[{"resource":"Topic:Orders","actions":["All"],'
+            b'"decision":"Allow"},{"resource":"Group:readers","actions":["All"],'
+            b'"decision":"Allow"}]}]}'
+        )
+        answer = await admin(RequestCode.AUTH_CREATE_ACL, body, subject="User:app")
+        assert answer.code == 0
+        assert await reads_of_another_topic(world, admin, app) == [16, 1, 16]
 
 
-def test_a_message_that_waits_is_read_by_its_offset_as_one_of_its_own_topic(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path) as (world, admin, app):
-            two_hours = properties_of(DELAY="18")
-            assert (await send(app, body=b"mine", properties=two_hours)).code == 0
-            assert (await send(admin, "Other", b"not yours", two_hours)).code == 0
-            own, other = world.stored("SCHEDULE_TOPIC_XXXX", 17)
-            view = {"topic": "Orders", "offset": own.physical_offset}
-            assert b"mine" in (await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
-            view["offset"] = other.physical_offset
-            answer = await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)
-            assert (answer.code, answer.body) == (1, b"")
-            view["topic"] = "Other"
-            assert b"not yours" in (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
-
-    asyncio.run(main())
+async def test_a_message_that_waits_is_read_by_its_offset_as_one_of_its_own_topic(tmp_path):
+    async with with_accounts(tmp_path) as (world, admin, app):
+        two_hours = properties_of(DELAY="18")
+        assert (await send(app, body=b"mine", properties=two_hours)).code == 0
+        assert (await send(admin, "Other", b"not yours", two_hours)).code == 0
+        own, other = world.stored("SCHEDULE_TOPIC_XXXX", 17)
+        view = {"topic": "Orders", "offset": own.physical_offset}
+        assert b"mine" in (await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
+        view["offset"] = other.physical_offset
+        answer = await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)
+        assert (answer.code, answer.body) == (1, b"")
+        view["topic"] = "Other"
+        assert b"not yours" in (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
 
 
-def test_large_bodies_are_checked_too(tmp_path):
-    async def main():
-        size = 16 * 1024 * 1024
-        async with with_accounts(tmp_path, mappedFileSizeCommitLog=size) as (world, _, app):
-            large = bytes(2 * 1024 * 1024)
-            assert (await send(app, body=large)).code == 0
-            assert (await send(app, "Other", large)).code == 1
-            assert (await send(Signer(world, "orders-app", "wrong"), body=large)).code == 1
-            beat = b'{"clientID":"c","consumerDataSet":[{"groupName":"others"}]}'
-            padded = beat + b" " * 100_000
-            assert (await app(RequestCode.HEART_BEAT, padded)).code == 1
-            assert (
-                await app(RequestCode.HEART_BEAT, padded.replace(b"others", b"readers"))
-            ).code == 0
-            assert [len(record.body) for record in world.stored("Orders")] == [len(large)]
-
-    asyncio.run(main())
+async def test_large_bodies_are_checked_too(tmp_path):
+    size = 16 * 1024 * 1024
+    async with with_accounts(tmp_path, mappedFileSizeCommitLog=size) as (world, _, app):
+        large = bytes(2 * 1024 * 1024)
+        assert (await send(app, body=large)).code == 0
+        assert (await send(app, "Other", large)).code == 1
+        assert (await send(Signer(world, "orders-app", "wrong"), body=large)).code == 1
+        beat = b'{"clientID":"c","consumerDataSet":[{"groupName":"others"}]}'
+        padded = beat + b" " * 100_000
+        assert (await app(RequestCode.HEART_BEAT, padded)).code == 1
+        assert (await app(RequestCode.HEART_BEAT, padded.replace(b"others", b"readers"))).code == 0
+        assert [len(record.body) for record in world.stored("Orders")] == [len(large)]
 
 
-def test_a_refused_one_way_request_is_not_answered_and_not_done(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path) as (world, _, app):
-            fields = {k: str(v) for k, v in send_fields("Orders", "").items() if v is not None}
-            fields |= {"k": "false", "m": "false", "e": "0"}
-            address = world.service.address
-            channel = await world.pool.channel(address)
-            code = int(RequestCode.SEND_MESSAGE_V2)
-            channel.tell(code, signed_fields(fields, b"x", "orders-app", "wrong"), b"x")
-            channel.tell(code, signed_fields(fields, b"y", "orders-app", SECRET), b"y")
-            # What comes later on the same connection is answered, and in order.
-            assert (await app(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
-            assert [record.body for record in world.stored("Orders")] == [b"y"]
-
-    asyncio.run(main())
+async def test_a_refused_one_way_request_is_not_answered_and_not_done(tmp_path):
+    async with with_accounts(tmp_path) as (world, _, app):
+        fields = {k: str(v) for k, v in send_fields("Orders", "").items() if v is not None}
+        fields |= {"k": "false", "m": "false", "e": "0"}
+        address = world.service.address
+        channel = await world.pool.channel(address)
+        code = int(RequestCode.SEND_MESSAGE_V2)
+        channel.tell(code, signed_fields(fields, b"x", "orders-app", "wrong"), b"x")
+        channel.tell(code, signed_fields(fields, b"y", "orders-app", SECRET), b"y")
+        # What comes later on the same connection is answered, and in order.
+        assert (await app(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+        assert [record.body for record in world.stored("Orders")] == [b"y"]
 
 
-def test_accounts_become_users(tmp_path, caplog):
+async def test_accounts_become_users(tmp_path, caplog):
     conf = tmp_path / "home" / "conf"
     conf.mkdir(parents=True)
     (conf / "plain_acl.yml").write_text(
@@ -218,19 +192,13 @@ accounts:
 """
     )
     (conf / "plain_acl.yml").chmod(0o600)
-
-    async def main():
-        settings = {"migrateAuthFromV1Enabled": True, "rocketmqHome": tmp_path / "home"}
-        async with with_users(tmp_path, **settings) as (world, _):
-            app = Signer(world, "old-app")
-            codes = [
-                (await send(app, topic)).code for topic in ("Orders", "Other", "Closed", "Typo")
-            ]
-            assert codes == [0, 0, 16, 16]
-            assert (await Signer(world, "old-admin")(RequestCode.AUTH_LIST_USER)).code == 0
-            assert "old-admin is not taken over" in caplog.text
-
-    asyncio.run(main())
+    settings = {"migrateAuthFromV1Enabled": True, "rocketmqHome": tmp_path / "home"}
+    async with with_users(tmp_path, **settings) as (world, _):
+        app = Signer(world, "old-app")
+        codes = [(await send(app, topic)).code for topic in ("Orders", "Other", "Closed", "Typo")]
+        assert codes == [0, 0, 16, 16]
+        assert (await Signer(world, "old-admin")(RequestCode.AUTH_LIST_USER)).code == 0
+        assert "old-admin is not taken over" in caplog.text
 
 
 def test_a_broker_whose_accounts_cannot_be_read_does_not_start(tmp_path, monkeypatch):
@@ -250,22 +218,19 @@ def test_a_broker_whose_accounts_cannot_be_read_does_not_start(tmp_path, monkeyp
         asyncio.run(without_home())
 
 
-def test_files_are_watched_while_it_runs(tmp_path, monkeypatch):
-    async def main():
-        async with with_accounts(tmp_path) as (world, _, app):
-            access = world.core.access
-            assert isinstance(access, AccessControl)
-            path = tmp_path / "home" / "conf" / "plain_acl.yml"
-            path.write_text("accounts: []\n")
-            access.watch()
-            await access.accounts._reload
-            assert (await send(app)).remark.endswith("No acl config for orders-app")
-            path.write_text("accounts: [\n")
-            access.watch()
-            await access.accounts._reload
-            assert "line 2 is no YAML" in access.runtime()["accessControlProblem"]
-
-    asyncio.run(main())
+async def test_files_are_watched_while_it_runs(tmp_path, monkeypatch):
+    async with with_accounts(tmp_path) as (world, _, app):
+        access = world.core.access
+        assert isinstance(access, AccessControl)
+        path = tmp_path / "home" / "conf" / "plain_acl.yml"
+        path.write_text("accounts: []\n")
+        access.watch()
+        await access.accounts._reload
+        assert (await send(app)).remark.endswith("No acl config for orders-app")
+        path.write_text("accounts: [\n")
+        access.watch()
+        await access.accounts._reload
+        assert "line 2 is no YAML" in access.runtime()["accessControlProblem"]
 
 
 POLICY = b"""{"policies":[{"entries":[
@@ -291,35 +256,32 @@ BOTH_KINDS = pytest.mark.parametrize("kind", ["accounts", "users"])
 
 
 @BOTH_KINDS
-def test_a_reply_stores_nothing_in_a_topic_that_its_sender_may_not_write_to(tmp_path, kind):
-    async def main():
-        async with with_an_app(kind, tmp_path) as (world, admin, app):
-            assert (await send(admin, "Other")).code == 0
+async def test_a_reply_stores_nothing_in_a_topic_that_its_sender_may_not_write_to(tmp_path, kind):
+    async with with_an_app(kind, tmp_path) as (world, admin, app):
+        assert (await send(admin, "Other")).code == 0
 
-            async def reply(topic, **changes):
-                fields = {k: v for k, v in send_fields(topic, "").items() if v is not None}
-                fields |= {"g": NOW_MS, "k": "false", "m": "false", **changes}
-                return await app(RequestCode.SEND_REPLY_MESSAGE_V2, b"forged", **fields)
+        async def reply(topic, **changes):
+            fields = {k: v for k, v in send_fields(topic, "").items() if v is not None}
+            fields |= {"g": NOW_MS, "k": "false", "m": "false", **changes}
+            return await app(RequestCode.SEND_REPLY_MESSAGE_V2, b"forged", **fields)
 
-            end = world.core.store.end_offset
-            timer = properties_of(REAL_TOPIC="Other", REAL_QID="0")
-            for topic in (
-                "Other",
-                "%RETRY%others",
-                "%DLQ%others",
-                "NotThereYet",
-                "rmq_sys_wheel_timer",
-                "SCHEDULE_TOPIC_XXXX",
-            ):
-                assert (await reply(topic, i=timer)).code != 0
-                assert world.core.store.end_offset == end, topic
-            assert world.core.topics.get("NotThereYet") is None
-            # A reply that nobody waits for is stored all the same, where replies are.
-            await reply("DefaultCluster_REPLY_TOPIC")
-            await reply("Orders")
-            assert len(world.stored("Orders")) == 1
-
-    asyncio.run(main())
+        end = world.core.store.end_offset
+        timer = properties_of(REAL_TOPIC="Other", REAL_QID="0")
+        for topic in (
+            "Other",
+            "%RETRY%others",
+            "%DLQ%others",
+            "NotThereYet",
+            "rmq_sys_wheel_timer",
+            "SCHEDULE_TOPIC_XXXX",
+        ):
+            assert (await reply(topic, i=timer)).code != 0
+            assert world.core.store.end_offset == end, topic
+        assert world.core.topics.get("NotThereYet") is None
+        # A reply that nobody waits for is stored all the same, where replies are.
+        await reply("DefaultCluster_REPLY_TOPIC")
+        await reply("Orders")
+        assert len(world.stored("Orders")) == 1
 
 
 async def send_half_of(signer, topic):
@@ -341,20 +303,17 @@ def end_of(sent, state):
 
 
 @BOTH_KINDS
-def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path, kind):
-    async def main():
-        async with with_an_app(kind, tmp_path) as (world, admin, app):
-            sent = await send_half_of(admin, "Other")
-            assert sent.code == 0
-            end = end_of(sent, ROLLBACK)
-            for named in ({}, {"topic": "Orders"}, {"topic": "Other"}):
-                assert (await app(RequestCode.END_TRANSACTION, **end, **named)).code != 0
-            assert not world.stored(MARKS)
-            end["commitOrRollback"] = COMMIT
-            assert (await admin(RequestCode.END_TRANSACTION, **end, topic="Other")).code == 0
-            assert [record.body for record in world.stored("Other")] == [b"half"]
-
-    asyncio.run(main())
+async def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path, kind):
+    async with with_an_app(kind, tmp_path) as (world, admin, app):
+        sent = await send_half_of(admin, "Other")
+        assert sent.code == 0
+        end = end_of(sent, ROLLBACK)
+        for named in ({}, {"topic": "Orders"}, {"topic": "Other"}):
+            assert (await app(RequestCode.END_TRANSACTION, **end, **named)).code != 0
+        assert not world.stored(MARKS)
+        end["commitOrRollback"] = COMMIT
+        assert (await admin(RequestCode.END_TRANSACTION, **end, topic="Other")).code == 0
+        assert [record.body for record in world.stored("Other")] == [b"half"]
 
 
 @asynccontextmanager
@@ -382,29 +341,26 @@ async def run_checks(world, *producers):
 
 
 @BOTH_KINDS
-def test_a_half_message_is_sent_to_producers_that_may_send_to_its_topic(tmp_path, kind):
-    async def main():
-        async with with_an_app(kind, tmp_path) as (world, admin, app), AsyncExitStack() as stack:
-            half = await send_half_of(admin, "Other")
-            assert half.code == 0
-            its_app, to_app = await stack.enter_async_context(a_producer(world, app.user))
-            await run_checks(world, its_app)
-            assert to_app == [], "it is alone in the group"
-            its_admin, to_admin = await stack.enter_async_context(a_producer(world, admin.user))
-            for _ in range(3):
-                await run_checks(world, its_app, its_admin)
-            assert [b"half" in body for body in to_admin] == [True] * 3
-            assert to_app == []
-            end = end_of(half, ROLLBACK) | {"topic": "Other"}
-            assert (await admin(RequestCode.END_TRANSACTION, **end)).code == 0
-            # Of a topic that both may send to, each is asked in turn.
-            assert (await send_half_of(app, "Orders")).code == 0
-            for _ in range(4):
-                await run_checks(world, its_app, its_admin)
-            assert [b"Orders" in body and b"half" in body for body in to_app] == [True] * 2
-            assert len(to_admin) == 5
-
-    asyncio.run(main())
+async def test_a_half_message_is_sent_to_producers_that_may_send_to_its_topic(tmp_path, kind):
+    async with with_an_app(kind, tmp_path) as (world, admin, app), AsyncExitStack() as stack:
+        half = await send_half_of(admin, "Other")
+        assert half.code == 0
+        its_app, to_app = await stack.enter_async_context(a_producer(world, app.user))
+        await run_checks(world, its_app)
+        assert to_app == [], "it is alone in the group"
+        its_admin, to_admin = await stack.enter_async_context(a_producer(world, admin.user))
+        for _ in range(3):
+            await run_checks(world, its_app, its_admin)
+        assert [b"half" in body for body in to_admin] == [True] * 3
+        assert to_app == []
+        end = end_of(half, ROLLBACK) | {"topic": "Other"}
+        assert (await admin(RequestCode.END_TRANSACTION, **end)).code == 0
+        # Of a topic that both may send to, each is asked in turn.
+        assert (await send_half_of(app, "Orders")).code == 0
+        for _ in range(4):
+            await run_checks(world, its_app, its_admin)
+        assert [b"Orders" in body and b"half" in body for body in to_app] == [True] * 2
+        assert len(to_admin) == 5
 
 
 async def take_rights_away(kind, world, admin, directory):
@@ -420,19 +376,16 @@ async def take_rights_away(kind, world, admin, directory):
 
 
 @BOTH_KINDS
-def test_a_producer_that_lost_its_right_is_sent_no_half_message(tmp_path, kind):
-    async def main():
-        async with (
-            with_an_app(kind, tmp_path) as (world, admin, app),
-            a_producer(world, app.user) as (its_app, to_app),
-        ):
-            assert (await send_half_of(app, "Orders")).code == 0
+async def test_a_producer_that_lost_its_right_is_sent_no_half_message(tmp_path, kind):
+    async with (
+        with_an_app(kind, tmp_path) as (world, admin, app),
+        a_producer(world, app.user) as (its_app, to_app),
+    ):
+        assert (await send_half_of(app, "Orders")).code == 0
+        await run_checks(world, its_app)
+        assert len(to_app) == 1
+        await take_rights_away(kind, world, admin, tmp_path)
+        for _ in range(3):
             await run_checks(world, its_app)
-            assert len(to_app) == 1
-            await take_rights_away(kind, world, admin, tmp_path)
-            for _ in range(3):
-                await run_checks(world, its_app)
-            assert len(to_app) == 1
-            assert not world.stored(MARKS)
-
-    asyncio.run(main())
+        assert len(to_app) == 1
+        assert not world.stored(MARKS)

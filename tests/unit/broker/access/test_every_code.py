@@ -1,6 +1,5 @@
 """What each request code needs, and that those who have not got it neither read nor change."""
 
-import asyncio
 import copy
 import itertools
 import json
@@ -408,48 +407,42 @@ def is_own(kind, code, fields, body):
 
 @pytest.mark.parametrize("kind", ["accounts", "users"])
 @pytest.mark.parametrize("who", ["nothing", "another topic"])
-def test_no_request_stores_changes_or_reads_what_its_sender_may_not(tmp_path, kind, who):
-    async def main():
-        async with with_everyone(kind, tmp_path) as (world, admin, nothing, app):
-            offsets = await hide_things(admin)
-            attacker = nothing if who == "nothing" else app
-            home = tmp_path / "home"
-            # What the broker does by itself changes nothing from now on.
-            world.service._cancel_timers()
-            before = copy.deepcopy(state_of(world, home))
-            for code in RequestCode:
-                for fields, body in variants(code, offsets):
-                    if attacker is app and is_own(kind, code, fields, body):
-                        continue
-                    answer = await attacker(code, body, **fields)
-                    shown = f"{code.name} {fields} {answer.code} {answer.remark}"
-                    assert state_of(world, home) == before, shown
-                    assert b"hidden" not in answer.body, shown
-                    if answer.code == 0 and not (kind == "accounts" and code in FIGURES):
-                        assert not any(each.encode() in answer.body for each in HIDDEN), shown
-
-    asyncio.run(main())
+async def test_no_request_stores_changes_or_reads_what_its_sender_may_not(tmp_path, kind, who):
+    async with with_everyone(kind, tmp_path) as (world, admin, nothing, app):
+        offsets = await hide_things(admin)
+        attacker = nothing if who == "nothing" else app
+        home = tmp_path / "home"
+        # What the broker does by itself changes nothing from now on.
+        world.service._cancel_timers()
+        before = copy.deepcopy(state_of(world, home))
+        for code in RequestCode:
+            for fields, body in variants(code, offsets):
+                if attacker is app and is_own(kind, code, fields, body):
+                    continue
+                answer = await attacker(code, body, **fields)
+                shown = f"{code.name} {fields} {answer.code} {answer.remark}"
+                assert state_of(world, home) == before, shown
+                assert b"hidden" not in answer.body, shown
+                if answer.code == 0 and not (kind == "accounts" and code in FIGURES):
+                    assert not any(each.encode() in answer.body for each in HIDDEN), shown
 
 
 @pytest.mark.parametrize("kind", ["accounts", "users"])
-def test_an_administrator_does_what_others_may_not(tmp_path, kind):
-    async def main():
-        async with with_everyone(kind, tmp_path) as (_, admin, _, app):
-            await hide_things(admin)
-            fields, _ = request_of(R.PULL_MESSAGE, "Secret", "others")
-            assert b"hidden" in (await admin(R.PULL_MESSAGE, **fields)).body
-            for code, name in (
-                (R.GET_ALL_TOPIC_CONFIG, b"Secret"),
-                (R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, b"others"),
-            ):
-                assert name in (await admin(code)).body
-            assert b"readers" in (await app(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
-            answered = {int(each) for each in RIGHTS.keys() - WITHOUT_HANDLER}
-            unsupported = [code for code in RequestCode if (await admin(code, **fields)).code == 3]
-            one_kind = set(range(50, 55)) if kind == "users" else set(range(3001, 3011))
-            assert set(unsupported) == set(map(int, RequestCode)) - answered | one_kind
-
-    asyncio.run(main())
+async def test_an_administrator_does_what_others_may_not(tmp_path, kind):
+    async with with_everyone(kind, tmp_path) as (_, admin, _, app):
+        await hide_things(admin)
+        fields, _ = request_of(R.PULL_MESSAGE, "Secret", "others")
+        assert b"hidden" in (await admin(R.PULL_MESSAGE, **fields)).body
+        for code, name in (
+            (R.GET_ALL_TOPIC_CONFIG, b"Secret"),
+            (R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, b"others"),
+        ):
+            assert name in (await admin(code)).body
+        assert b"readers" in (await app(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
+        answered = {int(each) for each in RIGHTS.keys() - WITHOUT_HANDLER}
+        unsupported = [code for code in RequestCode if (await admin(code, **fields)).code == 3]
+        one_kind = set(range(50, 55)) if kind == "users" else set(range(3001, 3011))
+        assert set(unsupported) == set(map(int, RequestCode)) - answered | one_kind
 
 
 DENY_LIST = f"""\
@@ -488,37 +481,34 @@ def send_to(code, topic, properties):
 
 @pytest.mark.usefixtures("deny_list")
 @pytest.mark.parametrize("kind", ["accounts", "users"])
-def test_no_send_reaches_a_topic_past_its_permissions_through_the_brokers_own(tmp_path, kind):
-    async def main():
-        async with with_everyone(kind, tmp_path) as (world, admin, _, app):
-            await hide_things(admin)
-            world.service._cancel_timers()
-            reached = len(world.stored("Secret"))
-            end = world.core.store.end_offset
-            forged = properties_of(
-                REAL_TOPIC="Secret", REAL_QID="0", DELAY="1", TIMER_OUT_MS=str(NOW_MS + 1000)
-            )
-            for code, topic in itertools.product(sorted(SENDS), sorted(WRITTEN_BY_BROKERS)):
-                fields, body = send_to(code, topic, forged)
-                answer = await app(code, body, **fields)
-                assert answer.code == ResponseCode.NO_PERMISSION, (code, topic, answer)
-                assert world.core.store.end_offset == end, (code, topic)
-            # Nor is a message taken for a copy of one that its sender may not read.
-            copy_of_hidden = properties_of(RETRY_TOPIC="Secret", DLQ_ORIGIN_TOPIC="Secret")
-            refused = ResponseCode.NO_PERMISSION if kind == "users" else 1
-            for code, topic in itertools.product(sorted(SENDS), ("%RETRY%readers", "%DLQ%readers")):
-                fields, body = send_to(code, topic, copy_of_hidden)
-                answer = await app(code, body, **fields)
-                is_batch_retry = code == R.SEND_BATCH_MESSAGE and topic == "%RETRY%readers"
-                assert answer.code == (13 if is_batch_retry else refused), (code, topic, answer)
-                assert world.core.store.end_offset == end, (code, topic)
-            world.clock.now_ms += 3 * 3_600_000
-            world.service._schedule.deliver_due()
-            while world.core.timers.step(100):
-                pass
-            delivered = [record.body for record in world.stored("Secret")[reached:]]
-            assert delivered == [b"hidden"] * 2, "what the administrator had delayed"
-            fields, body = send_to(R.SEND_MESSAGE, "%RETRY%readers", "RETRY_TOPIC\x01Orders\x02")
-            assert (await app(R.SEND_MESSAGE, body, **fields)).code == 0
-
-    asyncio.run(main())
+async def test_no_send_reaches_a_topic_past_its_permissions_through_the_brokers_own(tmp_path, kind):
+    async with with_everyone(kind, tmp_path) as (world, admin, _, app):
+        await hide_things(admin)
+        world.service._cancel_timers()
+        reached = len(world.stored("Secret"))
+        end = world.core.store.end_offset
+        forged = properties_of(
+            REAL_TOPIC="Secret", REAL_QID="0", DELAY="1", TIMER_OUT_MS=str(NOW_MS + 1000)
+        )
+        for code, topic in itertools.product(sorted(SENDS), sorted(WRITTEN_BY_BROKERS)):
+            fields, body = send_to(code, topic, forged)
+            answer = await app(code, body, **fields)
+            assert answer.code == ResponseCode.NO_PERMISSION, (code, topic, answer)
+            assert world.core.store.end_offset == end, (code, topic)
+        # Nor is a message taken for a copy of one that its sender may not read.
+        copy_of_hidden = properties_of(RETRY_TOPIC="Secret", DLQ_ORIGIN_TOPIC="Secret")
+        refused = ResponseCode.NO_PERMISSION if kind == "users" else 1
+        for code, topic in itertools.product(sorted(SENDS), ("%RETRY%readers", "%DLQ%readers")):
+            fields, body = send_to(code, topic, copy_of_hidden)
+            answer = await app(code, body, **fields)
+            is_batch_retry = code == R.SEND_BATCH_MESSAGE and topic == "%RETRY%readers"
+            assert answer.code == (13 if is_batch_retry else refused), (code, topic, answer)
+            assert world.core.store.end_offset == end, (code, topic)
+        world.clock.now_ms += 3 * 3_600_000
+        world.service._schedule.deliver_due()
+        while world.core.timers.step(100):
+            pass
+        delivered = [record.body for record in world.stored("Secret")[reached:]]
+        assert delivered == [b"hidden"] * 2, "what the administrator had delayed"
+        fields, body = send_to(R.SEND_MESSAGE, "%RETRY%readers", "RETRY_TOPIC\x01Orders\x02")
+        assert (await app(R.SEND_MESSAGE, body, **fields)).code == 0

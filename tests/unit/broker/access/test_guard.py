@@ -1,6 +1,5 @@
 """The check before handlers: what is refused, and what the audit log says."""
 
-import asyncio
 import logging
 
 import pytest
@@ -64,19 +63,16 @@ def test_every_code_is_guarded():
 
 
 @pytest.mark.parametrize("user", ["app", None])
-def test_a_large_body_is_checked_in_a_thread_and_then_handled(user):
+async def test_a_large_body_is_checked_in_a_thread_and_then_handled(user):
     async def slow(request, _):
         return Response(remark=str(len(request.body)))
 
-    async def main():
-        large = bytes(LARGE_SIGNED_BYTES + 1)
-        for handler in (slow, lambda request, _: Response(remark=str(len(request.body)))):
-            handlers = guarded({10: handler, 25: handler}, Rules, Audit())
-            for code in (10, 25):
-                answer = await handlers[code](command(code, user, large), Peer())
-                assert answer.remark == ("no\nway" if user is None else str(len(large)))
-
-    asyncio.run(main())
+    large = bytes(LARGE_SIGNED_BYTES + 1)
+    for handler in (slow, lambda request, _: Response(remark=str(len(request.body)))):
+        handlers = guarded({10: handler, 25: handler}, Rules, Audit())
+        for code in (10, 25):
+            answer = await handlers[code](command(code, user, large), Peer())
+            assert answer.remark == ("no\nway" if user is None else str(len(large)))
 
 
 def test_the_audit_log_has_lines_of_what_was_refused_and_what_administrators_did(caplog):

@@ -124,124 +124,103 @@ BOTH_KINDS = pytest.mark.parametrize("kind", ["accounts", "users"])
 
 @BOTH_KINDS
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
-def test_a_pull_leaves_out_copies_of_messages_that_one_may_not_read(tmp_path, kind, code):
-    async def main():
-        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
-            for topic, queue_id in await make_copies(world, admin):
-                asked = pull_fields(topic, queue_id)
-                everything = await admin(code, **asked)
-                assert (b"hidden" in everything.body, b"open" in everything.body) == (True, True)
-                answer = await app(code, **asked)
-                assert (answer.code, answer.remark) == (0, "FOUND")
-                assert (b"hidden" in answer.body, b"open" in answer.body) == (False, True)
-                # It goes on behind those that were left out, too.
-                end = int(everything.ext_fields["nextBeginOffset"])
-                first = await app(code, **asked | {"queueOffset": 0, "maxMsgNums": 1})
-                assert b"open" in first.body
-                assert int(answer.ext_fields["nextBeginOffset"]) == end
-
-    asyncio.run(main())
+async def test_a_pull_leaves_out_copies_of_messages_that_one_may_not_read(tmp_path, kind, code):
+    async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+        for topic, queue_id in await make_copies(world, admin):
+            asked = pull_fields(topic, queue_id)
+            everything = await admin(code, **asked)
+            assert (b"hidden" in everything.body, b"open" in everything.body) == (True, True)
+            answer = await app(code, **asked)
+            assert (answer.code, answer.remark) == (0, "FOUND")
+            assert (b"hidden" in answer.body, b"open" in answer.body) == (False, True)
+            # It goes on behind those that were left out, too.
+            end = int(everything.ext_fields["nextBeginOffset"])
+            first = await app(code, **asked | {"queueOffset": 0, "maxMsgNums": 1})
+            assert b"open" in first.body
+            assert int(answer.ext_fields["nextBeginOffset"]) == end
 
 
 @BOTH_KINDS
-def test_a_pull_that_waits_is_not_woken_by_what_one_may_not_read(tmp_path, kind):
-    async def main():
-        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
-            asked = pull_fields(SCHEDULED, 17, sysFlag=6, suspendTimeoutMillis=20_000)
-            held = asyncio.create_task(app(RequestCode.PULL_MESSAGE, **asked))
-            while not world.core.held_pulls.count:  # noqa: ASYNC110 - its request is under way
-                await asyncio.sleep(0)
-            await send(admin, "Secret", b"hidden", DELAY=TWO_HOURS)
-            # Answered behind the look at what has come, which takes its turn in the loop.
-            assert (await admin(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
-            assert world.core.held_pulls.count == 1
-            await send(admin, "Orders", b"open", DELAY=TWO_HOURS)
-            answer = await held
+async def test_a_pull_that_waits_is_not_woken_by_what_one_may_not_read(tmp_path, kind):
+    async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+        asked = pull_fields(SCHEDULED, 17, sysFlag=6, suspendTimeoutMillis=20_000)
+        held = asyncio.create_task(app(RequestCode.PULL_MESSAGE, **asked))
+        while not world.core.held_pulls.count:  # noqa: ASYNC110 - its request is under way
+            await asyncio.sleep(0)
+        await send(admin, "Secret", b"hidden", DELAY=TWO_HOURS)
+        # Answered behind the look at what has come, which takes its turn in the loop.
+        assert (await admin(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+        assert world.core.held_pulls.count == 1
+        await send(admin, "Orders", b"open", DELAY=TWO_HOURS)
+        answer = await held
+        assert (b"hidden" in answer.body, b"open" in answer.body) == (False, True)
+
+
+@BOTH_KINDS
+async def test_a_look_up_leaves_out_copies_of_messages_that_one_may_not_read(tmp_path, kind):
+    async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+        for topic in {topic for topic, _ in await make_copies(world, admin)}:
+            asked = {"topic": topic, "key": "k", "maxNum": 32}
+            asked |= {"beginTimestamp": 0, "endTimestamp": 2**62}
+            everything = await admin(RequestCode.QUERY_MESSAGE, **asked)
+            if everything.code:
+                # Half messages have no key in the index.
+                assert topic == HALF
+                continue
+            assert (b"hidden" in everything.body, b"open" in everything.body) == (True, True)
+            answer = await app(RequestCode.QUERY_MESSAGE, **asked)
             assert (b"hidden" in answer.body, b"open" in answer.body) == (False, True)
 
-    asyncio.run(main())
+
+@BOTH_KINDS
+async def test_no_copy_is_read_by_its_offset_by_those_who_may_not_read_its_topic(tmp_path, kind):
+    async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+        for topic, queue_id in await make_copies(world, admin):
+            for record in world.stored(topic, queue_id):
+                asked = {"topic": topic, "offset": record.physical_offset}
+                assert (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **asked)).code == 0
+                answer = await app(RequestCode.VIEW_MESSAGE_BY_ID, **asked)
+                assert (answer.code == 0) == record.body.startswith(b"open"), topic
+                end = world.core.store.end_offset
+                back = {"group": "readers", "offset": record.physical_offset, "delayLevel": 1}
+                answer = await app(RequestCode.CONSUMER_SEND_MSG_BACK, **back)
+                is_stored = world.core.store.end_offset > end
+                assert is_stored == record.body.startswith(b"open"), topic
 
 
 @BOTH_KINDS
-def test_a_look_up_leaves_out_copies_of_messages_that_one_may_not_read(tmp_path, kind):
-    async def main():
-        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
-            for topic in {topic for topic, _ in await make_copies(world, admin)}:
-                asked = {"topic": topic, "key": "k", "maxNum": 32}
-                asked |= {"beginTimestamp": 0, "endTimestamp": 2**62}
-                everything = await admin(RequestCode.QUERY_MESSAGE, **asked)
-                if everything.code:
-                    # Half messages have no key in the index.
-                    assert topic == HALF
-                    continue
-                assert (b"hidden" in everything.body, b"open" in everything.body) == (True, True)
-                answer = await app(RequestCode.QUERY_MESSAGE, **asked)
-                assert (b"hidden" in answer.body, b"open" in answer.body) == (False, True)
-
-    asyncio.run(main())
-
-
-@BOTH_KINDS
-def test_no_copy_is_read_by_its_offset_by_those_who_may_not_read_its_topic(tmp_path, kind):
-    async def main():
-        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
-            for topic, queue_id in await make_copies(world, admin):
-                for record in world.stored(topic, queue_id):
-                    asked = {"topic": topic, "offset": record.physical_offset}
-                    assert (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **asked)).code == 0
-                    answer = await app(RequestCode.VIEW_MESSAGE_BY_ID, **asked)
-                    assert (answer.code == 0) == record.body.startswith(b"open"), topic
-                    end = world.core.store.end_offset
-                    back = {"group": "readers", "offset": record.physical_offset, "delayLevel": 1}
-                    answer = await app(RequestCode.CONSUMER_SEND_MSG_BACK, **back)
-                    is_stored = world.core.store.end_offset > end
-                    assert is_stored == record.body.startswith(b"open"), topic
-
-    asyncio.run(main())
-
-
-@BOTH_KINDS
-def test_a_message_deletes_waiting_ones_of_its_own_topic_only(tmp_path, kind):
-    async def main():
-        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
-            at = {"TIMER_DELAY_SEC": 3600}
-            for topic in ("Secret", "Orders"):
-                for key in ("1", "2"):
-                    await send(admin, topic, b"waiting " + key.encode(), UNIQ_KEY=key, **at)
-            await send(app, "Orders", b"deletes", UNIQ_KEY="d", TIMER_DEL_UNIQKEY="1", **at)
-            world.clock.now_ms += 3_700_000
-            world.service._deliver()
-            assert len(world.stored("Secret")) == 2
-            assert [record.body for record in world.stored("Orders")] == [b"waiting 2"]
-
-    asyncio.run(main())
+async def test_a_message_deletes_waiting_ones_of_its_own_topic_only(tmp_path, kind):
+    async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+        at = {"TIMER_DELAY_SEC": 3600}
+        for topic in ("Secret", "Orders"):
+            for key in ("1", "2"):
+                await send(admin, topic, b"waiting " + key.encode(), UNIQ_KEY=key, **at)
+        await send(app, "Orders", b"deletes", UNIQ_KEY="d", TIMER_DEL_UNIQKEY="1", **at)
+        world.clock.now_ms += 3_700_000
+        world.service._deliver()
+        assert len(world.stored("Secret")) == 2
+        assert [record.body for record in world.stored("Orders")] == [b"waiting 2"]
 
 
 @pytest.mark.parametrize(("secret", "is_asked"), [(SECRET, True), ("wrong", False)])
-def test_a_producer_of_a_heartbeat_that_needs_no_user_is_asked_if_it_is_signed(
+async def test_a_producer_of_a_heartbeat_that_needs_no_user_is_asked_if_it_is_signed(
     tmp_path, secret, is_asked
 ):
-    async def main():
-        settings = {"authenticationWhitelist": RequestCode.HEART_BEAT.value}
-        async with with_users(tmp_path, **settings) as (world, _):
-            body = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}]}'
-            beat = Signer(world, "administrator", secret)
-            assert (await beat(RequestCode.HEART_BEAT, body)).code == 0
-            (channel,) = world.core.clients.producers["p"]
-            assert world.core.access.may_check(channel, "Orders") is is_asked
-
-    asyncio.run(main())
+    settings = {"authenticationWhitelist": RequestCode.HEART_BEAT.value}
+    async with with_users(tmp_path, **settings) as (world, _):
+        body = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}]}'
+        beat = Signer(world, "administrator", secret)
+        assert (await beat(RequestCode.HEART_BEAT, body)).code == 0
+        (channel,) = world.core.clients.producers["p"]
+        assert world.core.access.may_check(channel, "Orders") is is_asked
 
 
-def test_a_white_list_of_authentication_lets_nobody_read_copies_as_another_user(tmp_path):
-    async def main():
-        settings = {"authenticationWhitelist": RequestCode.VIEW_MESSAGE_BY_ID.value}
-        async with with_a_hidden_topic("users", tmp_path, **settings) as (world, admin, _):
-            offset = await send(admin, "Secret", b"hidden", DELAY=TWO_HOURS)
-            asked = {"topic": SCHEDULED, "offset": offset, "AccessKey": "administrator"}
-            answer = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, **asked)
-            assert (answer.code, answer.body) == (16, b"")
-            del asked["AccessKey"]
-            assert b"hidden" in (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **asked)).body
-
-    asyncio.run(main())
+async def test_a_white_list_of_authentication_lets_nobody_read_copies_as_another_user(tmp_path):
+    settings = {"authenticationWhitelist": RequestCode.VIEW_MESSAGE_BY_ID.value}
+    async with with_a_hidden_topic("users", tmp_path, **settings) as (world, admin, _):
+        offset = await send(admin, "Secret", b"hidden", DELAY=TWO_HOURS)
+        asked = {"topic": SCHEDULED, "offset": offset, "AccessKey": "administrator"}
+        answer = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, **asked)
+        assert (answer.code, answer.body) == (16, b"")
+        del asked["AccessKey"]
+        assert b"hidden" in (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **asked)).body

@@ -9,6 +9,7 @@ from rocketlens.broker.access.plain_files import MAX_ACL_FILE_BYTES, PlainAcl, l
 from rocketlens.errors import BadInput
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.command import RemotingCommand
+from tests.support.async_tests import within
 
 ACCOUNTS = """\
 globalWhiteRemoteAddresses:
@@ -62,13 +63,11 @@ def test_accounts_are_read_as_rocketmq_reads_them(tmp_path):
     run(work)
 
 
-def test_a_missing_file_lets_nobody_in_and_is_not_made(tmp_path):
-    async def work():
-        acl = opened(tmp_path / "new")
-        assert not acl.default_file.exists()
-        assert not is_let_in(acl, "orders-app", "12345678")
-
-    run(work)
+@within(run)
+async def test_a_missing_file_lets_nobody_in_and_is_not_made(tmp_path):
+    acl = opened(tmp_path / "new")
+    assert not acl.default_file.exists()
+    assert not is_let_in(acl, "orders-app", "12345678")
 
 
 def test_an_account_of_two_files_is_that_of_the_first(tmp_path, caplog):

@@ -11,6 +11,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, encode_command
+from tests.support.async_tests import within
 from tests.support.broker_world import bodies, create_topic, in_broker, properties_of, text_of
 from tests.support.fed_channel import feed
 from tests.unit.broker.heartbeats import beat
@@ -231,64 +232,54 @@ def test_compiled_pulls_answer_and_change_what_the_others_do(tmp_path, seed):
     assert run(tmp_path, seed, 300, 0.12) > 60
 
 
-def test_a_usual_pull_is_one_call_of_the_kernel(tmp_path, monkeypatch):
-    async def test(world):
-        await fill(world)
-        both = Both(world)
-        monkeypatch.setattr(both.pulls._reader, "get", None)
-        for queue_id in range(3):
-            pulled = await world.pull(5, queue_id, maxMsgNums=9)
-            assert pulled.ext_fields["nextBeginOffset"] == "14"
-            stored = [record.body for record in world.stored("Orders", queue_id)]
-            assert bodies(pulled) == stored[5:14]
-        assert both.answered == 3
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_usual_pull_is_one_call_of_the_kernel(world, /, monkeypatch):
+    await fill(world)
+    both = Both(world)
+    monkeypatch.setattr(both.pulls._reader, "get", None)
+    for queue_id in range(3):
+        pulled = await world.pull(5, queue_id, maxMsgNums=9)
+        assert pulled.ext_fields["nextBeginOffset"] == "14"
+        stored = [record.body for record in world.stored("Orders", queue_id)]
+        assert bodies(pulled) == stored[5:14]
+    assert both.answered == 3
 
 
-def test_a_pull_that_finds_nothing_is_held_and_woken_by_what_is_sent(tmp_path):
-    async def test(world):
-        await world.send(body=b"first")
-        Both(world)
-        held = world.core.held_pulls
-        for offset in range(1, 20):
-            waits = asyncio.create_task(
-                world.pull(offset, sysFlag=SUSPEND | SUBSCRIPTION, suspendTimeoutMillis=60_000)
-            )
-            while not held.count:  # noqa: ASYNC110 - there is nothing to wait for but turns
-                await asyncio.sleep(0)
-            await world.send(body=b"%d" % offset)
-            assert bodies(await waits) == [b"%d" % offset]
-            assert not held.count
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_pull_that_finds_nothing_is_held_and_woken_by_what_is_sent(world, /):
+    await world.send(body=b"first")
+    Both(world)
+    held = world.core.held_pulls
+    for offset in range(1, 20):
+        waits = asyncio.create_task(
+            world.pull(offset, sysFlag=SUSPEND | SUBSCRIPTION, suspendTimeoutMillis=60_000)
+        )
+        while not held.count:  # noqa: ASYNC110 - there is nothing to wait for but turns
+            await asyncio.sleep(0)
+        await world.send(body=b"%d" % offset)
+        assert bodies(await waits) == [b"%d" % offset]
+        assert not held.count
 
 
-def test_pulls_among_other_requests_are_answered_in_their_order(tmp_path):
-    async def test(world):
-        await fill(world)
-        both = Both(world)
-        frames = [
-            [pull(number, number % 4, number), pull(0, 0, number, code=30), pull(9**9, 0, number)][
-                each
-            ]
-            for number, each in enumerate([0, 0, 0, 1, 0, 2, 0, 0, 1, 1, 0, 0])
-        ]
-        await both.assert_same([b"".join(frames)])
-        await both.assert_same(frames)
-        assert both.answered > 9
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_pulls_among_other_requests_are_answered_in_their_order(world, /):
+    await fill(world)
+    both = Both(world)
+    frames = [
+        [pull(number, number % 4, number), pull(0, 0, number, code=30), pull(9**9, 0, number)][each]
+        for number, each in enumerate([0, 0, 0, 1, 0, 2, 0, 0, 1, 1, 0, 0])
+    ]
+    await both.assert_same([b"".join(frames)])
+    await both.assert_same(frames)
+    assert both.answered > 9
 
 
-def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
-    async def test(world):
-        pulls = Both(world).pulls
-        monkeypatch.setattr(pulls, "_reply", fail)
-        received = bytearray(pull(0))
-        with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
-            pulls.take(None, held, 9)
-        received.clear()
-        assert caught.traceback
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_an_error_releases_what_was_received(world, /, monkeypatch):
+    pulls = Both(world).pulls
+    monkeypatch.setattr(pulls, "_reply", fail)
+    received = bytearray(pull(0))
+    with memoryview(received) as held, pytest.raises(ZeroDivisionError) as caught:
+        pulls.take(None, held, 9)
+    received.clear()
+    assert caught.traceback

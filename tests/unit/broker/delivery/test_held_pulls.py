@@ -11,6 +11,7 @@ from rocketlens.broker.delivery.pull_records import PullRecords
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import (
     World,
     bodies,
@@ -64,101 +65,87 @@ def answer_of(answer):
     return answer.code, answer.remark, answer.ext_fields["nextBeginOffset"]
 
 
-def test_a_pull_at_the_end_is_answered_by_the_next_message(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        for number in range(3):
-            begun = await held(world, offset=number)
-            await world.send(body=b"%d" % number)
-            answer = await begun
-            assert bodies(answer) == [b"%d" % number]
-            assert answer_of(answer) == (0, "FOUND", str(number + 1))
-            assert answer.ext_fields["maxOffset"] == str(number + 1)
-        assert world.core.held_pulls.count == world.core.held_pulls.kept_bytes == 0
-
-    in_broker(tmp_path, test)
-
-
-def test_every_way_to_send_wakes_it(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world)
-        await world.send_batch([(b"a", ""), (b"b", "")])
-        assert bodies(await begun) == [b"a", b"b"]
-        begun = await held(world, offset=2)
-        await world.send(properties=properties_of(DELAY=1))
-        world.clock.now_ms += 1_000
-        world.service._deliver()
-        assert bodies(await begun) == [b"body"]
-
-    in_broker(tmp_path, test)
-
-
-def test_other_queues_and_topics_leave_it_alone(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world)
-        await world.send(e=1)
-        await world.send(topic="Others")
-        await world.send(e=0)
-        assert bodies(await begun) == [b"body"]
-
-    in_broker(tmp_path, test)
-
-
-def test_a_message_that_does_not_pass_the_filter_leaves_it_and_the_next_answers_it(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, subscription="A || B")
-        for tag in ("C", "D", ""):
-            await world.send(properties=properties_of(TAGS=tag) if tag else "")
-        await world.send(body=b"it", properties=properties_of(TAGS="B"))
+@within(in_broker, "tmp_path")
+async def test_a_pull_at_the_end_is_answered_by_the_next_message(world, /):
+    await empty_queue(world)
+    for number in range(3):
+        begun = await held(world, offset=number)
+        await world.send(body=b"%d" % number)
         answer = await begun
-        assert bodies(answer) == [b"it"]
-        assert answer.ext_fields["nextBeginOffset"] == "4"
-
-    in_broker(tmp_path, test)
-
-
-def test_when_its_time_is_over_it_is_answered_once_more(tmp_path):
-    async def test(world):
-        seconds = Seconds(world)
-        await empty_queue(world)
-        early = await held(world, suspendTimeoutMillis=1_000)
-        late = await held(world, suspendTimeoutMillis=2_000, queue_id=1)
-        seconds.move(0.9)
-        await asyncio.sleep(0)
-        assert not early.done()
-        seconds.move(0.5)
-        assert answer_of(await early) == (19, "NO_MESSAGE_IN_QUEUE", "0")
-        assert not late.done()
-        seconds.move(1.1)
-        assert answer_of(await late) == (19, "NO_MESSAGE_IN_QUEUE", "0")
-
-    in_broker(tmp_path, test)
+        assert bodies(answer) == [b"%d" % number]
+        assert answer_of(answer) == (0, "FOUND", str(number + 1))
+        assert answer.ext_fields["maxOffset"] == str(number + 1)
+    assert world.core.held_pulls.count == world.core.held_pulls.kept_bytes == 0
 
 
-def test_messages_that_did_not_pass_are_behind_it_when_its_time_is_over(tmp_path):
-    async def test(world):
-        seconds = Seconds(world)
-        await empty_queue(world)
-        begun = await held(world, subscription="A", suspendTimeoutMillis=1_000)
-        for _ in range(3):
-            await world.send(properties=properties_of(TAGS="B"))
-        seconds.move(2)
-        assert answer_of(await begun) == (20, "NO_MATCHED_MESSAGE", "3")
+@within(in_broker, "tmp_path")
+async def test_every_way_to_send_wakes_it(world, /):
+    await empty_queue(world)
+    begun = await held(world)
+    await world.send_batch([(b"a", ""), (b"b", "")])
+    assert bodies(await begun) == [b"a", b"b"]
+    begun = await held(world, offset=2)
+    await world.send(properties=properties_of(DELAY=1))
+    world.clock.now_ms += 1_000
+    world.service._deliver()
+    assert bodies(await begun) == [b"body"]
 
-    in_broker(tmp_path, test)
+
+@within(in_broker, "tmp_path")
+async def test_other_queues_and_topics_leave_it_alone(world, /):
+    await empty_queue(world)
+    begun = await held(world)
+    await world.send(e=1)
+    await world.send(topic="Others")
+    await world.send(e=0)
+    assert bodies(await begun) == [b"body"]
 
 
-def test_the_offset_that_it_commits_is_committed_at_once(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        await world.send()
-        await held(world, offset=1, sysFlag=SUSPEND | INLINE | COMMIT, commitOffset=1)
-        assert world.core.offsets.get("readers", "Orders", 0) == 1
+@within(in_broker, "tmp_path")
+async def test_a_message_that_does_not_pass_the_filter_leaves_it_and_the_next_answers_it(world, /):
+    await empty_queue(world)
+    begun = await held(world, subscription="A || B")
+    for tag in ("C", "D", ""):
+        await world.send(properties=properties_of(TAGS=tag) if tag else "")
+    await world.send(body=b"it", properties=properties_of(TAGS="B"))
+    answer = await begun
+    assert bodies(answer) == [b"it"]
+    assert answer.ext_fields["nextBeginOffset"] == "4"
 
-    in_broker(tmp_path, test)
+
+@within(in_broker, "tmp_path")
+async def test_when_its_time_is_over_it_is_answered_once_more(world, /):
+    seconds = Seconds(world)
+    await empty_queue(world)
+    early = await held(world, suspendTimeoutMillis=1_000)
+    late = await held(world, suspendTimeoutMillis=2_000, queue_id=1)
+    seconds.move(0.9)
+    await asyncio.sleep(0)
+    assert not early.done()
+    seconds.move(0.5)
+    assert answer_of(await early) == (19, "NO_MESSAGE_IN_QUEUE", "0")
+    assert not late.done()
+    seconds.move(1.1)
+    assert answer_of(await late) == (19, "NO_MESSAGE_IN_QUEUE", "0")
+
+
+@within(in_broker, "tmp_path")
+async def test_messages_that_did_not_pass_are_behind_it_when_its_time_is_over(world, /):
+    seconds = Seconds(world)
+    await empty_queue(world)
+    begun = await held(world, subscription="A", suspendTimeoutMillis=1_000)
+    for _ in range(3):
+        await world.send(properties=properties_of(TAGS="B"))
+    seconds.move(2)
+    assert answer_of(await begun) == (20, "NO_MATCHED_MESSAGE", "3")
+
+
+@within(in_broker, "tmp_path")
+async def test_the_offset_that_it_commits_is_committed_at_once(world, /):
+    await empty_queue(world)
+    await world.send()
+    await held(world, offset=1, sysFlag=SUSPEND | INLINE | COMMIT, commitOffset=1)
+    assert world.core.offsets.get("readers", "Orders", 0) == 1
 
 
 @pytest.mark.parametrize(
@@ -173,64 +160,54 @@ def test_the_offset_that_it_commits_is_committed_at_once(tmp_path):
         {"topic": "Unknown"},
     ],
 )
-def test_other_answers_than_nothing_yet_do_not_wait(tmp_path, changes):
-    async def test(world):
-        await empty_queue(world)
-        fields = {"sysFlag": SUSPEND | INLINE, "suspendTimeoutMillis": 15_000} | changes
-        assert (await world.pull(**fields)).code != 0
-        assert world.core.held_pulls.count == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_other_answers_than_nothing_yet_do_not_wait(world, /, changes):
+    await empty_queue(world)
+    fields = {"sysFlag": SUSPEND | INLINE, "suspendTimeoutMillis": 15_000} | changes
+    assert (await world.pull(**fields)).code != 0
+    assert world.core.held_pulls.count == 0
 
 
-def test_a_deleted_topic_answers_its_pulls(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        await world.send(e=1)
-        begun = [await held(world), await held(world, queue_id=1, offset=1)]
-        await empty_queue(world, "Others")
-        other = await held(world, topic="Others")
-        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        for each in begun:
-            answer = await each
-            assert (answer.code, answer.remark[:26]) == (17, "topic[Orders] not exist, a")
-        assert not other.done()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_deleted_topic_answers_its_pulls(world, /):
+    await empty_queue(world)
+    await world.send(e=1)
+    begun = [await held(world), await held(world, queue_id=1, offset=1)]
+    await empty_queue(world, "Others")
+    other = await held(world, topic="Others")
+    await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    for each in begun:
+        answer = await each
+        assert (answer.code, answer.remark[:26]) == (17, "topic[Orders] not exist, a")
+    assert not other.done()
 
 
-def test_a_topic_that_lost_the_queue_or_may_not_be_read_answers_its_pulls(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, queue_id=3)
-        await create_topic(world, topic="Orders", readQueueNums=2)
-        assert (await begun).code == 29
-        begun = await held(world)
-        await create_topic(world, topic="Orders", perm=2)
-        assert (await begun).code == 16
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_that_lost_the_queue_or_may_not_be_read_answers_its_pulls(world, /):
+    await empty_queue(world)
+    begun = await held(world, queue_id=3)
+    await create_topic(world, topic="Orders", readQueueNums=2)
+    assert (await begun).code == 29
+    begun = await held(world)
+    await create_topic(world, topic="Orders", perm=2)
+    assert (await begun).code == 16
 
 
-def test_a_group_that_may_not_consume_or_is_deleted_answers_its_pulls(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world)
-        group = {"groupName": "readers", "consumeEnable": False}
-        await world.call(
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, json.dumps(group).encode()
-        )
-        assert (await begun).code == 16
-        await world.call(
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-            json.dumps(group | {"consumeEnable": True}).encode(),
-        )
-        begun = await held(world)
-        await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="readers")
-        # It makes itself again.
-        assert (await begun).code == 19
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_that_may_not_consume_or_is_deleted_answers_its_pulls(world, /):
+    await empty_queue(world)
+    begun = await held(world)
+    group = {"groupName": "readers", "consumeEnable": False}
+    await world.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, json.dumps(group).encode())
+    assert (await begun).code == 16
+    await world.call(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        json.dumps(group | {"consumeEnable": True}).encode(),
+    )
+    begun = await held(world)
+    await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="readers")
+    # It makes itself again.
+    assert (await begun).code == 19
 
 
 async def subscribe(world, expression, version):
@@ -239,35 +216,31 @@ async def subscribe(world, expression, version):
     assert (await world.call(RequestCode.HEART_BEAT, json.dumps(said).encode())).code == 0
 
 
-def test_a_new_subscription_is_what_counts_from_then_on(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        await subscribe(world, "A", 1)
-        begun = await held(world, sysFlag=SUSPEND, subscription=None, subVersion=1)
-        await world.send(body=b"b", properties=properties_of(TAGS="B"))
-        await subscribe(world, "A", 2)
-        assert not begun.done()
-        await subscribe(world, "B", 3)
-        assert bodies(await begun) == [b"b"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_new_subscription_is_what_counts_from_then_on(world, /):
+    await empty_queue(world)
+    await subscribe(world, "A", 1)
+    begun = await held(world, sysFlag=SUSPEND, subscription=None, subVersion=1)
+    await world.send(body=b"b", properties=properties_of(TAGS="B"))
+    await subscribe(world, "A", 2)
+    assert not begun.done()
+    await subscribe(world, "B", 3)
+    assert bodies(await begun) == [b"b"]
 
 
-def test_a_connection_that_ends_takes_its_pulls_with_it(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        other = another(world)
-        begun = await held(other, 3)
-        kept = await held(world)
-        await other.pool.close()
-        await asyncio.wait(begun)
-        await until(lambda: world.core.held_pulls.count == 1)
-        await world.send()
-        assert bodies(await kept) == [b"body"]
-        assert world.core.held_pulls.kept_bytes == 0
-        assert world.core.network.in_flight == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_connection_that_ends_takes_its_pulls_with_it(world, /):
+    await empty_queue(world)
+    other = another(world)
+    begun = await held(other, 3)
+    kept = await held(world)
+    await other.pool.close()
+    await asyncio.wait(begun)
+    await until(lambda: world.core.held_pulls.count == 1)
+    await world.send()
+    assert bodies(await kept) == [b"body"]
+    assert world.core.held_pulls.kept_bytes == 0
+    assert world.core.network.in_flight == 0
 
 
 def test_what_many_wait_for_is_read_once(tmp_path, monkeypatch):
@@ -295,40 +268,36 @@ def test_what_many_wait_for_is_read_once(tmp_path, monkeypatch):
     in_broker(tmp_path, test)
 
 
-def test_a_pull_gets_no_message_of_a_topic_that_was_made_again(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        await world.send(body=b"old")
-        pulls = world.core.held_pulls
-        read = held_pulls.ReadOnce()
-        seen = []
-        answer = pulls.answer
-        pulls.answer = lambda pull, scanned, _: seen.append(pull) or answer(pull, scanned, read)
-        begun = await held(world, offset=1)
-        await world.send(body=b"first")
-        assert bodies(await begun) == [b"first"]
-        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        await empty_queue(world)
-        for _ in range(2):
-            await world.send(body=b"new")
-        assert bodies(answer(seen[0], 1, read)) == [b"new"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_pull_gets_no_message_of_a_topic_that_was_made_again(world, /):
+    await empty_queue(world)
+    await world.send(body=b"old")
+    pulls = world.core.held_pulls
+    read = held_pulls.ReadOnce()
+    seen = []
+    answer = pulls.answer
+    pulls.answer = lambda pull, scanned, _: seen.append(pull) or answer(pull, scanned, read)
+    begun = await held(world, offset=1)
+    await world.send(body=b"first")
+    assert bodies(await begun) == [b"first"]
+    await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    await empty_queue(world)
+    for _ in range(2):
+        await world.send(body=b"new")
+    assert bodies(answer(seen[0], 1, read)) == [b"new"]
 
 
-def test_held_pulls_keep_nobody_from_being_served(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, 200)
-        assert world.core.network.in_flight == 0
-        assert {each.connection.unanswered for each in world.core.network.channels} == {0}
-        assert (await world.send(e=1)).code == 0
-        await world.send()
-        assert {bodies(await each)[0] for each in begun} == {b"body"}
-        assert world.core.network.in_flight == 0
-        assert {each.connection.unanswered for each in world.core.network.channels} == {0}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_held_pulls_keep_nobody_from_being_served(world, /):
+    await empty_queue(world)
+    begun = await held(world, 200)
+    assert world.core.network.in_flight == 0
+    assert {each.connection.unanswered for each in world.core.network.channels} == {0}
+    assert (await world.send(e=1)).code == 0
+    await world.send()
+    assert {bodies(await each)[0] for each in begun} == {b"body"}
+    assert world.core.network.in_flight == 0
+    assert {each.connection.unanswered for each in world.core.network.channels} == {0}
 
 
 def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(tmp_path, monkeypatch):
@@ -350,24 +319,20 @@ def test_there_is_room_for_so_many_and_the_others_are_answered_at_once(tmp_path,
     in_broker(tmp_path, test)
 
 
-def test_a_peer_that_does_not_read_gets_its_messages_when_it_does(tmp_path, monkeypatch):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world)
-        behind = [True]
-        monkeypatch.setattr(Channel, "is_behind", property(lambda _: behind[0]))
-        world.core.store.append(
-            "Orders", 0, b"late", b"", b"\x7f\0\0\1\0\0\0\1", born_timestamp_ms=1
-        )
-        pulls = world.core.held_pulls
-        await until(lambda: pulls._behind)
-        assert pulls.count == 1
-        behind[0] = False
-        pulls.tick()
-        assert bodies(await begun) == [b"late"]
-        assert pulls.count == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_peer_that_does_not_read_gets_its_messages_when_it_does(world, /, monkeypatch):
+    await empty_queue(world)
+    begun = await held(world)
+    behind = [True]
+    monkeypatch.setattr(Channel, "is_behind", property(lambda _: behind[0]))
+    world.core.store.append("Orders", 0, b"late", b"", b"\x7f\0\0\1\0\0\0\1", born_timestamp_ms=1)
+    pulls = world.core.held_pulls
+    await until(lambda: pulls._behind)
+    assert pulls.count == 1
+    behind[0] = False
+    pulls.tick()
+    assert bodies(await begun) == [b"late"]
+    assert pulls.count == 0
 
 
 def test_work_for_many_is_done_in_turns(tmp_path, monkeypatch):
@@ -388,57 +353,48 @@ def test_work_for_many_is_done_in_turns(tmp_path, monkeypatch):
     assert len(turns) >= 50
 
 
-def test_a_broker_that_stops_answers_them(tmp_path):
-    async def main():
-        async with running(tmp_path) as world:
-            await empty_queue(world)
-            begun = await held(world, 3)
-            await world.service.stop()
-            assert {(await each).code for each in begun} == {19}
-
-    asyncio.run(main())
-
-
-def test_without_long_polling_they_wait_a_short_time_whatever_arrives(tmp_path):
-    async def test(world):
-        seconds = Seconds(world)
+async def test_a_broker_that_stops_answers_them(tmp_path):
+    async with running(tmp_path) as world:
         await empty_queue(world)
-        begun = await held(world)
-        await world.send()
-        await world.send(e=1)
-        assert not begun.done()
-        seconds.move(0.5)
-        assert bodies(await begun) == [b"body"]
-
-    in_broker(tmp_path, test, longPollingEnable=False, shortPollingTimeMills=200)
+        begun = await held(world, 3)
+        await world.service.stop()
+        assert {(await each).code for each in begun} == {19}
 
 
-def test_filters_are_looked_at_together_and_each_finds_its_own(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        some = [await held(world, 2, subscription=f"T{number}") for number in range(5)]
-        everything = await held(world, 2)
-        assert len(world.core.held_pulls.queues["Orders", 0]) == 6
-        for number in reversed(range(5)):
-            await world.send(body=b"%d" % number, properties=properties_of(TAGS=f"T{number}"))
-            for each in some[number]:
-                assert bodies(await each) == [b"%d" % number]
-        for each in everything:
-            assert bodies(await each) == [b"4"]
-        assert world.core.held_pulls.queues == {}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path", longPollingEnable=False, shortPollingTimeMills=200)
+async def test_without_long_polling_they_wait_a_short_time_whatever_arrives(world, /):
+    seconds = Seconds(world)
+    await empty_queue(world)
+    begun = await held(world)
+    await world.send()
+    await world.send(e=1)
+    assert not begun.done()
+    seconds.move(0.5)
+    assert bodies(await begun) == [b"body"]
 
 
-def test_an_expression_is_evaluated_for_what_arrives(tmp_path):
-    async def test(world):
-        await empty_queue(world)
-        begun = await held(world, expressionType="SQL92", subscription="n > 5")
-        for number in (1, 2):
-            await world.send(properties=properties_of(n=number))
-        assert not begun.done()
-        await world.send(body=b"it", properties=properties_of(n=6))
-        answer = await begun
-        assert (bodies(answer), answer.ext_fields["nextBeginOffset"]) == ([b"it"], "3")
+@within(in_broker, "tmp_path")
+async def test_filters_are_looked_at_together_and_each_finds_its_own(world, /):
+    await empty_queue(world)
+    some = [await held(world, 2, subscription=f"T{number}") for number in range(5)]
+    everything = await held(world, 2)
+    assert len(world.core.held_pulls.queues["Orders", 0]) == 6
+    for number in reversed(range(5)):
+        await world.send(body=b"%d" % number, properties=properties_of(TAGS=f"T{number}"))
+        for each in some[number]:
+            assert bodies(await each) == [b"%d" % number]
+    for each in everything:
+        assert bodies(await each) == [b"4"]
+    assert world.core.held_pulls.queues == {}
 
-    in_broker(tmp_path, test, enablePropertyFilter=True)
+
+@within(in_broker, "tmp_path", enablePropertyFilter=True)
+async def test_an_expression_is_evaluated_for_what_arrives(world, /):
+    await empty_queue(world)
+    begun = await held(world, expressionType="SQL92", subscription="n > 5")
+    for number in (1, 2):
+        await world.send(properties=properties_of(n=number))
+    assert not begun.done()
+    await world.send(body=b"it", properties=properties_of(n=6))
+    answer = await begun
+    assert (bodies(answer), answer.ext_fields["nextBeginOffset"]) == ([b"it"], "3")

@@ -8,6 +8,7 @@ from rocketlens.broker.delivery import pull_records
 from rocketlens.broker.delivery.pull_filter import ALL_MESSAGES, parse_filter
 from rocketlens.broker.delivery.pull_records import Budget, PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of
 
 MANY = 1 << 40
@@ -83,42 +84,36 @@ def test_what_is_taken_does_not_depend_on_the_kernel(tmp_path, seed):
     in_broker(tmp_path, test, mappedFileSizeCommitLog=20_000)
 
 
-def test_records_of_several_segments_are_taken_in_order(tmp_path):
-    async def test(world):
-        await fill(world)
-        assert len(list(world.core.store.layout.commit_log.iterdir())) > 1
-        content, count, offset, is_full, has_lost = collected(world, is_compiled=True)
-        assert (count, offset, is_full, has_lost) == (COUNT, COUNT, False, False)
-        sizes = [record.total_size for record in world.stored("Orders")]
-        assert len(content) == sum(sizes)
-
-    in_broker(tmp_path, test, mappedFileSizeCommitLog=20_000)
+@within(in_broker, "tmp_path", mappedFileSizeCommitLog=20000)
+async def test_records_of_several_segments_are_taken_in_order(world, /):
+    await fill(world)
+    assert len(list(world.core.store.layout.commit_log.iterdir())) > 1
+    content, count, offset, is_full, has_lost = collected(world, is_compiled=True)
+    assert (count, offset, is_full, has_lost) == (COUNT, COUNT, False, False)
+    sizes = [record.total_size for record in world.stored("Orders")]
+    assert len(content) == sum(sizes)
 
 
-def test_the_kernel_looks_at_the_records_of_a_queue(tmp_path, monkeypatch):
-    async def test(world):
-        await fill(world)
-        looks = []
-        read = pull_records.entry_record
-        monkeypatch.setattr(
-            pull_records, "entry_record", lambda *given: looks.append(given) or read(*given)
-        )
-        collected(world, is_compiled=True)
-        assert not looks
-        collected(world, is_compiled=False)
-        assert len(looks) == COUNT
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_kernel_looks_at_the_records_of_a_queue(world, /, monkeypatch):
+    await fill(world)
+    looks = []
+    read = pull_records.entry_record
+    monkeypatch.setattr(
+        pull_records, "entry_record", lambda *given: looks.append(given) or read(*given)
+    )
+    collected(world, is_compiled=True)
+    assert not looks
+    collected(world, is_compiled=False)
+    assert len(looks) == COUNT
 
 
-def test_messages_of_the_cleaner_s_segments_are_passed_over(tmp_path):
-    async def test(world):
-        await fill(world)
-        store = world.core.store
-        min(store.layout.commit_log.iterdir()).unlink()
-        store._log.listed()
-        for is_compiled in (True, False):
-            _, count, offset, _, has_lost = collected(world, is_compiled)
-            assert (0 < count < COUNT, offset, has_lost) == (True, COUNT, True)
-
-    in_broker(tmp_path, test, mappedFileSizeCommitLog=20_000)
+@within(in_broker, "tmp_path", mappedFileSizeCommitLog=20000)
+async def test_messages_of_the_cleaner_s_segments_are_passed_over(world, /):
+    await fill(world)
+    store = world.core.store
+    min(store.layout.commit_log.iterdir()).unlink()
+    store._log.listed()
+    for is_compiled in (True, False):
+        _, count, offset, _, has_lost = collected(world, is_compiled)
+        assert (0 < count < COUNT, offset, has_lost) == (True, COUNT, True)

@@ -1,6 +1,5 @@
 """Compiled pulls where access control is on: what it decides is what it decides one by one."""
 
-import asyncio
 import random
 
 import pytest
@@ -91,40 +90,34 @@ async def assert_same(world, admin, seed, change_rights):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_pulls_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
-    async def main():
-        async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
+async def test_pulls_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
+    async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
 
-            async def change_rights(rng):
-                perm = rng.choice(["SUB", "SUB", "PUB", "DENY"])
-                await change_account(
-                    world,
-                    USERS[0],
-                    defaultTopicPerm=perm,
-                    topicPerms=[rng.choice(["Orders=SUB", "Orders=SUB", "Orders=DENY"])],
-                    groupPerms=[rng.choice(["readers=SUB"] * 3 + ["heard=SUB"])],
-                )
+        async def change_rights(rng):
+            perm = rng.choice(["SUB", "SUB", "PUB", "DENY"])
+            await change_account(
+                world,
+                USERS[0],
+                defaultTopicPerm=perm,
+                topicPerms=[rng.choice(["Orders=SUB", "Orders=SUB", "Orders=DENY"])],
+                groupPerms=[rng.choice(["readers=SUB"] * 3 + ["heard=SUB"])],
+            )
 
-            assert await assert_same(world, admin, seed, change_rights) > 10
-
-    asyncio.run(main())
+        assert await assert_same(world, admin, seed, change_rights) > 10
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "settings", [{}, {"authorizationEnabled": False}, {"authenticationWhitelist": "361"}]
 )
-def test_pulls_of_users_are_what_they_are_one_by_one(tmp_path, seed, settings):
-    async def main():
-        async with with_users(tmp_path, **settings) as (world, admin):
-            await add_users(admin)
+async def test_pulls_of_users_are_what_they_are_one_by_one(tmp_path, seed, settings):
+    async with with_users(tmp_path, **settings) as (world, admin):
+        await add_users(admin)
 
-            async def change_rights(rng):
-                await allow(admin, rng.choice(["Sub", "Sub", "Get", "Pub"]))
+        async def change_rights(rng):
+            await allow(admin, rng.choice(["Sub", "Sub", "Get", "Pub"]))
 
-            assert await assert_same(world, admin, seed, change_rights) > 10
-
-    asyncio.run(main())
+        assert await assert_same(world, admin, seed, change_rights) > 10
 
 
 async def answer_to(world, both, frame):
@@ -151,16 +144,13 @@ def test_a_right_that_is_taken_away_counts_from_the_next_pull_on(tmp_path):
     check_rights_taken_away(tmp_path, add_users, ACCOUNTS, check)
 
 
-def test_copies_are_left_to_those_who_compare_their_origins(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
-            world.call = admin
-            group = b'{"groupName":"readers","consumeEnable":true,"retryQueueNums":1}'
-            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            assert (await admin(code, group)).code == 0
-            assert (await world.send("%RETRY%readers", b"again", l=16)).code == 0
-            frame = signed(pull(0, topic="%RETRY%readers"), "administrator")
-            answer, is_compiled = await answer_to(world, Both(world), frame)
-            assert (bodies(answer), is_compiled) == ([b"again"], False)
-
-    asyncio.run(main())
+async def test_copies_are_left_to_those_who_compare_their_origins(tmp_path):
+    async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
+        world.call = admin
+        group = b'{"groupName":"readers","consumeEnable":true,"retryQueueNums":1}'
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert (await admin(code, group)).code == 0
+        assert (await world.send("%RETRY%readers", b"again", l=16)).code == 0
+        frame = signed(pull(0, topic="%RETRY%readers"), "administrator")
+        answer, is_compiled = await answer_to(world, Both(world), frame)
+        assert (bodies(answer), is_compiled) == ([b"again"], False)

@@ -9,6 +9,7 @@ from rocketlens.broker.delivery import transaction_checks
 from rocketlens.model import properties as props
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, World, in_broker, records_of, running
 from tests.unit.broker.heartbeats import beat
 from tests.unit.broker.transactions import (
@@ -77,165 +78,144 @@ def offsets_of(world):
     return offsets.get(GROUP, HALF, 0), offsets.get(GROUP, MARKS, 0)
 
 
-def test_a_producer_is_asked_as_by_rocketmq(tmp_path):
-    async def test(world):
-        async with producer(world) as asked:
-            fields = await send_half(world)
-            await run_round(world, 6_000)
-            check = await asked.next()
-            half = world.stored(HALF)[0]
-            assert check.flag & 2
-            assert {name: check.ext_fields[name] for name in check.ext_fields} == {
-                "tranStateTableOffset": "0",
-                "commitLogOffset": str(half.physical_offset),
-                "msgId": "0" * 32,
-                "transactionId": "0" * 32,
-                "offsetMsgId": half.offset_msg_id,
-                "topic": HALF,
-                "bname": "broker-a",
-            }
-            (message,) = records_of(check.body)
-            assert (message.topic, message.queue_id, message.body) == ("Orders", 2, b"0")
-            expected = half_properties(half) | {"TRANSACTION_CHECK_TIMES": "1"}
-            assert half_properties(message) == dict(props.java_order(expected))
-            answer = await end(world, fields, commitOrRollback=COMMIT, fromTransactionCheck=True)
-            assert answer.code == 0
-            assert len(world.stored("Orders", 2)) == 1
-            await run_round(world, 60_000)
-            assert checks_of(world).sent == 1
-            assert offsets_of(world) == (1, 0)
-
-    in_broker(tmp_path, test)
-
-
-def test_a_producer_is_not_asked_before_the_timeout_nor_about_what_is_ended(tmp_path):
-    async def test(world):
-        async with producer(world) as asked:
-            await end_many(world, 3)
-            await send_half(world, 3)
-            rolled_back = await send_half(world, 4)
-            await end(world, rolled_back, commitOrRollback=ROLLBACK)
-            unknown = await send_half(world, 5)
-            await end(world, unknown, commitOrRollback=UNKNOWN)
-            await run_round(world, 5_994)
-            assert checks_of(world).sent == 0
-            # The half messages were born 5 ms before.
-            await run_round(world, 1)
-            assert await asked.numbers(2) == [b"3", b"5"]
-            assert offsets_of(world)[0] == 3
-
-    in_broker(tmp_path, test)
-
-
-def test_a_message_says_itself_how_long_its_producers_are_not_asked(tmp_path):
-    async def test(world):
-        async with producer(world) as asked:
-            await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=100)
-            await send_half(world, 1)
-            await send_half(world, 2, CHECK_IMMUNITY_TIME_IN_SECONDS="soon")
-            await run_round(world, 10_000)
-            assert await asked.numbers(2) == [b"1", b"2"]
-            await run_round(world, 100_000)
-            assert await asked.numbers(3) == [b"0", b"1", b"2"]
-
-    in_broker(tmp_path, test)
-
-
-def test_after_the_last_check_a_half_message_is_put_aside(tmp_path):
-    async def test(world):
+@within(in_broker, "tmp_path")
+async def test_a_producer_is_asked_as_by_rocketmq(world, /):
+    async with producer(world) as asked:
         fields = await send_half(world)
-        # Checks count while no producer is connected.
-        for _ in range(2):
-            await run_round(world, 30_000)
-        assert not world.stored(DISCARDED)
-        for _ in range(2):
-            await run_round(world, 30_000)
-        (record,) = world.stored(DISCARDED)
+        await run_round(world, 6_000)
+        check = await asked.next()
         half = world.stored(HALF)[0]
-        assert half_properties(record) == half_properties(half) | {"TRANSACTION_CHECK_TIMES": "2"}
-        assert (record.body, record.born_host) == (half.body, half.born_host)
-        assert world.core.topics.get(DISCARDED).perm == 6
-        assert offsets_of(world)[0] == 1
-        # A producer may still end it, as with RocketMQ.
-        assert (await end(world, fields)).code == 0
+        assert check.flag & 2
+        assert {name: check.ext_fields[name] for name in check.ext_fields} == {
+            "tranStateTableOffset": "0",
+            "commitLogOffset": str(half.physical_offset),
+            "msgId": "0" * 32,
+            "transactionId": "0" * 32,
+            "offsetMsgId": half.offset_msg_id,
+            "topic": HALF,
+            "bname": "broker-a",
+        }
+        (message,) = records_of(check.body)
+        assert (message.topic, message.queue_id, message.body) == ("Orders", 2, b"0")
+        expected = half_properties(half) | {"TRANSACTION_CHECK_TIMES": "1"}
+        assert half_properties(message) == dict(props.java_order(expected))
+        answer = await end(world, fields, commitOrRollback=COMMIT, fromTransactionCheck=True)
+        assert answer.code == 0
         assert len(world.stored("Orders", 2)) == 1
-
-    in_broker(tmp_path, test, transactionCheckMax=2)
-
-
-def test_a_half_message_older_than_the_log_is_kept_is_put_aside(tmp_path):
-    async def test(world):
-        async with producer(world):
-            await send_half(world)
-            await run_round(world, 3_600_000)
-            assert checks_of(world).discarded == 1
-            assert checks_of(world).sent == 0
-
-    in_broker(tmp_path, test, fileReservedTime=1)
+        await run_round(world, 60_000)
+        assert checks_of(world).sent == 1
+        assert offsets_of(world) == (1, 0)
 
 
-def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_are_not(tmp_path):
-    async def test(world):
-        async with producer(world, "one") as one:
-            async with producer(world, "two") as two:
-                for number in range(4):
-                    await send_half(world, number)
-                await run_round(world, 10_000)
-                asked = await asyncio.gather(one.numbers(2), two.numbers(2))
-                assert sorted(asked[0] + asked[1]) == [b"0", b"1", b"2", b"3"]
-            await run_round(world, 30_000)
-            assert await one.numbers(4) == [b"0", b"1", b"2", b"3"]
-
-    in_broker(tmp_path, test)
-
-
-def test_the_next_broker_continues_where_this_one_left_off(tmp_path):
-    async def main():
-        async with running(tmp_path) as world:
-            await end_many(world, 5)
-            await send_half(world, 5)
-            await end_many(world, 5, first=6)
-            await run_round(world, 10_000)
-            assert offsets_of(world)[0] == 5
-        async with running(tmp_path) as world, producer(world) as asked:
-            await run_round(world, 10_000)
-            assert await asked.numbers(1) == [b"5"]
-            assert checks_of(world).sent == 1
-            assert len(world.stored("Orders", 2)) == 10
-
-    asyncio.run(main())
+@within(in_broker, "tmp_path")
+async def test_a_producer_is_not_asked_before_the_timeout_nor_about_what_is_ended(world, /):
+    async with producer(world) as asked:
+        await end_many(world, 3)
+        await send_half(world, 3)
+        rolled_back = await send_half(world, 4)
+        await end(world, rolled_back, commitOrRollback=ROLLBACK)
+        unknown = await send_half(world, 5)
+        await end(world, unknown, commitOrRollback=UNKNOWN)
+        await run_round(world, 5_994)
+        assert checks_of(world).sent == 0
+        # The half messages were born 5 ms before.
+        await run_round(world, 1)
+        assert await asked.numbers(2) == [b"3", b"5"]
+        assert offsets_of(world)[0] == 3
 
 
-def test_marks_of_open_half_messages_are_not_passed(tmp_path):
-    async def test(world):
-        ended = await end_many(world, 3)
-        waits = await send_half(world, 3)
+@within(in_broker, "tmp_path")
+async def test_a_message_says_itself_how_long_its_producers_are_not_asked(world, /):
+    async with producer(world) as asked:
+        await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=100)
+        await send_half(world, 1)
+        await send_half(world, 2, CHECK_IMMUNITY_TIME_IN_SECONDS="soon")
         await run_round(world, 10_000)
-        await end_many(world, 2, first=4)
-        await run_round(world, 10_000)
-        # The half message 3 is open: RocketMQ needs the marks of 4 and 5.
-        assert offsets_of(world) == (3, 0)
-        await end(world, waits)
-        await run_round(world, 10_000)
-        assert offsets_of(world) == (6, 5)
-        assert ended
-
-    in_broker(tmp_path, test)
+        assert await asked.numbers(2) == [b"1", b"2"]
+        await run_round(world, 100_000)
+        assert await asked.numbers(3) == [b"0", b"1", b"2"]
 
 
-def test_a_copy_that_rocketmq_made_is_ended_by_the_end_of_the_first(tmp_path):
-    async def test(world):
-        async with producer(world):
-            first = await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7)
-            await send_half(
-                world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7, TRAN_PREPARED_QUEUE_OFFSET=0
-            )
-            await end(world, first)
+@within(in_broker, "tmp_path", transactionCheckMax=2)
+async def test_after_the_last_check_a_half_message_is_put_aside(world, /):
+    fields = await send_half(world)
+    # Checks count while no producer is connected.
+    for _ in range(2):
+        await run_round(world, 30_000)
+    assert not world.stored(DISCARDED)
+    for _ in range(2):
+        await run_round(world, 30_000)
+    (record,) = world.stored(DISCARDED)
+    half = world.stored(HALF)[0]
+    assert half_properties(record) == half_properties(half) | {"TRANSACTION_CHECK_TIMES": "2"}
+    assert (record.body, record.born_host) == (half.body, half.born_host)
+    assert world.core.topics.get(DISCARDED).perm == 6
+    assert offsets_of(world)[0] == 1
+    # A producer may still end it, as with RocketMQ.
+    assert (await end(world, fields)).code == 0
+    assert len(world.stored("Orders", 2)) == 1
+
+
+@within(in_broker, "tmp_path", fileReservedTime=1)
+async def test_a_half_message_older_than_the_log_is_kept_is_put_aside(world, /):
+    async with producer(world):
+        await send_half(world)
+        await run_round(world, 3_600_000)
+        assert checks_of(world).discarded == 1
+        assert checks_of(world).sent == 0
+
+
+@within(in_broker, "tmp_path")
+async def test_the_producers_of_a_group_are_asked_in_turn_and_closed_ones_are_not(world, /):
+    async with producer(world, "one") as one:
+        async with producer(world, "two") as two:
+            for number in range(4):
+                await send_half(world, number)
             await run_round(world, 10_000)
-            assert checks_of(world).sent == 0
-            assert offsets_of(world)[0] == 2
+            asked = await asyncio.gather(one.numbers(2), two.numbers(2))
+            assert sorted(asked[0] + asked[1]) == [b"0", b"1", b"2", b"3"]
+        await run_round(world, 30_000)
+        assert await one.numbers(4) == [b"0", b"1", b"2", b"3"]
 
-    in_broker(tmp_path, test)
+
+async def test_the_next_broker_continues_where_this_one_left_off(tmp_path):
+    async with running(tmp_path) as world:
+        await end_many(world, 5)
+        await send_half(world, 5)
+        await end_many(world, 5, first=6)
+        await run_round(world, 10_000)
+        assert offsets_of(world)[0] == 5
+    async with running(tmp_path) as world, producer(world) as asked:
+        await run_round(world, 10_000)
+        assert await asked.numbers(1) == [b"5"]
+        assert checks_of(world).sent == 1
+        assert len(world.stored("Orders", 2)) == 10
+
+
+@within(in_broker, "tmp_path")
+async def test_marks_of_open_half_messages_are_not_passed(world, /):
+    ended = await end_many(world, 3)
+    waits = await send_half(world, 3)
+    await run_round(world, 10_000)
+    await end_many(world, 2, first=4)
+    await run_round(world, 10_000)
+    # The half message 3 is open: RocketMQ needs the marks of 4 and 5.
+    assert offsets_of(world) == (3, 0)
+    await end(world, waits)
+    await run_round(world, 10_000)
+    assert offsets_of(world) == (6, 5)
+    assert ended
+
+
+@within(in_broker, "tmp_path")
+async def test_a_copy_that_rocketmq_made_is_ended_by_the_end_of_the_first(world, /):
+    async with producer(world):
+        first = await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7)
+        await send_half(world, 0, CHECK_IMMUNITY_TIME_IN_SECONDS=7, TRAN_PREPARED_QUEUE_OFFSET=0)
+        await end(world, first)
+        await run_round(world, 10_000)
+        assert checks_of(world).sent == 0
+        assert offsets_of(world)[0] == 2
 
 
 def test_producers_that_do_not_read_are_asked_later(tmp_path, monkeypatch):
@@ -257,29 +237,25 @@ def test_producers_that_do_not_read_are_asked_later(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("born_ms", [NOW_MS + 10**9, -5])
-def test_a_clock_that_is_wrong_delays_no_check_for_long(tmp_path, born_ms):
-    async def test(world):
-        async with producer(world) as asked:
-            await send_half(world, 0)
-            sent = props.format_properties(
-                {"UNIQ_KEY": "1" * 32, "TRAN_MSG": "true", "PGROUP": "producers"}
-            )
-            await world.send(body=b"1", e=2, f=4, g=born_ms, properties=sent)
-            await run_round(world, 10_000)
-            if born_ms > 0:
-                assert await asked.numbers(2) == [b"0", b"1"]
-            else:
-                assert await asked.numbers(1) == [b"0"]
-                assert checks_of(world).discarded == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_clock_that_is_wrong_delays_no_check_for_long(world, /, born_ms):
+    async with producer(world) as asked:
+        await send_half(world, 0)
+        sent = props.format_properties(
+            {"UNIQ_KEY": "1" * 32, "TRAN_MSG": "true", "PGROUP": "producers"}
+        )
+        await world.send(body=b"1", e=2, f=4, g=born_ms, properties=sent)
+        await run_round(world, 10_000)
+        if born_ms > 0:
+            assert await asked.numbers(2) == [b"0", b"1"]
+        else:
+            assert await asked.numbers(1) == [b"0"]
+            assert checks_of(world).discarded == 1
 
 
-def test_a_round_is_begun_by_time(tmp_path):
-    async def test(world):
-        async with producer(world) as asked:
-            world.clock.now_ms += 10_000
-            await send_half(world, 0)
-            assert await asked.numbers(2) == [b"0", b"0"]
-
-    in_broker(tmp_path, test, transactionCheckInterval=20)
+@within(in_broker, "tmp_path", transactionCheckInterval=20)
+async def test_a_round_is_begun_by_time(world, /):
+    async with producer(world) as asked:
+        world.clock.now_ms += 10_000
+        await send_half(world, 0)
+        assert await asked.numbers(2) == [b"0", b"0"]

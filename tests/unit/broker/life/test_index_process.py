@@ -94,30 +94,24 @@ def test_the_wait_doubles_up_to_a_minute_and_begins_anew_after_a_steady_run():
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 1, 2]
 
 
-def test_one_that_cannot_be_started_is_tried_again():
-    async def main():
-        index = IndexProcess(["/nowhere/at/all"], waits_s=lambda *_: 0.01)
-        index.start()
-        await until(lambda: index.failures == 3)
-        assert "No such file" in index.state
-        await index.stop()
-
-    asyncio.run(main())
+async def test_one_that_cannot_be_started_is_tried_again():
+    index = IndexProcess(["/nowhere/at/all"], waits_s=lambda *_: 0.01)
+    index.start()
+    await until(lambda: index.failures == 3)
+    assert "No such file" in index.state
+    await index.stop()
 
 
-def test_one_that_does_not_end_with_its_input_is_killed():
-    async def main():
-        index = IndexProcess(program(READY, "import signal", "signal.pause()"))
-        index.start()
-        await until(lambda: index.state == "running")
-        await index.stop(0.05)
-        assert index.state == "stopped"
-
-    asyncio.run(main())
+async def test_one_that_does_not_end_with_its_input_is_killed():
+    index = IndexProcess(program(READY, "import signal", "signal.pause()"))
+    index.start()
+    await until(lambda: index.state == "running")
+    await index.stop(0.05)
+    assert index.state == "stopped"
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_what_it_started_ends_with_it_even_if_that_leads_a_group_of_its_own(tmp_path, end):
+async def test_what_it_started_ends_with_it_even_if_that_leads_a_group_of_its_own(tmp_path, end):
     pid_file = tmp_path / "pid"
     # As Spark's JVM does, it keeps the standard output open as long as it runs.
     child = program(
@@ -125,86 +119,72 @@ def test_what_it_started_ends_with_it_even_if_that_leads_a_group_of_its_own(tmp_
         f"pathlib.Path({str(pid_file)!r}).write_text(f'{{os.getpid()}} {{os.getppid()}}.')",
         "signal.pause()",
     )
-
-    async def main():
-        start = f"import signal, subprocess; subprocess.Popen({child!r}, process_group=0)"
-        index = IndexProcess(program(start, "signal.pause()"), waits_s=lambda *_: 3600.0)
-        index.start()
-        await until(lambda: pid_file.exists() and pid_file.read_text().endswith("."))
-        pid, parent = map(int, pid_file.read_text().removesuffix(".").split())
-        async with asyncio.timeout(PATIENCE_S):
-            if end == "kill":
-                os.kill(parent, signal.SIGKILL)
-                await until(lambda: index.watch(0, 0) or index.failures == 1)
-            await index.stop(0)
-        assert index.was_killed == (end == "stop")
-        await until(lambda: not Path(f"/proc/{pid}/fd/1").exists())
-
-    asyncio.run(main())
-
-
-def test_one_whose_end_was_waited_for_in_vain_can_still_be_killed():
-    async def main():
-        index = IndexProcess(program(READY, "import signal", "signal.pause()"))
-        index.start()
-        await until(lambda: index.state == "running")
-        stopping = asyncio.create_task(index.stop(3600))
-        await asyncio.sleep(0)
-        stopping.cancel()
-        await asyncio.wait([stopping])
+    start = f"import signal, subprocess; subprocess.Popen({child!r}, process_group=0)"
+    index = IndexProcess(program(start, "signal.pause()"), waits_s=lambda *_: 3600.0)
+    index.start()
+    await until(lambda: pid_file.exists() and pid_file.read_text().endswith("."))
+    pid, parent = map(int, pid_file.read_text().removesuffix(".").split())
+    async with asyncio.timeout(PATIENCE_S):
+        if end == "kill":
+            os.kill(parent, signal.SIGKILL)
+            await until(lambda: index.watch(0, 0) or index.failures == 1)
         await index.stop(0)
-        assert index.state == "stopped"
-        assert index.was_killed
-
-    asyncio.run(main())
+    assert index.was_killed == (end == "stop")
+    await until(lambda: not Path(f"/proc/{pid}/fd/1").exists())
 
 
-def test_one_that_hangs_while_there_is_something_to_index_is_killed_and_started_again():
+async def test_one_whose_end_was_waited_for_in_vain_can_still_be_killed():
+    index = IndexProcess(program(READY, "import signal", "signal.pause()"))
+    index.start()
+    await until(lambda: index.state == "running")
+    stopping = asyncio.create_task(index.stop(3600))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    await index.stop(0)
+    assert index.state == "stopped"
+    assert index.was_killed
+
+
+async def test_one_that_hangs_while_there_is_something_to_index_is_killed_and_started_again():
     now_s = [0.0]
+    index = IndexProcess(
+        program(READY, "import signal", "signal.pause()"),
+        waits_s=lambda *_: 0.01,
+        clock=lambda: now_s[0],
+    )
 
-    async def main():
-        index = IndexProcess(
-            program(READY, "import signal", "signal.pause()"),
-            waits_s=lambda *_: 0.01,
-            clock=lambda: now_s[0],
-        )
+    def watch(passed_s, safe_offset, log_end):
+        now_s[0] += passed_s
+        index.watch(safe_offset, log_end)
 
-        def watch(passed_s, safe_offset, log_end):
-            now_s[0] += passed_s
-            index.watch(safe_offset, log_end)
+    index.start()
+    await until(lambda: index.state == "running")
+    watch(1, 100, 100)
+    watch(1000, 100, 100)
+    watch(50, 100, 200)
+    watch(20, 150, 200)
+    watch(59, 150, 200)
+    assert index.state == "running"
+    watch(2, 150, 200)
+    await until(lambda: index.failures == 1)
+    await until(lambda: index.state == "running")
+    # It gets twice as long now, for it may just be slow, and as long as one that starts.
+    watch(181, 150, 200)
+    watch(178, 150, 200)
+    assert (index.state, index.failures) == ("running", 1)
+    watch(2, 150, 200)
+    await until(lambda: index.failures == 2)
+    assert "it hung" in index.state or index.state in ("starting", "running")
+    await index.stop()
 
-        index.start()
-        await until(lambda: index.state == "running")
-        watch(1, 100, 100)
-        watch(1000, 100, 100)
-        watch(50, 100, 200)
-        watch(20, 150, 200)
-        watch(59, 150, 200)
-        assert index.state == "running"
-        watch(2, 150, 200)
-        await until(lambda: index.failures == 1)
-        await until(lambda: index.state == "running")
-        # It gets twice as long now, for it may just be slow, and as long as one that starts.
-        watch(181, 150, 200)
-        watch(178, 150, 200)
-        assert (index.state, index.failures) == ("running", 1)
-        watch(2, 150, 200)
-        await until(lambda: index.failures == 2)
-        assert "it hung" in index.state or index.state in ("starting", "running")
+
+async def test_one_that_waits_to_be_started_again_is_stopped_at_once():
+    index = IndexProcess(program("pass"), waits_s=lambda *_: 3600.0)
+    index.start()
+    await until(lambda: index.failures == 1)
+    async with asyncio.timeout(PATIENCE_S):
         await index.stop()
-
-    asyncio.run(main())
-
-
-def test_one_that_waits_to_be_started_again_is_stopped_at_once():
-    async def main():
-        index = IndexProcess(program("pass"), waits_s=lambda *_: 3600.0)
-        index.start()
-        await until(lambda: index.failures == 1)
-        async with asyncio.timeout(PATIENCE_S):
-            await index.stop()
-
-    asyncio.run(main())
 
 
 def state_after_the_end_of(*lines):

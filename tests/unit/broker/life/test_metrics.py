@@ -7,6 +7,7 @@ from rocketlens import limits
 from rocketlens.broker.life import metrics
 from rocketlens.errors import StoreFull
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker
 from tests.unit.broker.heartbeats import beat
 
@@ -26,38 +27,34 @@ async def values_of(core):
     return values
 
 
-def test_the_values_are_those_of_the_broker(tmp_path):
-    async def test(world):
-        for _ in range(3):
-            assert (await world.send("Orders", b"body")).code == 0
-        await beat(world, "c1", "Orders")
-        offset = {"consumerGroup": "readers", "topic": "Orders", "queueId": 0, "commitOffset": 1}
-        assert (await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **offset)).code == 0
-        core = world.core
-        values = await values_of(core)
-        assert values["rocketmq_messages_in_total", "Orders"] == 3
-        assert values["rocketlens_messages_put_total",] == 3
-        assert values["rocketmq_consumer_lag_messages", "Orders", "readers"] == 2
-        assert values["rocketmq_topic_number",] == len(core.topics.topics)
-        assert values["rocketmq_storage_size_bytes",] == core.store.end_offset > 0
-        assert values["rocketmq_throughput_in_total",] == core.store.end_offset
-        assert values["rocketlens_connections",] == 1
-        assert values["rocketlens_store_writable",] == 1
-        assert 0 < values["rocketlens_disk_used_ratio",] < 1
-        consumers = [key for key in values if key[0] == "rocketmq_consumer_connections"]
-        assert [key[1] for key in consumers] == ["readers"]
-        assert metrics.problems(core) == []
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_values_are_those_of_the_broker(world, /):
+    for _ in range(3):
+        assert (await world.send("Orders", b"body")).code == 0
+    await beat(world, "c1", "Orders")
+    offset = {"consumerGroup": "readers", "topic": "Orders", "queueId": 0, "commitOffset": 1}
+    assert (await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **offset)).code == 0
+    core = world.core
+    values = await values_of(core)
+    assert values["rocketmq_messages_in_total", "Orders"] == 3
+    assert values["rocketlens_messages_put_total",] == 3
+    assert values["rocketmq_consumer_lag_messages", "Orders", "readers"] == 2
+    assert values["rocketmq_topic_number",] == len(core.topics.topics)
+    assert values["rocketmq_storage_size_bytes",] == core.store.end_offset > 0
+    assert values["rocketmq_throughput_in_total",] == core.store.end_offset
+    assert values["rocketlens_connections",] == 1
+    assert values["rocketlens_store_writable",] == 1
+    assert 0 < values["rocketlens_disk_used_ratio",] < 1
+    consumers = [key for key in values if key[0] == "rocketmq_consumer_connections"]
+    assert [key[1] for key in consumers] == ["readers"]
+    assert metrics.problems(core) == []
 
 
-def test_a_new_broker_has_all_values(tmp_path):
-    async def test(world):
-        values = await values_of(world.core)
-        for value in metrics.VALUES:
-            assert (f"{value.name}_total" if value.is_counter else value.name,) in values
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_new_broker_has_all_values(world, /):
+    values = await values_of(world.core)
+    for value in metrics.VALUES:
+        assert (f"{value.name}_total" if value.is_counter else value.name,) in values
 
 
 def test_values_by_topic_and_group_are_bounded_and_the_others_counted(tmp_path, monkeypatch):
@@ -89,17 +86,15 @@ def test_the_table_of_values_is_collected_while_others_change_it(tmp_path, monke
     in_broker(tmp_path, test)
 
 
-def test_a_broker_that_refuses_messages_or_is_registered_nowhere_is_not_ready(tmp_path):
-    async def test(world):
-        core = world.core
-        core.store._appender.refusal = StoreFull("the broker's disk is full")
-        assert metrics.problems(core) == ["messages are refused: the broker's disk is full"]
-        assert (await values_of(core))["rocketlens_store_writable",] == 0
-        core.store._appender.refusal = None
-        server = "127.0.0.1:1"
-        core.settings = core.settings.with_broker(namesrvAddr=server)
-        core.config = core.settings.broker
-        core.name_servers.failures[server] = "refused"
-        assert metrics.problems(core) == ["registered at none of 1 name servers"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_broker_that_refuses_messages_or_is_registered_nowhere_is_not_ready(world, /):
+    core = world.core
+    core.store._appender.refusal = StoreFull("the broker's disk is full")
+    assert metrics.problems(core) == ["messages are refused: the broker's disk is full"]
+    assert (await values_of(core))["rocketlens_store_writable",] == 0
+    core.store._appender.refusal = None
+    server = "127.0.0.1:1"
+    core.settings = core.settings.with_broker(namesrvAddr=server)
+    core.config = core.settings.broker
+    core.name_servers.failures[server] = "refused"
+    assert metrics.problems(core) == ["registered at none of 1 name servers"]

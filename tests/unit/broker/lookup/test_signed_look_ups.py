@@ -1,6 +1,5 @@
 """Compiled look-ups where access control is on: what it decides is what it decides one by one."""
 
-import asyncio
 import random
 
 import pytest
@@ -156,45 +155,39 @@ async def assert_same(world, rng, offsets, count, change_rights):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_look_ups_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
-    async def main():
-        async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
-            offsets = await store_messages(world, admin)
+async def test_look_ups_of_accounts_are_what_they_are_one_by_one(tmp_path, seed):
+    async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
+        offsets = await store_messages(world, admin)
 
-            async def change_rights(rng):
-                user, perm = rng.choice([*READERS]), rng.choice(["SUB", "SUB", "PUB", "DENY"])
-                topic_perm = rng.choice(["Orders=SUB", "Orders=DENY", "Secret=PUB|SUB"])
-                await change_account(world, user, defaultTopicPerm=perm, topicPerms=[topic_perm])
+        async def change_rights(rng):
+            user, perm = rng.choice([*READERS]), rng.choice(["SUB", "SUB", "PUB", "DENY"])
+            topic_perm = rng.choice(["Orders=SUB", "Orders=DENY", "Secret=PUB|SUB"])
+            await change_account(world, user, defaultTopicPerm=perm, topicPerms=[topic_perm])
 
-            rng = random.Random(seed)
-            assert await assert_same(world, rng, offsets, 150, change_rights) > 10
-
-    asyncio.run(main())
+        rng = random.Random(seed)
+        assert await assert_same(world, rng, offsets, 150, change_rights) > 10
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "settings", [{}, {"authorizationEnabled": False}, {"authenticationWhitelist": "33"}]
 )
-def test_look_ups_of_users_are_what_they_are_one_by_one(tmp_path, seed, settings):
-    async def main():
-        async with with_users(tmp_path, **settings) as (world, admin):
-            await add_users(admin)
-            offsets = await store_messages(world, admin)
+async def test_look_ups_of_users_are_what_they_are_one_by_one(tmp_path, seed, settings):
+    async with with_users(tmp_path, **settings) as (world, admin):
+        await add_users(admin)
+        offsets = await store_messages(world, admin)
 
-            async def change_rights(rng):
-                user, topic = rng.choice([*READERS.items()])
-                body = policies(rng.choice([topic, topic, "Orders"]))
-                if rng.random() < 0.3:
-                    body = policies(topic, rng.choice(["Sub", "Get", "Pub"]))
-                subject = f"User:{user}"
-                await admin(RequestCode.AUTH_DELETE_ACL, b"", subject=subject)
-                assert (await admin(RequestCode.AUTH_CREATE_ACL, body, subject=subject)).code == 0
+        async def change_rights(rng):
+            user, topic = rng.choice([*READERS.items()])
+            body = policies(rng.choice([topic, topic, "Orders"]))
+            if rng.random() < 0.3:
+                body = policies(topic, rng.choice(["Sub", "Get", "Pub"]))
+            subject = f"User:{user}"
+            await admin(RequestCode.AUTH_DELETE_ACL, b"", subject=subject)
+            assert (await admin(RequestCode.AUTH_CREATE_ACL, body, subject=subject)).code == 0
 
-            rng = random.Random(seed)
-            assert await assert_same(world, rng, offsets, 150, change_rights) > 10
-
-    asyncio.run(main())
+        rng = random.Random(seed)
+        assert await assert_same(world, rng, offsets, 150, change_rights) > 10
 
 
 async def code_and_way(world, frame):
@@ -223,31 +216,27 @@ def test_a_right_that_is_taken_away_counts_from_the_next_look_up_on(tmp_path):
     check_rights_taken_away(tmp_path, add_users, ACCOUNTS, check)
 
 
-def test_the_topic_of_a_message_decides_who_may_view_it_and_not_the_one_that_is_named(tmp_path):
-    async def main():
-        async with with_users(tmp_path) as (world, admin):
-            await add_users(admin)
-            offsets = await store_messages(world, admin)
-            for _ in range(3):
-                of_orders = signed(view(offsets[0]), "orders-app")
-                assert await code_and_way(world, of_orders) == (0, True)
-                of_secret = signed(view(offsets[1]), "orders-app")
-                code, is_compiled = await code_and_way(world, of_secret)
-                assert (code != 0, is_compiled) == (True, False)
+async def test_the_topic_of_a_message_decides_who_may_view_it_and_not_the_one_that_is_named(
+    tmp_path,
+):
+    async with with_users(tmp_path) as (world, admin):
+        await add_users(admin)
+        offsets = await store_messages(world, admin)
+        for _ in range(3):
+            of_orders = signed(view(offsets[0]), "orders-app")
+            assert await code_and_way(world, of_orders) == (0, True)
+            of_secret = signed(view(offsets[1]), "orders-app")
+            code, is_compiled = await code_and_way(world, of_secret)
+            assert (code != 0, is_compiled) == (True, False)
 
-    asyncio.run(main())
 
-
-def test_a_message_of_a_group_is_left_to_those_who_compare_its_origin(tmp_path):
-    async def main():
-        async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
-            offsets = await store_messages(world, admin)
-            frames = [query("k2", topic="%RETRY%readers"), view(offsets[2])]
-            for frame in frames:
-                content, _ = await feed(world, [signed(frame, "administrator")])
-                (event,) = Connection().receive(content)
-                (record,) = records_of(event.command.body)
-                assert record.topic == "%RETRY%readers"
-                assert await code_and_way(world, signed(frame, "administrator")) == (0, False)
-
-    asyncio.run(main())
+async def test_a_message_of_a_group_is_left_to_those_who_compare_its_origin(tmp_path):
+    async with with_accounts(tmp_path, ACCOUNTS) as (world, admin, _):
+        offsets = await store_messages(world, admin)
+        frames = [query("k2", topic="%RETRY%readers"), view(offsets[2])]
+        for frame in frames:
+            content, _ = await feed(world, [signed(frame, "administrator")])
+            (event,) = Connection().receive(content)
+            (record,) = records_of(event.command.body)
+            assert record.topic == "%RETRY%readers"
+            assert await code_and_way(world, signed(frame, "administrator")) == (0, False)

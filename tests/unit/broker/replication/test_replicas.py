@@ -13,6 +13,7 @@ from rocketlens.model.rocketmq import MASTER_ID
 from rocketlens.tap.service import Tap, TapOptions
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.ha import FrameReader, Heartbeat, encode_report
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of, running
 from tests.support.fake_cluster import FakeNameServer
 from tests.support.patience import PATIENCE_S
@@ -91,29 +92,25 @@ async def stored_after(world, end_offset):
 
 
 @pytest.mark.parametrize("first", [1, 1_000, SEGMENT, 3 * SEGMENT - 7])
-def test_a_slave_has_the_log_byte_for_byte_from_where_it_asked_for_it(tmp_path, first):
-    async def scenario(world):
-        await fill(world)
-        async with slave_of(world, first) as slave:
-            await slave.has(world.core.store.end_offset)
-            assert slave.begin == first
-            assert slave.log == log_of(world, first)
-            await fill(world, 30)
-            await slave.has(world.core.store.end_offset)
-            assert slave.log == log_of(world, first)
-
-    run(tmp_path, scenario)
+@within(run, "tmp_path")
+async def test_a_slave_has_the_log_byte_for_byte_from_where_it_asked_for_it(world, /, first):
+    await fill(world)
+    async with slave_of(world, first) as slave:
+        await slave.has(world.core.store.end_offset)
+        assert slave.begin == first
+        assert slave.log == log_of(world, first)
+        await fill(world, 30)
+        await slave.has(world.core.store.end_offset)
+        assert slave.log == log_of(world, first)
 
 
-def test_a_slave_that_asks_for_offset_0_begins_with_the_last_segment_as_at_rocketmq(tmp_path):
-    async def scenario(world):
-        await fill(world)
-        end = world.core.store.end_offset
-        async with slave_of(world, 0) as slave:
-            await slave.has(end)
-            assert slave.begin == end - end % SEGMENT > 0
-
-    run(tmp_path, scenario)
+@within(run, "tmp_path")
+async def test_a_slave_that_asks_for_offset_0_begins_with_the_last_segment_as_at_rocketmq(world, /):
+    await fill(world)
+    end = world.core.store.end_offset
+    async with slave_of(world, 0) as slave:
+        await slave.has(end)
+        assert slave.begin == end - end % SEGMENT > 0
 
 
 @pytest.mark.parametrize("first", [10_000_000, 2**40])
@@ -130,14 +127,12 @@ def test_a_slave_ahead_of_the_log_is_sent_heartbeats_only(tmp_path, monkeypatch,
     run(tmp_path, scenario)
 
 
-def test_what_is_no_report_ends_the_connection(tmp_path):
-    async def scenario(world):
-        async with slave_of(world, -5) as slave:
-            while await slave.receive():
-                pass
-        assert world.core.replicas.count == 0
-
-    run(tmp_path, scenario)
+@within(run, "tmp_path")
+async def test_what_is_no_report_ends_the_connection(world, /):
+    async with slave_of(world, -5) as slave:
+        while await slave.receive():
+            pass
+    assert world.core.replicas.count == 0
 
 
 async def until_closed(slave):
@@ -172,18 +167,16 @@ def test_slaves_of_an_address_have_half_of_the_places(tmp_path, monkeypatch):
     run(tmp_path, scenario)
 
 
-def test_slaves_that_say_nothing_keep_nobody_out(tmp_path):
-    async def scenario(world):
-        await fill(world, 3)
-        async with AsyncExitStack() as stack:
-            for host in ("127.0.0.1", "127.0.0.2"):
-                for _ in range(MAX_REPLICAS):
-                    await stack.enter_async_context(slave_of(world, host=host))
-            honest = await stack.enter_async_context(slave_of(world, 1))
-            await honest.has(world.core.store.end_offset)
-            assert world.core.replicas.count <= MAX_REPLICAS
-
-    run(tmp_path, scenario)
+@within(run, "tmp_path")
+async def test_slaves_that_say_nothing_keep_nobody_out(world, /):
+    await fill(world, 3)
+    async with AsyncExitStack() as stack:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            for _ in range(MAX_REPLICAS):
+                await stack.enter_async_context(slave_of(world, host=host))
+        honest = await stack.enter_async_context(slave_of(world, 1))
+        await honest.has(world.core.store.end_offset)
+        assert world.core.replicas.count <= MAX_REPLICAS
 
 
 def test_reports_without_end_are_read_in_shares(tmp_path, monkeypatch):
@@ -218,100 +211,86 @@ def test_reports_without_end_are_read_in_shares(tmp_path, monkeypatch):
     assert max(counts) < 2 * MAX_REPORTS_A_TICK
 
 
-def test_a_slave_that_does_not_read_costs_bounded_memory_and_gets_all_when_it_does(tmp_path):
-    async def scenario(world):
-        async with slave_of(world, 1) as slave:
-            for _ in range(80):
-                await world.send(body=bytes(100_000))
-            await slave.has(world.core.store.end_offset)
-            assert slave.log == log_of(world, 1)
-
-    run(tmp_path, scenario, mappedFileSizeCommitLog=1 << 20)
+@within(run, "tmp_path", mappedFileSizeCommitLog=1 << 20)
+async def test_a_slave_that_does_not_read_costs_bounded_memory_and_gets_all_when_it_does(world, /):
+    async with slave_of(world, 1) as slave:
+        for _ in range(80):
+            await world.send(body=bytes(100_000))
+        await slave.has(world.core.store.end_offset)
+        assert slave.log == log_of(world, 1)
 
 
-def test_a_sync_masters_send_is_acknowledged_when_a_slave_has_the_message(tmp_path):
-    async def scenario(world):
-        await fill(world, 1)
-        async with slave_of(world, 1) as slave:
-            await slave.has(world.core.store.end_offset)
-            slave.report(world.core.store.end_offset)
-            sending = asyncio.create_task(world.send())
-            await stored_after(world, world.core.store.end_offset)
-            await slave.has(world.core.store.end_offset)
-            assert not sending.done()
-            slave.report(world.core.store.end_offset)
-            answer = await sending
-            assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "1")
-
-    run(tmp_path, scenario, brokerRole="SYNC_MASTER")
+@within(run, "tmp_path", brokerRole="SYNC_MASTER")
+async def test_a_sync_masters_send_is_acknowledged_when_a_slave_has_the_message(world, /):
+    await fill(world, 1)
+    async with slave_of(world, 1) as slave:
+        await slave.has(world.core.store.end_offset)
+        slave.report(world.core.store.end_offset)
+        sending = asyncio.create_task(world.send())
+        await stored_after(world, world.core.store.end_offset)
+        await slave.has(world.core.store.end_offset)
+        assert not sending.done()
+        slave.report(world.core.store.end_offset)
+        answer = await sending
+        assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "1")
 
 
-def test_a_sync_masters_send_tells_that_no_slave_has_the_message(tmp_path):
-    async def scenario(world):
-        alone = await world.send()
-        assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert alone.ext_fields["queueOffset"] == "0"
-        assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
-        async with slave_of(world, 1) as slave:
-            # It never acknowledges more than where it began.
-            await slave.has(world.core.store.end_offset)
-            late = await world.send()
-            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-            assert late.ext_fields["queueOffset"] == "2"
-
-    run(tmp_path, scenario, brokerRole="SYNC_MASTER", slaveTimeout=1)
+@within(run, "tmp_path", brokerRole="SYNC_MASTER", slaveTimeout=1)
+async def test_a_sync_masters_send_tells_that_no_slave_has_the_message(world, /):
+    alone = await world.send()
+    assert alone.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert alone.ext_fields["queueOffset"] == "0"
+    assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
+    async with slave_of(world, 1) as slave:
+        # It never acknowledges more than where it began.
+        await slave.has(world.core.store.end_offset)
+        late = await world.send()
+        assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert late.ext_fields["queueOffset"] == "2"
 
 
-def test_a_slave_that_is_too_far_behind_is_not_waited_for(tmp_path):
-    async def scenario(world):
-        await fill(world, 3)
-        async with slave_of(world, 1) as slave:
-            await slave.has(world.core.store.end_offset)
-            assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
-
-    run(tmp_path, scenario, brokerRole="SYNC_MASTER", haSlaveFallbehindMax=1_000)
+@within(run, "tmp_path", brokerRole="SYNC_MASTER", haSlaveFallbehindMax=1000)
+async def test_a_slave_that_is_too_far_behind_is_not_waited_for(world, /):
+    await fill(world, 3)
+    async with slave_of(world, 1) as slave:
+        await slave.has(world.core.store.end_offset)
+        assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("lie", [10_000_000, 2**40])
-def test_an_acknowledgement_of_what_was_not_sent_counts_for_nothing(tmp_path, lie):
-    async def scenario(world):
-        await fill(world, 3)
-        async with slave_of(world, 1) as slave:
-            await slave.has(world.core.store.end_offset)
-            slave.report(lie)
-            late = await world.send()
-            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-
-    run(tmp_path, scenario, brokerRole="SYNC_MASTER", slaveTimeout=100)
+@within(run, "tmp_path", brokerRole="SYNC_MASTER", slaveTimeout=100)
+async def test_an_acknowledgement_of_what_was_not_sent_counts_for_nothing(world, /, lie):
+    await fill(world, 3)
+    async with slave_of(world, 1) as slave:
+        await slave.has(world.core.store.end_offset)
+        slave.report(lie)
+        late = await world.send()
+        assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
-def test_with_sync_flush_and_sync_master_a_send_waits_for_both(tmp_path):
-    async def scenario(world):
-        assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
-        async with slave_of(world, 1) as slave:
-            await slave.has(world.core.store.end_offset)
-            slave.report(world.core.store.end_offset)
-            sending = asyncio.create_task(world.send())
-            await stored_after(world, world.core.store.end_offset)
-            await slave.has(world.core.store.end_offset)
-            slave.report(world.core.store.end_offset)
-            assert (await sending).code == 0
-            assert world.core.store.flushed_offset == world.core.store.end_offset
-
-    run(tmp_path, scenario, brokerRole="SYNC_MASTER", flushDiskType="SYNC_FLUSH")
+@within(run, "tmp_path", brokerRole="SYNC_MASTER", flushDiskType="SYNC_FLUSH")
+async def test_with_sync_flush_and_sync_master_a_send_waits_for_both(world, /):
+    assert (await world.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    async with slave_of(world, 1) as slave:
+        await slave.has(world.core.store.end_offset)
+        slave.report(world.core.store.end_offset)
+        sending = asyncio.create_task(world.send())
+        await stored_after(world, world.core.store.end_offset)
+        await slave.has(world.core.store.end_offset)
+        slave.report(world.core.store.end_offset)
+        assert (await sending).code == 0
+        assert world.core.store.flushed_offset == world.core.store.end_offset
 
 
-def test_the_port_for_slaves_is_closed_where_others_need_a_password(tmp_path):
-    async def scenario(world):
-        assert world.core.settings.ha_port(world.core.store.store_host.port) == 0
-        assert not world.core.replicas.is_listening
-
-    run(
-        tmp_path,
-        scenario,
-        authenticationEnabled=True,
-        initAuthenticationUser='{"username":"admin","password":"s3cret"}',
-    )
+@within(
+    run,
+    "tmp_path",
+    authenticationEnabled=True,
+    initAuthenticationUser='{"username":"admin","password":"s3cret"}',
+)
+async def test_the_port_for_slaves_is_closed_where_others_need_a_password(world, /):
+    assert world.core.settings.ha_port(world.core.store.store_host.port) == 0
+    assert not world.core.replicas.is_listening
 
 
 @asynccontextmanager

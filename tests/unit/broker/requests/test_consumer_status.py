@@ -12,6 +12,7 @@ from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
 from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
+from tests.support.async_tests import within
 from tests.support.broker_world import World, in_broker
 from tests.unit.broker.heartbeats import beat
 
@@ -58,19 +59,17 @@ def never(_):
     return asyncio.get_running_loop().create_future()
 
 
-def test_all_members_are_asked_or_the_one_that_is_named(tmp_path):
-    async def test(world):
-        first = await Consumer(world, came(7)).join("c1")
-        second = await Consumer(world, came(9)).join("c2")
-        assert table_of(await status(world)) == {"c1": {QUEUE: 7}, "c2": {QUEUE: 9}}
-        assert first.commands == [{"topic": "Orders", "group": "readers"}]
-        assert table_of(await status(world, clientAddr="c2")) == {"c2": {QUEUE: 9}}
-        assert table_of(await status(world, clientAddr="c3")) == {}
-        assert (len(first.commands), len(second.commands)) == (1, 2)
-        for each in (first, second):
-            await each.pool.close()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_all_members_are_asked_or_the_one_that_is_named(world, /):
+    first = await Consumer(world, came(7)).join("c1")
+    second = await Consumer(world, came(9)).join("c2")
+    assert table_of(await status(world)) == {"c1": {QUEUE: 7}, "c2": {QUEUE: 9}}
+    assert first.commands == [{"topic": "Orders", "group": "readers"}]
+    assert table_of(await status(world, clientAddr="c2")) == {"c2": {QUEUE: 9}}
+    assert table_of(await status(world, clientAddr="c3")) == {}
+    assert (len(first.commands), len(second.commands)) == (1, 2)
+    for each in (first, second):
+        await each.pool.close()
 
 
 @pytest.mark.parametrize(
@@ -83,43 +82,37 @@ def test_all_members_are_asked_or_the_one_that_is_named(tmp_path):
         never,
     ],
 )
-def test_a_member_without_a_usable_answer_is_left_out(tmp_path, answer):
-    async def test(world):
-        world.service._handlers.update(ConsumerStatusProcessor(world.core, 0.2).handlers())
-        consumers = [await Consumer(world, answer).join("c1")]
-        consumers.append(await Consumer(world, came(9)).join("c2"))
-        assert table_of(await status(world)) == {"c2": {QUEUE: 9}}
-        for each in consumers:
-            await each.pool.close()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_member_without_a_usable_answer_is_left_out(world, /, answer):
+    world.service._handlers.update(ConsumerStatusProcessor(world.core, 0.2).handlers())
+    consumers = [await Consumer(world, answer).join("c1")]
+    consumers.append(await Consumer(world, came(9)).join("c2"))
+    assert table_of(await status(world)) == {"c2": {QUEUE: 9}}
+    for each in consumers:
+        await each.pool.close()
 
 
-def test_without_members_the_answer_is_rocketmqs(tmp_path):
-    async def test(world):
-        answer = await status(world)
-        words = "No Any Consumer online in the consumer group: [readers]"
-        assert (answer.code, answer.remark) == (1, words)
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_without_members_the_answer_is_rocketmqs(world, /):
+    answer = await status(world)
+    words = "No Any Consumer online in the consumer group: [readers]"
+    assert (answer.code, answer.remark) == (1, words)
 
 
-def test_what_is_collected_at_the_same_time_is_bounded(tmp_path, monkeypatch):
-    async def test(world):
-        monkeypatch.setattr(limits, "MAX_RELAYS_OF_CONNECTION", 1)
-        waiting = asyncio.get_running_loop().create_future()
-        asked = asyncio.Event()
+@within(in_broker, "tmp_path")
+async def test_what_is_collected_at_the_same_time_is_bounded(world, /, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_RELAYS_OF_CONNECTION", 1)
+    waiting = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
 
-        async def late(_):
-            asked.set()
-            return await waiting
+    async def late(_):
+        asked.set()
+        return await waiting
 
-        consumer = await Consumer(world, late).join("c1")
-        first = asyncio.create_task(status(world))
-        await asked.wait()
-        assert (await status(world)).code == 2
-        waiting.set_result(came(1)(None))
-        assert table_of(await first) == {"c1": {QUEUE: 1}}
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
+    consumer = await Consumer(world, late).join("c1")
+    first = asyncio.create_task(status(world))
+    await asked.wait()
+    assert (await status(world)).code == 2
+    waiting.set_result(came(1)(None))
+    assert table_of(await first) == {"c1": {QUEUE: 1}}
+    await consumer.pool.close()

@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.broker.tables.entry_table import MAX_CONFIG_ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, text_of
 
 
@@ -24,52 +25,46 @@ def groups_on_disk(world):
     return json.loads(file.read_text())["subscriptionGroupTable"]
 
 
-def test_a_group_is_made_changed_as_a_whole_shown_and_deleted(tmp_path):
-    async def test(world):
-        assert (await update(world, retryMaxTimes=3, consumeEnable=False, future=[1])).code == 0
-        assert groups_on_disk(world)["g"] == await shown(world)
-        assert {"retryMaxTimes": 3, "consumeEnable": False, "future": [1]}.items() <= (
-            await shown(world)
-        ).items()
-        assert (await update(world, retryQueueNums=2)).code == 0
-        found = await shown(world)
-        assert (found["retryMaxTimes"], found["retryQueueNums"]) == (16, 2)
-        everything = await world.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        table = json.loads(everything.body)
-        assert table["subscriptionGroupTable"]["g"] == found
-        assert table["dataVersion"]["counter"] > 0
-        answer = await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g")
-        assert answer.code == 0
-        assert "g" not in groups_on_disk(world)
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_is_made_changed_as_a_whole_shown_and_deleted(world, /):
+    assert (await update(world, retryMaxTimes=3, consumeEnable=False, future=[1])).code == 0
+    assert groups_on_disk(world)["g"] == await shown(world)
+    assert {"retryMaxTimes": 3, "consumeEnable": False, "future": [1]}.items() <= (
+        await shown(world)
+    ).items()
+    assert (await update(world, retryQueueNums=2)).code == 0
+    found = await shown(world)
+    assert (found["retryMaxTimes"], found["retryQueueNums"]) == (16, 2)
+    everything = await world.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    table = json.loads(everything.body)
+    assert table["subscriptionGroupTable"]["g"] == found
+    assert table["dataVersion"]["counter"] > 0
+    answer = await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g")
+    assert answer.code == 0
+    assert "g" not in groups_on_disk(world)
 
 
 @pytest.mark.parametrize("name", ["cleanOffset", "removeOffset"])
-def test_offsets_go_with_a_group_only_when_that_is_asked(tmp_path, name):
-    async def test(world):
-        await update(world)
-        world.core.offsets.put("g", "Orders", 0, 5)
-        for is_asked in (False, True):
-            fields = {name: text_of(is_asked)}
-            await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **fields)
-            assert (world.core.offsets.get("g", "Orders", 0) is None) == is_asked
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_offsets_go_with_a_group_only_when_that_is_asked(world, /, name):
+    await update(world)
+    world.core.offsets.put("g", "Orders", 0, 5)
+    for is_asked in (False, True):
+        fields = {name: text_of(is_asked)}
+        await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **fields)
+        assert (world.core.offsets.get("g", "Orders", 0) is None) == is_asked
 
 
-def test_many_groups_are_made_at_once_or_none_of_them(tmp_path):
-    async def test(world):
-        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-        groups = [{"groupName": "one"}, {"groupName": "two", "retryMaxTimes": -1}]
-        bad = json.dumps({"groupConfigList": [*groups, {"groupName": "a b"}]}).encode()
-        assert (await world.call(code, bad)).code == 29
-        assert "one" not in world.core.groups.table.groups
-        good = json.dumps({"groupConfigList": groups}).encode()
-        assert (await world.call(code, good)).code == 0
-        assert groups_on_disk(world)["two"]["retryMaxTimes"] == -1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_many_groups_are_made_at_once_or_none_of_them(world, /):
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    groups = [{"groupName": "one"}, {"groupName": "two", "retryMaxTimes": -1}]
+    bad = json.dumps({"groupConfigList": [*groups, {"groupName": "a b"}]}).encode()
+    assert (await world.call(code, bad)).code == 29
+    assert "one" not in world.core.groups.table.groups
+    good = json.dumps({"groupConfigList": groups}).encode()
+    assert (await world.call(code, good)).code == 0
+    assert groups_on_disk(world)["two"]["retryMaxTimes"] == -1
 
 
 @pytest.mark.parametrize(
@@ -88,74 +83,62 @@ def test_many_groups_are_made_at_once_or_none_of_them(tmp_path):
         ({"retryQueueNums": True}, "retryQueueNums True"),
     ],
 )
-def test_a_group_that_cannot_be_is_not_made(tmp_path, members, words):
-    async def test(world):
-        before = dict(world.core.groups.table.groups)
-        answer = await update(world, **members)
-        assert answer.code != 0
-        assert words in answer.remark
-        assert world.core.groups.table.groups == before
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_that_cannot_be_is_not_made(world, /, members, words):
+    before = dict(world.core.groups.table.groups)
+    answer = await update(world, **members)
+    assert answer.code != 0
+    assert words in answer.remark
+    assert world.core.groups.table.groups == before
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'"x"', b"[" * 5000])
-def test_a_body_that_is_no_group_is_refused(tmp_path, body):
-    async def test(world):
-        for code in (
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        ):
-            assert (await world.call(code, body)).code == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_body_that_is_no_group_is_refused(world, /, body):
+    for code in (
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    ):
+        assert (await world.call(code, body)).code == 1
 
 
-def test_a_group_that_may_not_make_itself_is_not_shown(tmp_path):
-    async def test(world):
-        answer = await world.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="none")
-        assert (answer.code, answer.remark) == (26, "No group in this broker")
-
-    in_broker(tmp_path, test, autoCreateSubscriptionGroup=False)
+@within(in_broker, "tmp_path", autoCreateSubscriptionGroup=False)
+async def test_a_group_that_may_not_make_itself_is_not_shown(world, /):
+    answer = await world.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="none")
+    assert (answer.code, answer.remark) == (26, "No group in this broker")
 
 
-def test_topics_and_subscriptions_of_a_group_are_told(tmp_path):
-    async def test(world):
-        world.core.offsets.put("g", "Orders", 0, 5)
-        topics = await world.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, group="g")
-        assert json.loads(topics.body)["topicList"] == ["Orders"]
-        code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
-        wanted = await world.call(code, group="g", topic="Orders")
-        assert json.loads(wanted.body) == {"group": "g", "topic": "Orders"}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_topics_and_subscriptions_of_a_group_are_told(world, /):
+    world.core.offsets.put("g", "Orders", 0, 5)
+    topics = await world.call(RequestCode.QUERY_TOPICS_BY_CONSUMER, group="g")
+    assert json.loads(topics.body)["topicList"] == ["Orders"]
+    code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+    wanted = await world.call(code, group="g", topic="Orders")
+    assert json.loads(wanted.body) == {"group": "g", "topic": "Orders"}
 
 
-def test_a_group_that_would_not_be_read_back_is_refused_and_not_kept(tmp_path):
-    async def test(world):
-        answer = await update(world, groupName="large", x="A" * MAX_CONFIG_ENTRY_BYTES)
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert "'large' in subscriptionGroup.json" in answer.remark
-        assert "large" not in world.core.groups.table.groups
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_that_would_not_be_read_back_is_refused_and_not_kept(world, /):
+    answer = await update(world, groupName="large", x="A" * MAX_CONFIG_ENTRY_BYTES)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "'large' in subscriptionGroup.json" in answer.remark
+    assert "large" not in world.core.groups.table.groups
 
 
-def test_groups_that_tools_need_are_neither_disabled_nor_deleted(tmp_path):
-    async def test(world):
-        await world.send()
-        group = "TOOLS_CONSUMER"
-        answer = await update(world, groupName=group, consumeEnable=False)
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert answer.remark == f"{group} is a group of RocketMQ's own: consumeEnable stays true"
-        answer = await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=group)
-        assert answer.code == ResponseCode.INVALID_PARAMETER
-        assert (await update(world, groupName=group, retryMaxTimes=2)).code == 0
-        assert (await world.pull(consumerGroup=group)).code == 0
-        # As a real broker may have left it.
-        world.core.groups.table.put(group, consumeEnable=False)
-        assert (await world.pull(consumerGroup=group)).code == 0
-        world.core.groups.table.put("g", consumeEnable=False)
-        assert (await world.pull(consumerGroup="g")).code == ResponseCode.NO_PERMISSION
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_groups_that_tools_need_are_neither_disabled_nor_deleted(world, /):
+    await world.send()
+    group = "TOOLS_CONSUMER"
+    answer = await update(world, groupName=group, consumeEnable=False)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert answer.remark == f"{group} is a group of RocketMQ's own: consumeEnable stays true"
+    answer = await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=group)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert (await update(world, groupName=group, retryMaxTimes=2)).code == 0
+    assert (await world.pull(consumerGroup=group)).code == 0
+    # As a real broker may have left it.
+    world.core.groups.table.put(group, consumeEnable=False)
+    assert (await world.pull(consumerGroup=group)).code == 0
+    world.core.groups.table.put("g", consumeEnable=False)
+    assert (await world.pull(consumerGroup="g")).code == ResponseCode.NO_PERMISSION

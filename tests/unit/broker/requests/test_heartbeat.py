@@ -7,6 +7,7 @@ import pytest
 
 from rocketlens.broker.requests import heartbeat
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, in_broker
 from tests.unit.broker.heartbeats import (
     beat,
@@ -14,93 +15,79 @@ from tests.unit.broker.heartbeats import (
 )
 
 
-def test_a_heartbeat_makes_the_group_and_its_retry_topic(tmp_path):
-    async def test(world):
-        assert (await beat(world, "c1", "Orders")).code == 0
-        assert world.core.groups.table.groups["readers"]["retryMaxTimes"] == 16
-        retry = world.core.topics.get("%RETRY%readers")
-        assert (retry.read_queue_count, retry.write_queue_count, retry.perm) == (1, 1, 6)
-        assert await client_ids(world) == ["c1"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_heartbeat_makes_the_group_and_its_retry_topic(world, /):
+    assert (await beat(world, "c1", "Orders")).code == 0
+    assert world.core.groups.table.groups["readers"]["retryMaxTimes"] == 16
+    retry = world.core.topics.get("%RETRY%readers")
+    assert (retry.read_queue_count, retry.write_queue_count, retry.perm) == (1, 1, 6)
+    assert await client_ids(world) == ["c1"]
 
 
-def test_a_group_without_members_is_not_online(tmp_path):
-    async def test(world):
-        assert await client_ids(world, "none") == "no consumer for this group, none"
-        answer = await world.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="none")
-        assert (answer.code, answer.remark) == (206, "the consumer group[none] not online")
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_without_members_is_not_online(world, /):
+    assert await client_ids(world, "none") == "no consumer for this group, none"
+    answer = await world.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="none")
+    assert (answer.code, answer.remark) == (206, "the consumer group[none] not online")
 
 
-def test_connections_show_clients_and_subscriptions(tmp_path):
-    async def test(world):
-        await beat(world, "c1", "Orders", "Old")
-        await beat(world, "c1", "Orders", version=2)
-        answer = await world.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="readers")
-        shown = json.loads(answer.body)
-        (connection,) = shown["connectionSet"]
-        assert connection["clientAddr"].startswith("127.0.0.1:")
-        assert (connection["clientId"], connection["language"]) == ("c1", "PYTHON")
-        assert connection["version"] == 513
-        assert shown["consumeType"] == "CONSUME_PASSIVELY"
-        assert shown["messageModel"] == "CLUSTERING"
-        assert shown["consumeFromWhere"] == "CONSUME_FROM_LAST_OFFSET"
-        assert list(shown["subscriptionTable"]) == ["Orders"]
-        assert shown["subscriptionTable"]["Orders"]["subVersion"] == 2
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_connections_show_clients_and_subscriptions(world, /):
+    await beat(world, "c1", "Orders", "Old")
+    await beat(world, "c1", "Orders", version=2)
+    answer = await world.call(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="readers")
+    shown = json.loads(answer.body)
+    (connection,) = shown["connectionSet"]
+    assert connection["clientAddr"].startswith("127.0.0.1:")
+    assert (connection["clientId"], connection["language"]) == ("c1", "PYTHON")
+    assert connection["version"] == 513
+    assert shown["consumeType"] == "CONSUME_PASSIVELY"
+    assert shown["messageModel"] == "CLUSTERING"
+    assert shown["consumeFromWhere"] == "CONSUME_FROM_LAST_OFFSET"
+    assert list(shown["subscriptionTable"]) == ["Orders"]
+    assert shown["subscriptionTable"]["Orders"]["subVersion"] == 2
 
 
-def test_consume_statistics_show_how_far_a_group_came(tmp_path):
-    async def test(world):
-        for number in range(3):
-            world.clock.now_ms = NOW_MS + number
-            await world.send(d=1)
-        world.core.offsets.put("readers", "Orders", 0, 2)
-        answer = await world.call(RequestCode.GET_CONSUME_STATS, consumerGroup="readers")
-        assert answer.body.decode() == (
-            '{"consumeTps":0.0,"offsetTable":{{"brokerName":"broker-a","queueId":0,'
-            '"topic":"Orders"}:{"brokerOffset":3,"consumerOffset":2,'
-            f'"lastTimestamp":{NOW_MS + 1},"pullOffset":2}}}}}}'
-        )
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_consume_statistics_show_how_far_a_group_came(world, /):
+    for number in range(3):
+        world.clock.now_ms = NOW_MS + number
+        await world.send(d=1)
+    world.core.offsets.put("readers", "Orders", 0, 2)
+    answer = await world.call(RequestCode.GET_CONSUME_STATS, consumerGroup="readers")
+    assert answer.body.decode() == (
+        '{"consumeTps":0.0,"offsetTable":{{"brokerName":"broker-a","queueId":0,'
+        '"topic":"Orders"}:{"brokerOffset":3,"consumerOffset":2,'
+        f'"lastTimestamp":{NOW_MS + 1},"pullOffset":2}}}}}}'
+    )
 
 
-def test_consume_statistics_of_members_that_assign_queues_have_all_topics(tmp_path):
-    async def test(world):
-        await world.send()
-        world.core.offsets.put("readers", "Orders", 0, 1)
-        await beat(world, "c1")
-        answer = await world.call(RequestCode.GET_CONSUME_STATS, consumerGroup="readers")
-        assert b'"topic":"Orders"' in answer.body
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_consume_statistics_of_members_that_assign_queues_have_all_topics(world, /):
+    await world.send()
+    world.core.offsets.put("readers", "Orders", 0, 1)
+    await beat(world, "c1")
+    answer = await world.call(RequestCode.GET_CONSUME_STATS, consumerGroup="readers")
+    assert b'"topic":"Orders"' in answer.body
 
 
-def test_a_topic_is_read_by_who_subscribes_and_who_has_offsets(tmp_path):
-    async def test(world):
-        await beat(world, "c1", "Orders")
-        world.core.offsets.put("sleepers", "Orders", 0, 2)
-        answer = await world.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="Orders")
-        assert json.loads(answer.body) == {"groupList": ["readers", "sleepers"]}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_is_read_by_who_subscribes_and_who_has_offsets(world, /):
+    await beat(world, "c1", "Orders")
+    world.core.offsets.put("sleepers", "Orders", 0, 2)
+    answer = await world.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="Orders")
+    assert json.loads(answer.body) == {"groupList": ["readers", "sleepers"]}
 
 
-def test_a_heartbeat_that_is_none_or_too_much_is_refused(tmp_path):
-    async def test(world):
-        for body in (b"", b"[]", b"{}", b'{"clientID":1,"consumerDataSet":5}'):
-            assert (await world.call(RequestCode.HEART_BEAT, body)).code == 1
-        many = {"clientID": "c", "producerDataSet": [{"groupName": f"g{n}"} for n in range(1001)]}
-        answer = await world.call(RequestCode.HEART_BEAT, json.dumps(many).encode())
-        assert (answer.code, answer.remark) == (1, "1001 groups in one heartbeat, 1000 allowed")
-        assert (await beat(world, "c", group="../../x")).code == 0
-        assert world.core.clients.consumers == {}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_heartbeat_that_is_none_or_too_much_is_refused(world, /):
+    for body in (b"", b"[]", b"{}", b'{"clientID":1,"consumerDataSet":5}'):
+        assert (await world.call(RequestCode.HEART_BEAT, body)).code == 1
+    many = {"clientID": "c", "producerDataSet": [{"groupName": f"g{n}"} for n in range(1001)]}
+    answer = await world.call(RequestCode.HEART_BEAT, json.dumps(many).encode())
+    assert (answer.code, answer.remark) == (1, "1001 groups in one heartbeat, 1000 allowed")
+    assert (await beat(world, "c", group="../../x")).code == 0
+    assert world.core.clients.consumers == {}
 
 
 @pytest.mark.parametrize("count", [1, 1000])

@@ -12,70 +12,61 @@ from rocketlens.model.config_keys import keys_of
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of
 
 
-def test_all_topics_are_told_with_their_version(tmp_path):
-    async def test(world):
-        await world.send()
-        answer = json.loads((await world.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
-        assert answer["topicConfigTable"].keys() == world.core.topics.topics.keys()
-        assert answer["topicConfigTable"]["Orders"]["writeQueueNums"] == 4
-        assert answer["topicConfigTable"]["TBW102"]["perm"] == 7
-        version = world.core.topics.table.data_version
-        assert answer["dataVersion"] == version.encode()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_all_topics_are_told_with_their_version(world, /):
+    await world.send()
+    answer = json.loads((await world.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+    assert answer["topicConfigTable"].keys() == world.core.topics.topics.keys()
+    assert answer["topicConfigTable"]["Orders"]["writeQueueNums"] == 4
+    assert answer["topicConfigTable"]["TBW102"]["perm"] == 7
+    version = world.core.topics.table.data_version
+    assert answer["dataVersion"] == version.encode()
 
 
-def test_rocketmqs_own_topics_are_told(tmp_path):
-    async def test(world):
-        answer = await world.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-        topics = json.loads(answer.body)["topicList"]
-        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} < set(topics)
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_rocketmqs_own_topics_are_told(world, /):
+    answer = await world.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+    topics = json.loads(answer.body)["topicList"]
+    assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} < set(topics)
 
 
-def test_the_configuration_is_told_and_never_changed_from_afar(tmp_path):
-    async def test(world):
-        code = RequestCode.UPDATE_BROKER_CONFIG
-        answer = await world.call(code, b"flushDiskType=SYNC_FLUSH\nbrokerName=x\n")
-        assert (answer.code, "cannot be updated from afar" in answer.remark) == (16, True)
-        told = await world.call(RequestCode.GET_BROKER_CONFIG)
-        lines = told.body.decode().splitlines()
-        assert {"brokerName=broker-a", "flushDiskType=ASYNC_FLUSH", "traceOn=true"} <= set(lines)
-        assert json.loads(told.ext_fields["version"])["counter"] == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_configuration_is_told_and_never_changed_from_afar(world, /):
+    code = RequestCode.UPDATE_BROKER_CONFIG
+    answer = await world.call(code, b"flushDiskType=SYNC_FLUSH\nbrokerName=x\n")
+    assert (answer.code, "cannot be updated from afar" in answer.remark) == (16, True)
+    told = await world.call(RequestCode.GET_BROKER_CONFIG)
+    lines = told.body.decode().splitlines()
+    assert {"brokerName=broker-a", "flushDiskType=ASYNC_FLUSH", "traceOn=true"} <= set(lines)
+    assert json.loads(told.ext_fields["version"])["counter"] == 0
 
 
-def test_the_configuration_has_each_key_with_the_value_in_effect(tmp_path):
-    async def test(world):
-        told = (await world.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
-        values = java_properties.loads(told)
-        tables = (BrokerConfig, AuthConfig, StoreConfig)
-        names = {row.name for table in tables for row in keys_of(table)}
-        secret = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
-        assert values.keys() == names - secret | {"tls.server.mode"}
-        assert list(values) == sorted(values)
-        root = world.core.store.layout.root
-        assert (values["storePathRootDir"], values["bindAddress"]) == (str(root), "127.0.0.1")
-        assert values["storePathCommitLog"] == str(root / "commitlog")
-        assert values["listenPort"] == str(world.core.store.store_host.port)
-        assert values["listenPort"] != "0"
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_configuration_has_each_key_with_the_value_in_effect(world, /):
+    told = (await world.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
+    values = java_properties.loads(told)
+    tables = (BrokerConfig, AuthConfig, StoreConfig)
+    names = {row.name for table in tables for row in keys_of(table)}
+    secret = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
+    assert values.keys() == names - secret | {"tls.server.mode"}
+    assert list(values) == sorted(values)
+    root = world.core.store.layout.root
+    assert (values["storePathRootDir"], values["bindAddress"]) == (str(root), "127.0.0.1")
+    assert values["storePathCommitLog"] == str(root / "commitlog")
+    assert values["listenPort"] == str(world.core.store.store_host.port)
+    assert values["listenPort"] != "0"
 
 
-def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(tmp_path):
-    async def test(world):
-        fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Orders"}
-        answer = await world.call(RequestCode.VIEW_BROKER_STATS_DATA, **fields)
-        expected = (1, "The stats <TOPIC_PUT_NUMS> <Orders> not exist")
-        assert (answer.code, answer.remark) == expected
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(world, /):
+    fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Orders"}
+    answer = await world.call(RequestCode.VIEW_BROKER_STATS_DATA, **fields)
+    expected = (1, "The stats <TOPIC_PUT_NUMS> <Orders> not exist")
+    assert (answer.code, answer.remark) == expected
 
 
 @pytest.mark.parametrize(("index", "count", "given"), [(0, 3, 3), (3, 100, 5), (7, 1, 1)])
@@ -121,35 +112,31 @@ class FullDisk(Disk):
         return 0.995
 
 
-def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks(tmp_path, caplog):
-    async def test(world):
-        for number in range(60):
-            assert (await world.send(body=bytes(1000), e=number % 3)).code == 0
-        log = world.core.store.layout.commit_log
-        before = sorted(log.iterdir())
-        for path in before:
-            os.utime(path, (0, world.clock.now_ms / 1000 - 2 * 3600))
-        for _ in range(3):
-            assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
-        assert sorted(log.iterdir()) == before
-        assert "are deleted" not in caplog.text
-        # The broker itself does at its next round, and logs what it deletes.
-        world.service._clean()
-        assert sorted(log.iterdir()) == before[-1:]
-        for words in ("100% full", before[0].name, "120 min ago", "Orders"):
-            assert words in caplog.text
-
-    in_broker(tmp_path, test, disk=FullDisk(), mappedFileSizeCommitLog=16_384)
+@within(in_broker, "tmp_path", disk=FullDisk(), mappedFileSizeCommitLog=16384)
+async def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks(world, /, caplog):
+    for number in range(60):
+        assert (await world.send(body=bytes(1000), e=number % 3)).code == 0
+    log = world.core.store.layout.commit_log
+    before = sorted(log.iterdir())
+    for path in before:
+        os.utime(path, (0, world.clock.now_ms / 1000 - 2 * 3600))
+    for _ in range(3):
+        assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+    assert sorted(log.iterdir()) == before
+    assert "are deleted" not in caplog.text
+    # The broker itself does at its next round, and logs what it deletes.
+    world.service._clean()
+    assert sorted(log.iterdir()) == before[-1:]
+    for words in ("100% full", before[0].name, "120 min ago", "Orders"):
+        assert words in caplog.text
 
 
-def test_entries_that_are_not_there_are_refused(tmp_path):
-    async def test(world):
-        code = RequestCode.QUERY_CONSUME_QUEUE
-        fields = {"topic": "Orders", "queueId": 0, "index": 1, "count": 1}
-        answer = await world.call(code, **fields)
-        assert (answer.code, answer.remark) == (1, "0@Orders is not exist!")
-        await world.send()
-        answer = await world.call(code, **fields)
-        assert (answer.code, answer.remark) == (0, "Index 1 of 0@Orders is not exist!")
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_entries_that_are_not_there_are_refused(world, /):
+    code = RequestCode.QUERY_CONSUME_QUEUE
+    fields = {"topic": "Orders", "queueId": 0, "index": 1, "count": 1}
+    answer = await world.call(code, **fields)
+    assert (answer.code, answer.remark) == (1, "0@Orders is not exist!")
+    await world.send()
+    answer = await world.call(code, **fields)
+    assert (answer.code, answer.remark) == (0, "Index 1 of 0@Orders is not exist!")

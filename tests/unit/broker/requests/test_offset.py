@@ -8,6 +8,7 @@ import pytest
 from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, in_broker, running
 from tests.unit.broker.heartbeats import beat
 from tests.unit.net.loopback import until
@@ -26,93 +27,76 @@ async def send_every_second(world, count):
     ("after_ms", "lower", "upper"),
     [(-1, 0, 0), (0, 0, 0), (1, 1, 0), (1000, 1, 1), (2500, 3, 2), (4000, 4, 4), (9000, 5, 4)],
 )
-def test_an_offset_is_found_by_time(tmp_path, after_ms, lower, upper):
-    async def test(world):
-        await send_every_second(world, 5)
-        for boundary, expected in ((None, lower), ("lower", lower), ("UPPER", upper)):
-            answer = await world.call(
-                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-                timestamp=NOW_MS + after_ms,
-                boundaryType=boundary,
-                **QUEUE,
-            )
-            assert answer.ext_fields == {"offset": str(expected)}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_an_offset_is_found_by_time(world, /, after_ms, lower, upper):
+    await send_every_second(world, 5)
+    for boundary, expected in ((None, lower), ("lower", lower), ("UPPER", upper)):
+        answer = await world.call(
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+            timestamp=NOW_MS + after_ms,
+            boundaryType=boundary,
+            **QUEUE,
+        )
+        assert answer.ext_fields == {"offset": str(expected)}
 
 
-def test_a_queue_has_a_first_and_a_next_offset_and_a_first_time(tmp_path):
-    async def test(world):
-        codes = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
-        empty = [await world.call(code, **QUEUE) for code in codes]
-        assert [answer.ext_fields["offset"] for answer in empty] == ["0", "0"]
-        never = await world.call(RequestCode.GET_EARLIEST_MSG_STORETIME, **QUEUE)
-        assert never.ext_fields == {"timestamp": "-1"}
-        await send_every_second(world, 3)
-        some = [await world.call(code, **QUEUE) for code in codes]
-        assert [answer.ext_fields["offset"] for answer in some] == ["0", "3"]
-        first = await world.call(RequestCode.GET_EARLIEST_MSG_STORETIME, **QUEUE)
-        assert first.ext_fields == {"timestamp": str(NOW_MS)}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_queue_has_a_first_and_a_next_offset_and_a_first_time(world, /):
+    codes = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+    empty = [await world.call(code, **QUEUE) for code in codes]
+    assert [answer.ext_fields["offset"] for answer in empty] == ["0", "0"]
+    never = await world.call(RequestCode.GET_EARLIEST_MSG_STORETIME, **QUEUE)
+    assert never.ext_fields == {"timestamp": "-1"}
+    await send_every_second(world, 3)
+    some = [await world.call(code, **QUEUE) for code in codes]
+    assert [answer.ext_fields["offset"] for answer in some] == ["0", "3"]
+    first = await world.call(RequestCode.GET_EARLIEST_MSG_STORETIME, **QUEUE)
+    assert first.ext_fields == {"timestamp": str(NOW_MS)}
 
 
-def test_a_groups_offset_is_kept_over_a_restart(tmp_path):
-    import asyncio
-
-    async def main():
-        async with running(tmp_path) as world:
-            await world.send()
-            world.core.groups.find("readers")
-            answer = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=1, **GROUP)
-            assert answer.code == 0
-        async with running(tmp_path) as world:
-            answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)
-            assert answer.ext_fields == {"offset": "1"}
-
-    asyncio.run(main())
-
-
-def test_a_group_that_never_read_begins_at_0_while_that_is_near(tmp_path):
-    async def test(world):
+async def test_a_groups_offset_is_kept_over_a_restart(tmp_path):
+    async with running(tmp_path) as world:
         await world.send()
+        world.core.groups.find("readers")
+        answer = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=1, **GROUP)
+        assert answer.code == 0
+    async with running(tmp_path) as world:
         answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)
-        assert answer.ext_fields == {"offset": "0"}
-        asked = await world.call(
-            RequestCode.QUERY_CONSUMER_OFFSET, setZeroIfNotFound=False, **GROUP
-        )
-        assert (asked.code, asked.remark) == (
-            22,
-            "Not found, do not set to zero, maybe this group boot first",
-        )
-
-    in_broker(tmp_path, test)
+        assert answer.ext_fields == {"offset": "1"}
 
 
-def test_a_group_that_never_read_decides_itself_when_the_begin_is_far(tmp_path):
-    async def test(world):
-        await world.send()
-        await world.send()
-        answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)
-        assert (answer.code, answer.remark) == (
-            22,
-            "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
-        )
+@within(in_broker, "tmp_path")
+async def test_a_group_that_never_read_begins_at_0_while_that_is_near(world, /):
+    await world.send()
+    answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)
+    assert answer.ext_fields == {"offset": "0"}
+    asked = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, setZeroIfNotFound=False, **GROUP)
+    assert (asked.code, asked.remark) == (
+        22,
+        "Not found, do not set to zero, maybe this group boot first",
+    )
 
-    in_broker(tmp_path, test, accessMessageInMemoryMaxRatio=0)
+
+@within(in_broker, "tmp_path", accessMessageInMemoryMaxRatio=0)
+async def test_a_group_that_never_read_decides_itself_when_the_begin_is_far(world, /):
+    await world.send()
+    await world.send()
+    answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)
+    assert (answer.code, answer.remark) == (
+        22,
+        "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+    )
 
 
-def test_an_offset_of_no_topic_or_group_is_not_kept(tmp_path):
-    async def test(world):
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        answer = await world.call(code, commitOffset=1, **(GROUP | {"topic": "None"}))
-        assert (answer.code, answer.remark) == (17, "Topic None not exist!")
-        await world.send()
-        answer = await world.call(code, commitOffset=1, **(GROUP | {"consumerGroup": "a@b"}))
-        assert (answer.code, answer.remark) == (26, "Group a@b not exist!")
-        assert world.core.offsets.table == {}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_an_offset_of_no_topic_or_group_is_not_kept(world, /):
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    answer = await world.call(code, commitOffset=1, **(GROUP | {"topic": "None"}))
+    assert (answer.code, answer.remark) == (17, "Topic None not exist!")
+    await world.send()
+    answer = await world.call(code, commitOffset=1, **(GROUP | {"consumerGroup": "a@b"}))
+    assert (answer.code, answer.remark) == (26, "Group a@b not exist!")
+    assert world.core.offsets.table == {}
 
 
 def test_an_offset_makes_no_group_but_reading_does(tmp_path):
@@ -130,28 +114,26 @@ def test_an_offset_makes_no_group_but_reading_does(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_an_offset_is_kept_only_in_a_queue_that_the_topic_has_or_had(tmp_path):
-    async def test(world):
-        assert (await world.send("T", d=4, e=3)).code == 0
-        await world.pull(topic="T", consumerGroup="g")
+@within(in_broker, "tmp_path")
+async def test_an_offset_is_kept_only_in_a_queue_that_the_topic_has_or_had(world, /):
+    assert (await world.send("T", d=4, e=3)).code == 0
+    await world.pull(topic="T", consumerGroup="g")
 
-        async def commit(queue_id, offset=1):
-            fields = {"consumerGroup": "g", "topic": "T", "commitOffset": offset}
-            return await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, queueId=queue_id)
+    async def commit(queue_id, offset=1):
+        fields = {"consumerGroup": "g", "topic": "T", "commitOffset": offset}
+        return await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, queueId=queue_id)
 
-        for queue_id in range(4):
-            assert (await commit(queue_id)).code == 0
-        for queue_id in (4, -1, 2**31 - 1):
-            refused = await commit(queue_id)
-            assert (refused.code, refused.remark) == (1, f"Topic T has no queue {queue_id}")
-        config = world.core.topics.get("T")
-        world.core.topics.put(replace(config, read_queue_count=1, write_queue_count=1))
-        # Groups go on in queues that a topic has no more.
-        assert (await commit(2, 5)).code == (await commit(3, 5)).code == 0
-        assert world.core.offsets.table == {"T@g": {0: 1, 1: 1, 2: 5, 3: 5}}
-        assert world.core.offsets.refused == 3
-
-    in_broker(tmp_path, test)
+    for queue_id in range(4):
+        assert (await commit(queue_id)).code == 0
+    for queue_id in (4, -1, 2**31 - 1):
+        refused = await commit(queue_id)
+        assert (refused.code, refused.remark) == (1, f"Topic T has no queue {queue_id}")
+    config = world.core.topics.get("T")
+    world.core.topics.put(replace(config, read_queue_count=1, write_queue_count=1))
+    # Groups go on in queues that a topic has no more.
+    assert (await commit(2, 5)).code == (await commit(3, 5)).code == 0
+    assert world.core.offsets.table == {"T@g": {0: 1, 1: 1, 2: 5, 3: 5}}
+    assert world.core.offsets.refused == 3
 
 
 RESET = {"group": "readers", "topic": "Orders", "timestamp": -1, "isForce": True}
@@ -184,17 +166,15 @@ def offsets_in(answer):
         ({"queueId": 0, "offset": -1, "timestamp": 0}, {0: 0}),
     ],
 )
-def test_a_group_is_reset_in_one_queue_or_all(tmp_path, changes, expected):
-    async def test(world):
-        await in_queues(world, 3, 1)
-        assert offsets_in(await reset(world, **changes)) == expected
-        for queue_id, offset in expected.items():
-            answer = await world.call(
-                RequestCode.QUERY_CONSUMER_OFFSET, **GROUP | {"queueId": queue_id}
-            )
-            assert answer.ext_fields["offset"] == str(offset)
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_is_reset_in_one_queue_or_all(world, /, changes, expected):
+    await in_queues(world, 3, 1)
+    assert offsets_in(await reset(world, **changes)) == expected
+    for queue_id, offset in expected.items():
+        answer = await world.call(
+            RequestCode.QUERY_CONSUMER_OFFSET, **GROUP | {"queueId": queue_id}
+        )
+        assert answer.ext_fields["offset"] == str(offset)
 
 
 @pytest.mark.parametrize(
@@ -210,62 +190,52 @@ def test_a_group_is_reset_in_one_queue_or_all(tmp_path, changes, expected):
         ),
     ],
 )
-def test_a_reset_that_leads_nowhere_is_refused(tmp_path, changes, code, remark):
-    async def test(world):
-        await in_queues(world, 3)
-        answer = await reset(world, **changes)
-        assert (answer.code, answer.remark) == (code, remark)
-        assert world.core.offsets.table == {}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_reset_that_leads_nowhere_is_refused(world, /, changes, code, remark):
+    await in_queues(world, 3)
+    answer = await reset(world, **changes)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert world.core.offsets.table == {}
 
 
-def test_consumers_go_on_there_whatever_they_pull_or_commit(tmp_path):
-    async def test(world):
-        await in_queues(world, 3)
-        begun = asyncio.ensure_future(world.pull(3, sysFlag=6, suspendTimeoutMillis=15_000))
-        await until(lambda: world.core.held_pulls.count == 1)
-        await reset(world, queueId=0, offset=1)
-        answer = await begun
-        assert (answer.code, answer.remark) == (21, "OFFSET_RESET")
-        assert answer.ext_fields["nextBeginOffset"] == "1"
-        await reset(world, queueId=0, offset=2)
-        late = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
-        assert (late.code, late.remark) == (0, "Offset has been previously reset")
-        answer = await world.pull(3, sysFlag=5, commitOffset=3)
-        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "2")
-        assert world.core.offsets.get("readers", "Orders", 0) == 2
-        assert (await world.pull(3)).code == 19
-        await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
-        assert world.core.offsets.get("readers", "Orders", 0) == 3
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_consumers_go_on_there_whatever_they_pull_or_commit(world, /):
+    await in_queues(world, 3)
+    begun = asyncio.ensure_future(world.pull(3, sysFlag=6, suspendTimeoutMillis=15_000))
+    await until(lambda: world.core.held_pulls.count == 1)
+    await reset(world, queueId=0, offset=1)
+    answer = await begun
+    assert (answer.code, answer.remark) == (21, "OFFSET_RESET")
+    assert answer.ext_fields["nextBeginOffset"] == "1"
+    await reset(world, queueId=0, offset=2)
+    late = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+    assert (late.code, late.remark) == (0, "Offset has been previously reset")
+    answer = await world.pull(3, sysFlag=5, commitOffset=3)
+    assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "2")
+    assert world.core.offsets.get("readers", "Orders", 0) == 2
+    assert (await world.pull(3)).code == 19
+    await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+    assert world.core.offsets.get("readers", "Orders", 0) == 3
 
 
-def test_a_consumer_that_begins_where_its_group_was_reset_to_just_goes_on(tmp_path):
-    async def test(world):
-        await in_queues(world, 3)
-        await reset(world, queueId=0, offset=1)
-        assert (await world.pull(1)).code == 0
-        assert (await world.pull(3)).code == 19
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_consumer_that_begins_where_its_group_was_reset_to_just_goes_on(world, /):
+    await in_queues(world, 3)
+    await reset(world, queueId=0, offset=1)
+    assert (await world.pull(1)).code == 0
+    assert (await world.pull(3)).code == 19
 
 
-def test_a_reset_ends_with_its_topic_or_group(tmp_path):
-    async def test(world):
-        await in_queues(world, 3)
-        await reset(world)
-        await world.call(
-            RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="readers", cleanOffset=True
-        )
-        assert world.core.offsets.resets == {}
-        world.core.groups.find("readers")
-        await reset(world)
-        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        assert world.core.offsets.resets == {}
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_reset_ends_with_its_topic_or_group(world, /):
+    await in_queues(world, 3)
+    await reset(world)
+    await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="readers", cleanOffset=True)
+    assert world.core.offsets.resets == {}
+    world.core.groups.find("readers")
+    await reset(world)
+    await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    assert world.core.offsets.resets == {}
 
 
 async def clone(world, **changes):
@@ -273,23 +243,21 @@ async def clone(world, **changes):
     return await world.call(RequestCode.CLONE_GROUP_OFFSET, **(fields | changes))
 
 
-def test_a_group_goes_on_where_another_is(tmp_path):
-    async def test(world):
-        await in_queues(world, 3, 2)
-        await world.send(topic="More")
-        offsets = world.core.offsets
-        for topic, queue_id, offset in (("Orders", 0, 2), ("Orders", 1, 1), ("More", 0, 1)):
-            offsets.put("readers", topic, queue_id, offset)
-        assert (await clone(world)).code == 0
-        assert [offsets.get("others", "Orders", queue_id) for queue_id in (0, 1)] == [2, 1]
-        assert offsets.get("others", "More", 0) is None
-        assert (await clone(world, topic=None, destGroup="third")).code == 0
-        assert sorted(offsets.topics_of("third")) == ["More", "Orders"]
-        assert (await clone(world, destGroup="../x")).code == 29
-        await beat(world, "c1", "Orders")
-        await clone(world, topic=None, destGroup="fourth")
-        assert offsets.topics_of("fourth") == ["Orders"]
-        await clone(world, topic=None, destGroup="fifth", offline=True)
-        assert sorted(offsets.topics_of("fifth")) == ["More", "Orders"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_goes_on_where_another_is(world, /):
+    await in_queues(world, 3, 2)
+    await world.send(topic="More")
+    offsets = world.core.offsets
+    for topic, queue_id, offset in (("Orders", 0, 2), ("Orders", 1, 1), ("More", 0, 1)):
+        offsets.put("readers", topic, queue_id, offset)
+    assert (await clone(world)).code == 0
+    assert [offsets.get("others", "Orders", queue_id) for queue_id in (0, 1)] == [2, 1]
+    assert offsets.get("others", "More", 0) is None
+    assert (await clone(world, topic=None, destGroup="third")).code == 0
+    assert sorted(offsets.topics_of("third")) == ["More", "Orders"]
+    assert (await clone(world, destGroup="../x")).code == 29
+    await beat(world, "c1", "Orders")
+    await clone(world, topic=None, destGroup="fourth")
+    assert offsets.topics_of("fourth") == ["Orders"]
+    await clone(world, topic=None, destGroup="fifth", offline=True)
+    assert sorted(offsets.topics_of("fifth")) == ["More", "Orders"]

@@ -1,6 +1,7 @@
 """Properties of messages as they are stored."""
 
 from rocketlens.model import properties as props
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of
 
 
@@ -24,12 +25,10 @@ def test_properties_stand_as_a_real_broker_stores_them(tmp_path, golden):
     in_broker(tmp_path, test)
 
 
-def test_a_message_without_a_unique_key_gets_one(tmp_path):
-    async def test(world):
-        answers = [await world.send() for _ in range(2)]
-        keys = [answer.ext_fields["transactionId"] for answer in answers]
-        assert len(set(keys)) == 2
-        stored = [props.parse(each.properties.decode()) for each in world.stored("Orders")]
-        assert [each["UNIQ_KEY"] for each in stored] == keys
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_message_without_a_unique_key_gets_one(world, /):
+    answers = [await world.send() for _ in range(2)]
+    keys = [answer.ext_fields["transactionId"] for answer in answers]
+    assert len(set(keys)) == 2
+    stored = [props.parse(each.properties.decode()) for each in world.stored("Orders")]
+    assert [each["UNIQ_KEY"] for each in stored] == keys

@@ -14,6 +14,7 @@ from rocketlens.formats.commitlog_record import HEADS, encode
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.async_tests import within
 from tests.support.broker_world import (
     NOW_MS,
     bodies,
@@ -27,104 +28,91 @@ from tests.support.patience import PATIENCE_S
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
 
 
-def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(tmp_path):
-    async def test(world):
-        for number in range(50):
-            unique_key = f"{number:032X}"
-            sent = await world.send(
-                body=b"%d" % number,
-                properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}"),
-            )
-            offset = int(sent.ext_fields["msgId"][16:], 16)
-            for answer in (
-                await world.query(f"k{number}"),
-                await world.query(unique_key, _UNIQUE_KEY_QUERY=True),
-                await world.query(unique_key, indexType="U"),
-                await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
-            ):
-                assert answer.code == 0
-                assert bodies(answer) == [b"%d" % number]
-
-    in_broker(tmp_path, test)
-
-
-def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(tmp_path):
-    async def test(world):
-        sent = await world.send(body=b"real", properties=properties_of(UNIQ_KEY=KEY))
+@within(in_broker, "tmp_path")
+async def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(world, /):
+    for number in range(50):
+        unique_key = f"{number:032X}"
+        sent = await world.send(
+            body=b"%d" % number,
+            properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}"),
+        )
         offset = int(sent.ext_fields["msgId"][16:], 16)
-        (real,) = world.stored("Orders")
-        place = offset + real.total_size + HEADS[0].size
-        await world.send(body=encode(dataclasses.replace(real, physical_offset=place)))
-        given = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
-        assert bodies(given) == [b"real"]
-        refused = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=place)
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert refused.remark == f"can not find message by the offset, {place}"
-
-    in_broker(tmp_path, test)
+        for answer in (
+            await world.query(f"k{number}"),
+            await world.query(unique_key, _UNIQUE_KEY_QUERY=True),
+            await world.query(unique_key, indexType="U"),
+            await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+        ):
+            assert answer.code == 0
+            assert bodies(answer) == [b"%d" % number]
 
 
-def test_an_answer_says_how_far_the_index_came(tmp_path):
-    async def test(world):
-        await world.send(properties=properties_of(KEYS="k"))
-        await world.send(properties=properties_of(KEYS="other"))
-        found, missing = await world.query("k"), await world.query("none")
-        last = world.core.store._appender.last
-        assert found.ext_fields == {
-            "indexLastUpdateTimestamp": str(NOW_MS),
-            "indexLastUpdatePhyoffset": str(last.physical_offset),
-        }
-        assert missing.code == ResponseCode.QUERY_NOT_FOUND
-        assert missing.remark == "can not find message, maybe time range not correct"
-        assert missing.ext_fields == {
-            "indexLastUpdateTimestamp": "0",
-            "indexLastUpdatePhyoffset": "0",
-        }
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_record_in_the_body_of_a_message_is_not_given_by_its_offset(world, /):
+    sent = await world.send(body=b"real", properties=properties_of(UNIQ_KEY=KEY))
+    offset = int(sent.ext_fields["msgId"][16:], 16)
+    (real,) = world.stored("Orders")
+    place = offset + real.total_size + HEADS[0].size
+    await world.send(body=encode(dataclasses.replace(real, physical_offset=place)))
+    given = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
+    assert bodies(given) == [b"real"]
+    refused = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=place)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == f"can not find message by the offset, {place}"
 
 
-def test_a_message_that_has_a_key_twice_is_given_once(tmp_path):
-    async def test(world):
-        await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
-        assert bodies(await world.query("k")) == [b"once"]
-        assert bodies(await world.query(KEY)) == [b"once"]
+@within(in_broker, "tmp_path")
+async def test_an_answer_says_how_far_the_index_came(world, /):
+    await world.send(properties=properties_of(KEYS="k"))
+    await world.send(properties=properties_of(KEYS="other"))
+    found, missing = await world.query("k"), await world.query("none")
+    last = world.core.store._appender.last
+    assert found.ext_fields == {
+        "indexLastUpdateTimestamp": str(NOW_MS),
+        "indexLastUpdatePhyoffset": str(last.physical_offset),
+    }
+    assert missing.code == ResponseCode.QUERY_NOT_FOUND
+    assert missing.remark == "can not find message, maybe time range not correct"
+    assert missing.ext_fields == {
+        "indexLastUpdateTimestamp": "0",
+        "indexLastUpdatePhyoffset": "0",
+    }
 
-    in_broker(tmp_path, test)
+
+@within(in_broker, "tmp_path")
+async def test_a_message_that_has_a_key_twice_is_given_once(world, /):
+    await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
+    assert bodies(await world.query("k")) == [b"once"]
+    assert bodies(await world.query(KEY)) == [b"once"]
 
 
-def test_the_newest_are_given_in_the_order_of_the_log(tmp_path):
-    async def test(world):
-        for number in range(70):
-            named = properties_of(UNIQ_KEY=KEY, KEYS="all")
-            await world.send(body=b"%d" % number, properties=named)
-        expected = [b"%d" % number for number in range(70)]
-        assert bodies(await world.query("all", maxNum=5)) == expected[-5:]
-        assert bodies(await world.query("all", maxNum=2**31 - 1)) == expected[-64:]
-        unique = await world.query(KEY, maxNum=1, _UNIQUE_KEY_QUERY=True)
-        assert bodies(unique) == expected[-32:]
-        for max_num in (0, -1):
-            assert (await world.query("all", maxNum=max_num)).code == 22
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_newest_are_given_in_the_order_of_the_log(world, /):
+    for number in range(70):
+        named = properties_of(UNIQ_KEY=KEY, KEYS="all")
+        await world.send(body=b"%d" % number, properties=named)
+    expected = [b"%d" % number for number in range(70)]
+    assert bodies(await world.query("all", maxNum=5)) == expected[-5:]
+    assert bodies(await world.query("all", maxNum=2**31 - 1)) == expected[-64:]
+    unique = await world.query(KEY, maxNum=1, _UNIQUE_KEY_QUERY=True)
+    assert bodies(unique) == expected[-32:]
+    for max_num in (0, -1):
+        assert (await world.query("all", maxNum=max_num)).code == 22
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
-    async def main():
-        async with running(tmp_path) as world:
-            for number in range(300):
-                named = properties_of(KEYS=f"k{number}", TAGS="T")
-                await world.send(body=b"%d" % number, properties=named)
-            if is_killed:
-                await world.service.close_abruptly()
-        async with running(tmp_path) as world:
-            await world.send(body=b"new", properties=properties_of(KEYS="k7"))
-            for number in range(300):
-                found = bodies(await world.query(f"k{number}"))
-                assert found == [b"%d" % number] + [b"new"] * (number == 7)
-
-    asyncio.run(main())
+async def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
+    async with running(tmp_path) as world:
+        for number in range(300):
+            named = properties_of(KEYS=f"k{number}", TAGS="T")
+            await world.send(body=b"%d" % number, properties=named)
+        if is_killed:
+            await world.service.close_abruptly()
+    async with running(tmp_path) as world:
+        await world.send(body=b"new", properties=properties_of(KEYS="k7"))
+        for number in range(300):
+            found = bodies(await world.query(f"k{number}"))
+            assert found == [b"%d" % number] + [b"new"] * (number == 7)
 
 
 def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
@@ -212,24 +200,22 @@ def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch
         (0x1 | 0x3 << 8, zlib.compress(bytes(65 * 1024 * 1024))),
     ],
 )
-def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_stored(
-    tmp_path, sys_flag, body
+@within(in_broker, "tmp_path")
+async def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_stored(
+    world, /, sys_flag, body
 ):
-    async def test(world):
-        named = properties_of(UNIQ_KEY=KEY, KEYS="k", TAGS="a")
-        sent = await world.send(body=body, properties=named, f=sys_flag)
-        assert sent.code == 0
-        await world.send(body=b"after")
-        offset = int(sent.ext_fields["msgId"][16:], 16)
-        for answer in (
-            await world.query("k"),
-            await world.query(KEY, _UNIQUE_KEY_QUERY=True),
-            await world.query("a", indexType="T"),
-            await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
-        ):
-            assert (answer.code, "notSearched" in answer.ext_fields) == (0, False)
-            assert bodies(answer) == [body]
-        pulled = await world.pull()
-        assert [record.body for record in records_of(pulled.body)] == [body, b"after"]
-
-    in_broker(tmp_path, test)
+    named = properties_of(UNIQ_KEY=KEY, KEYS="k", TAGS="a")
+    sent = await world.send(body=body, properties=named, f=sys_flag)
+    assert sent.code == 0
+    await world.send(body=b"after")
+    offset = int(sent.ext_fields["msgId"][16:], 16)
+    for answer in (
+        await world.query("k"),
+        await world.query(KEY, _UNIQUE_KEY_QUERY=True),
+        await world.query("a", indexType="T"),
+        await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+    ):
+        assert (answer.code, "notSearched" in answer.ext_fields) == (0, False)
+        assert bodies(answer) == [body]
+    pulled = await world.pull()
+    assert [record.body for record in records_of(pulled.body)] == [body, b"after"]

@@ -8,6 +8,7 @@ from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.recall_handle import RecallHandle
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS
 from tests.unit.broker.delivery.test_timers import DAY_MS, TIMERS, deliver, running, send_at
 
@@ -34,39 +35,35 @@ def handle_of(**changes):
     return RecallHandle(**parts | changes).encode()
 
 
-def test_a_recalled_message_is_not_delivered_and_others_are(tmp_path):
-    async def test(world):
-        sent = await send_at(world, b"recalled", DUE_MS, UNIQ_KEY="K1")
-        await send_at(world, b"kept", DUE_MS, UNIQ_KEY="K2")
-        answer = await recall(world, sent.ext_fields["recallHandle"])
-        assert (answer.code, answer.remark) == (0, None)
-        assert answer.ext_fields == {"msgId": "K1", "MSG_REGION": "DefaultRegion"}
-        world.clock.now_ms = DUE_MS + 1_000
-        assert deliver(world) == [b"kept"]
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_recalled_message_is_not_delivered_and_others_are(world, /):
+    sent = await send_at(world, b"recalled", DUE_MS, UNIQ_KEY="K1")
+    await send_at(world, b"kept", DUE_MS, UNIQ_KEY="K2")
+    answer = await recall(world, sent.ext_fields["recallHandle"])
+    assert (answer.code, answer.remark) == (0, None)
+    assert answer.ext_fields == {"msgId": "K1", "MSG_REGION": "DefaultRegion"}
+    world.clock.now_ms = DUE_MS + 1_000
+    assert deliver(world) == [b"kept"]
 
 
-def test_what_is_stored_for_a_recall_is_what_rocketmq_stores(tmp_path):
-    async def test(world):
-        sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
-        await recall(world, sent.ext_fields["recallHandle"])
-        _, record = world.stored(TIMERS)
-        out_ms = (DUE_MS - 1) // 1000 * 1000
-        assert record.body == b"0"
-        assert props.parse(record.properties.decode()) == {
-            "TAGS": "_RECALL_TAG_",
-            "TIMER_DEL_UNIQKEY": "K1",
-            "UNIQ_KEY": "K1",
-            "TIMER_DELIVER_MS": str(out_ms + 1),
-            "TIMER_OUT_MS": str(out_ms),
-            "BORN_TIMESTAMP": str(NOW_MS),
-            "PGROUP": "g",
-            "REAL_TOPIC": "Orders",
-            "REAL_QID": "0",
-        }
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_what_is_stored_for_a_recall_is_what_rocketmq_stores(world, /):
+    sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
+    await recall(world, sent.ext_fields["recallHandle"])
+    _, record = world.stored(TIMERS)
+    out_ms = (DUE_MS - 1) // 1000 * 1000
+    assert record.body == b"0"
+    assert props.parse(record.properties.decode()) == {
+        "TAGS": "_RECALL_TAG_",
+        "TIMER_DEL_UNIQKEY": "K1",
+        "UNIQ_KEY": "K1",
+        "TIMER_DELIVER_MS": str(out_ms + 1),
+        "TIMER_OUT_MS": str(out_ms),
+        "BORN_TIMESTAMP": str(NOW_MS),
+        "PGROUP": "g",
+        "REAL_TOPIC": "Orders",
+        "REAL_QID": "0",
+    }
 
 
 def test_a_broker_that_forbids_recalls_says_so_and_that_is_the_default(tmp_path):
@@ -99,17 +96,15 @@ async def by_default(directory, test):
         ("Orders", handle_of(due_ms=NOW_MS + 3 * DAY_MS), 604, "recall failed, timestamp invalid"),
     ],
 )
-def test_a_recall_that_cannot_be_is_refused_in_rocketmqs_words(
-    tmp_path, topic, handle, code, remark
+@within(in_broker, "tmp_path")
+async def test_a_recall_that_cannot_be_is_refused_in_rocketmqs_words(
+    world, /, topic, handle, code, remark
 ):
-    async def test(world):
-        await world.send()
-        answer = await recall(world, handle, topic)
-        assert (answer.code, answer.remark) == (code, remark)
-        assert answer.ext_fields == {"MSG_REGION": "DefaultRegion"}
-        assert world.stored(TIMERS) == []
-
-    in_broker(tmp_path, test)
+    await world.send()
+    answer = await recall(world, handle, topic)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert answer.ext_fields == {"MSG_REGION": "DefaultRegion"}
+    assert world.stored(TIMERS) == []
 
 
 def test_a_recall_that_cannot_be_stored_fails(tmp_path, monkeypatch, caplog):
@@ -127,10 +122,8 @@ def test_a_recall_that_cannot_be_stored_fails(tmp_path, monkeypatch, caplog):
     assert "the disk is full" in caplog.text
 
 
-def test_with_a_synchronous_flush_a_recall_is_durable_when_it_is_confirmed(tmp_path):
-    async def test(world):
-        sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
-        assert (await recall(world, sent.ext_fields["recallHandle"])).code == 0
-        assert world.core.store.flushed_offset == world.core.store.end_offset
-
-    in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH")
+@within(in_broker, "tmp_path", flushDiskType="SYNC_FLUSH")
+async def test_with_a_synchronous_flush_a_recall_is_durable_when_it_is_confirmed(world, /):
+    sent = await send_at(world, b"x", DUE_MS, UNIQ_KEY="K1")
+    assert (await recall(world, sent.ext_fields["recallHandle"])).code == 0
+    assert world.core.store.flushed_offset == world.core.store.end_offset

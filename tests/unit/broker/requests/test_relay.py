@@ -8,6 +8,7 @@ from rocketlens.broker.requests.relay import RelayProcessor
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import World, in_broker, records_of
 from tests.unit.broker.heartbeats import beat
 from tests.unit.net.loopback import until
@@ -56,119 +57,105 @@ def with_timeout(world, timeout_s):
     world.service._handlers.update(RelayProcessor(world.core, timeout_s).handlers())
 
 
-def test_a_consumer_is_asked_how_it_does_and_its_answer_is_passed_back_whole(tmp_path):
-    async def test(world):
-        consumer = await Consumer(world).join()
-        answer = await running_info(world, more="kept", AccessKey="a", Signature="b")
-        assert (answer.code, answer.remark, answer.body) == (4, "a remark", b"how it does")
-        assert answer.ext_fields["some"] == "field"
-        (command,) = consumer.commands
-        assert command.code == 307
-        assert command.ext_fields == {
-            "consumerGroup": "readers",
-            "clientId": "c1",
-            "jstackEnable": "false",
-            "more": "kept",
-        }
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_consumer_is_asked_how_it_does_and_its_answer_is_passed_back_whole(world, /):
+    consumer = await Consumer(world).join()
+    answer = await running_info(world, more="kept", AccessKey="a", Signature="b")
+    assert (answer.code, answer.remark, answer.body) == (4, "a remark", b"how it does")
+    assert answer.ext_fields["some"] == "field"
+    (command,) = consumer.commands
+    assert command.code == 307
+    assert command.ext_fields == {
+        "consumerGroup": "readers",
+        "clientId": "c1",
+        "jstackEnable": "false",
+        "more": "kept",
+    }
+    await consumer.pool.close()
 
 
-def test_a_consumer_is_handed_the_record_as_it_is_stored(tmp_path):
-    async def test(world):
-        consumer = await Consumer(world).join()
-        await world.send(body=b"first")
-        msg_id = (await world.send(body=b"second")).ext_fields["msgId"]
-        answer = await consume(world, msg_id, topic="Orders")
-        assert (answer.code, answer.body) == (4, b"how it does")
-        (command,) = consumer.commands
-        assert command.code == 309
-        (record,) = records_of(command.body)
-        assert (record.body, record.topic, record.queue_offset) == (b"second", "Orders", 1)
-        assert command.ext_fields["msgId"] == msg_id
-        assert command.ext_fields["brokerName"] == "broker-a"
-        assert command.ext_fields["topicSysFlag"] == "0"
-        assert command.ext_fields["groupSysFlag"] == "0"
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_consumer_is_handed_the_record_as_it_is_stored(world, /):
+    consumer = await Consumer(world).join()
+    await world.send(body=b"first")
+    msg_id = (await world.send(body=b"second")).ext_fields["msgId"]
+    answer = await consume(world, msg_id, topic="Orders")
+    assert (answer.code, answer.body) == (4, b"how it does")
+    (command,) = consumer.commands
+    assert command.code == 309
+    (record,) = records_of(command.body)
+    assert (record.body, record.topic, record.queue_offset) == (b"second", "Orders", 1)
+    assert command.ext_fields["msgId"] == msg_id
+    assert command.ext_fields["brokerName"] == "broker-a"
+    assert command.ext_fields["topicSysFlag"] == "0"
+    assert command.ext_fields["groupSysFlag"] == "0"
+    await consumer.pool.close()
 
 
-def test_of_two_connections_with_one_client_id_the_newer_is_asked(tmp_path):
-    async def test(world):
-        old, new = await Consumer(world).join(), await Consumer(world).join()
-        await running_info(world)
-        assert (len(old.commands), len(new.commands)) == (0, 1)
-        await new.pool.close()
-        await until(lambda: len(world.core.clients.consumers["readers"].members) == 1)
-        await running_info(world)
-        assert len(old.commands) == 1
-        await old.pool.close()
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_of_two_connections_with_one_client_id_the_newer_is_asked(world, /):
+    old, new = await Consumer(world).join(), await Consumer(world).join()
+    await running_info(world)
+    assert (len(old.commands), len(new.commands)) == (0, 1)
+    await new.pool.close()
+    await until(lambda: len(world.core.clients.consumers["readers"].members) == 1)
+    await running_info(world)
+    assert len(old.commands) == 1
+    await old.pool.close()
 
 
-def test_who_is_not_online_or_too_old_is_not_asked(tmp_path):
-    async def test(world):
-        consumer = await Consumer(world).join()
-        for client_id, group in (("c2", "readers"), ("c1", "others"), ("", "readers")):
-            answer = await running_info(world, client_id, group)
-            assert answer.code == 1
-            assert answer.remark == f"The Consumer <{group}> <{client_id}> not online"
-        members = world.core.clients.consumers["readers"].members
-        (channel,) = members
-        members[channel] = members[channel]._replace(version=61)
-        answer = await running_info(world)
-        words = "The Consumer <c1> Version <V3_1_7> too low to finish, please upgrade it to "
-        assert (answer.code, answer.remark) == (1, words + "V3_1_8_SNAPSHOT")
-        assert consumer.commands == []
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
-
-
-def test_a_message_that_is_not_there_is_handed_to_nobody(tmp_path):
-    async def test(world):
-        consumer = await Consumer(world).join()
-        msg_id = (await world.send()).ext_fields["msgId"]
-        prefix = msg_id[:16]
-        for wrong in (None, "", "x" * 32, msg_id[:-1], "F" * 32):
-            answer = await consume(world, wrong)
-            assert (answer.code, "is not an offset message id" in answer.remark) == (1, True)
-        for offset in (1, 10**9):
-            answer = await consume(world, f"{prefix}{offset:016X}")
-            assert answer.code == 1
-            assert answer.remark.startswith(f"can not find message by the offset, {offset}")
-        assert consumer.commands == []
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
-
-
-def test_a_consumer_that_does_not_answer_is_not_waited_for_longer(tmp_path):
-    async def test(world):
-        with_timeout(world, 0.01)
-        consumer = await Consumer(world, never).join()
-        answer = await running_info(world)
-        assert answer.code == 207
-        assert answer.remark.startswith("consumer <readers> <c1> Timeout: ")
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
-
-
-def test_a_consumer_that_goes_before_it_answers_is_told_of(tmp_path):
-    async def test(world):
-        consumer = await Consumer(world, never).join()
-        asked = asyncio.ensure_future(running_info(world))
-        await until(lambda: consumer.commands)
-        await consumer.pool.close()
-        answer = await asked
+@within(in_broker, "tmp_path")
+async def test_who_is_not_online_or_too_old_is_not_asked(world, /):
+    consumer = await Consumer(world).join()
+    for client_id, group in (("c2", "readers"), ("c1", "others"), ("", "readers")):
+        answer = await running_info(world, client_id, group)
         assert answer.code == 1
-        assert answer.remark.startswith("invoke consumer <readers> <c1> Exception: ")
+        assert answer.remark == f"The Consumer <{group}> <{client_id}> not online"
+    members = world.core.clients.consumers["readers"].members
+    (channel,) = members
+    members[channel] = members[channel]._replace(version=61)
+    answer = await running_info(world)
+    words = "The Consumer <c1> Version <V3_1_7> too low to finish, please upgrade it to "
+    assert (answer.code, answer.remark) == (1, words + "V3_1_8_SNAPSHOT")
+    assert consumer.commands == []
+    await consumer.pool.close()
 
-    in_broker(tmp_path, test)
+
+@within(in_broker, "tmp_path")
+async def test_a_message_that_is_not_there_is_handed_to_nobody(world, /):
+    consumer = await Consumer(world).join()
+    msg_id = (await world.send()).ext_fields["msgId"]
+    prefix = msg_id[:16]
+    for wrong in (None, "", "x" * 32, msg_id[:-1], "F" * 32):
+        answer = await consume(world, wrong)
+        assert (answer.code, "is not an offset message id" in answer.remark) == (1, True)
+    for offset in (1, 10**9):
+        answer = await consume(world, f"{prefix}{offset:016X}")
+        assert answer.code == 1
+        assert answer.remark.startswith(f"can not find message by the offset, {offset}")
+    assert consumer.commands == []
+    await consumer.pool.close()
+
+
+@within(in_broker, "tmp_path")
+async def test_a_consumer_that_does_not_answer_is_not_waited_for_longer(world, /):
+    with_timeout(world, 0.01)
+    consumer = await Consumer(world, never).join()
+    answer = await running_info(world)
+    assert answer.code == 207
+    assert answer.remark.startswith("consumer <readers> <c1> Timeout: ")
+    await consumer.pool.close()
+
+
+@within(in_broker, "tmp_path")
+async def test_a_consumer_that_goes_before_it_answers_is_told_of(world, /):
+    consumer = await Consumer(world, never).join()
+    asked = asyncio.ensure_future(running_info(world))
+    await until(lambda: consumer.commands)
+    await consumer.pool.close()
+    answer = await asked
+    assert answer.code == 1
+    assert answer.remark.startswith("invoke consumer <readers> <c1> Exception: ")
 
 
 def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(tmp_path, monkeypatch):
@@ -194,27 +181,25 @@ def test_requests_that_wait_for_consumers_keep_nobody_from_being_served(tmp_path
     in_broker(tmp_path, test)
 
 
-def test_the_answer_to_a_tool_that_is_gone_is_dropped(tmp_path):
-    async def test(world):
-        answers = []
+@within(in_broker, "tmp_path")
+async def test_the_answer_to_a_tool_that_is_gone_is_dropped(world, /):
+    answers = []
 
-        def later(_):
-            answers.append(asyncio.get_running_loop().create_future())
-            return answers[-1]
+    def later(_):
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
 
-        consumer = await Consumer(world, later).join()
-        tool = Consumer(world)
-        asked = asyncio.ensure_future(running_info(tool.world))
-        await until(lambda: answers)
-        channels = len(world.core.network.channels)
-        await tool.pool.close()
-        await asyncio.wait([asked])
-        await until(lambda: len(world.core.network.channels) < channels)
-        answers[0].set_result(ANSWER)
-        assert (
-            await world.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="readers")
-        ).body == json.dumps({"consumerIdList": ["c1"]}, separators=(",", ":")).encode()
-        assert world.core.network.in_flight == 0
-        await consumer.pool.close()
-
-    in_broker(tmp_path, test)
+    consumer = await Consumer(world, later).join()
+    tool = Consumer(world)
+    asked = asyncio.ensure_future(running_info(tool.world))
+    await until(lambda: answers)
+    channels = len(world.core.network.channels)
+    await tool.pool.close()
+    await asyncio.wait([asked])
+    await until(lambda: len(world.core.network.channels) < channels)
+    answers[0].set_result(ANSWER)
+    assert (
+        await world.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="readers")
+    ).body == json.dumps({"consumerIdList": ["c1"]}, separators=(",", ":")).encode()
+    assert world.core.network.in_flight == 0
+    await consumer.pool.close()

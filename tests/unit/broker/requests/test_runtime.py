@@ -8,6 +8,7 @@ import pytest
 from rocketlens.broker.requests.runtime import _size, _size_1024
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, in_broker, properties_of
 
 READ_BY_TOOLS = (
@@ -20,27 +21,25 @@ READ_BY_TOOLS = (
 )
 
 
-def test_everything_that_tools_read_is_there(tmp_path):
-    async def test(world):
-        await world.send()
-        await world.send(properties=properties_of(DELAY=2))
-        await world.pull()
-        answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
-        table = json.loads(answer.body)["table"]
-        assert set(READ_BY_TOOLS.split()) <= set(table)
-        assert table["msgPutTotalTodayNow"] == "2"
-        assert table["msgGetTotalTodayNow"] == "1"
-        assert table["earliestMessageTimeStamp"] == str(NOW_MS)
-        assert table["commitLogMaxOffset"] == str(world.core.store.end_offset)
-        assert table["putMessageSizeTotal"] == str(world.core.store.end_offset)
-        assert table["putMessageAverageSize"] == str(world.core.store.end_offset / 2)
-        assert re.fullmatch(
-            r"Total : \d+\.\d [TG]iB, Free : \d+\.\d [TGM]iB\.", table["commitLogDirCapacity"]
-        )
-        assert table["scheduleMessageOffset_2"] == "0,1"
-        assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_everything_that_tools_read_is_there(world, /):
+    await world.send()
+    await world.send(properties=properties_of(DELAY=2))
+    await world.pull()
+    answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    table = json.loads(answer.body)["table"]
+    assert set(READ_BY_TOOLS.split()) <= set(table)
+    assert table["msgPutTotalTodayNow"] == "2"
+    assert table["msgGetTotalTodayNow"] == "1"
+    assert table["earliestMessageTimeStamp"] == str(NOW_MS)
+    assert table["commitLogMaxOffset"] == str(world.core.store.end_offset)
+    assert table["putMessageSizeTotal"] == str(world.core.store.end_offset)
+    assert table["putMessageAverageSize"] == str(world.core.store.end_offset / 2)
+    assert re.fullmatch(
+        r"Total : \d+\.\d [TG]iB, Free : \d+\.\d [TGM]iB\.", table["commitLogDirCapacity"]
+    )
+    assert table["scheduleMessageOffset_2"] == "0,1"
+    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
 
 
 class CountedDisk(Disk):

@@ -7,6 +7,7 @@ import pytest
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.async_tests import within
 from tests.support.broker_world import NOW_MS, in_broker, properties_of
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
@@ -18,78 +19,68 @@ TOO_LARGE = (
 )
 
 
-def test_a_send_says_where_the_message_is(tmp_path):
-    async def test(world):
-        answers = [await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)]
-        port = world.core.store.store_host.port
-        size = world.stored("Orders", 2)[0].total_size
-        for number, answer in enumerate(answers):
-            assert answer.code == 0
-            assert answer.ext_fields == {
-                "msgId": f"7F000001{port:08X}{number * size:016X}",
-                "queueId": "2",
-                "queueOffset": str(number),
-                "transactionId": KEY,
-                "MSG_REGION": "DefaultRegion",
-                "TRACE_ON": "true",
-            }
-
-    in_broker(tmp_path, test)
-
-
-def test_a_message_is_stored_as_it_was_sent(tmp_path):
-    async def test(world):
-        await world.send(body=b"\x00\xff", f=1, j=3)
-        (record,) = world.stored("Orders")
-        assert record.body == b"\x00\xff"
-        assert (record.flag, record.sys_flag, record.reconsume_times) == (7, 1, 3)
-        assert (record.born_timestamp_ms, record.store_timestamp_ms) == (NOW_MS - 5, NOW_MS)
-        assert record.born_host.address == "127.0.0.1"
-        assert record.store_host == world.core.store.store_host
-
-    in_broker(tmp_path, test)
-
-
-def test_code_10_has_its_fields_under_their_full_names(tmp_path):
-    async def test(world):
-        answer = await world.call(
-            RequestCode.SEND_MESSAGE,
-            b"body",
-            producerGroup="g",
-            topic="Orders",
-            defaultTopic="TBW102",
-            defaultTopicQueueNums=4,
-            queueId=1,
-            sysFlag=0,
-            bornTimestamp=NOW_MS,
-            flag=0,
-            properties=properties_of(KEYS="k1"),
-        )
+@within(in_broker, "tmp_path")
+async def test_a_send_says_where_the_message_is(world, /):
+    answers = [await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)]
+    port = world.core.store.store_host.port
+    size = world.stored("Orders", 2)[0].total_size
+    for number, answer in enumerate(answers):
         assert answer.code == 0
-        assert world.stored("Orders", 1)[0].body == b"body"
-
-    in_broker(tmp_path, test)
-
-
-def test_a_negative_queue_id_means_any_queue(tmp_path):
-    async def test(world):
-        answers = [await world.send(e=-1) for _ in range(40)]
-        assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
-
-    in_broker(tmp_path, test)
+        assert answer.ext_fields == {
+            "msgId": f"7F000001{port:08X}{number * size:016X}",
+            "queueId": "2",
+            "queueOffset": str(number),
+            "transactionId": KEY,
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+        }
 
 
-def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
-    async def test(world):
-        from tests.support.broker_world import send_fields, text_of
+@within(in_broker, "tmp_path")
+async def test_a_message_is_stored_as_it_was_sent(world, /):
+    await world.send(body=b"\x00\xff", f=1, j=3)
+    (record,) = world.stored("Orders")
+    assert record.body == b"\x00\xff"
+    assert (record.flag, record.sys_flag, record.reconsume_times) == (7, 1, 3)
+    assert (record.born_timestamp_ms, record.store_timestamp_ms) == (NOW_MS - 5, NOW_MS)
+    assert record.born_host.address == "127.0.0.1"
+    assert record.store_host == world.core.store.store_host
 
-        fields = {k: text_of(v) for k, v in send_fields("Orders", "").items() if v is not None}
-        await world.pool.tell(world.service.address, 310, fields, b"body")
-        answer = await world.send(body=b"later")
-        assert answer.ext_fields["queueOffset"] == "1"
-        assert world.stored("Orders")[0].body == b"body"
 
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_code_10_has_its_fields_under_their_full_names(world, /):
+    answer = await world.call(
+        RequestCode.SEND_MESSAGE,
+        b"body",
+        producerGroup="g",
+        topic="Orders",
+        defaultTopic="TBW102",
+        defaultTopicQueueNums=4,
+        queueId=1,
+        sysFlag=0,
+        bornTimestamp=NOW_MS,
+        flag=0,
+        properties=properties_of(KEYS="k1"),
+    )
+    assert answer.code == 0
+    assert world.stored("Orders", 1)[0].body == b"body"
+
+
+@within(in_broker, "tmp_path")
+async def test_a_negative_queue_id_means_any_queue(world, /):
+    answers = [await world.send(e=-1) for _ in range(40)]
+    assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
+
+
+@within(in_broker, "tmp_path")
+async def test_a_one_way_message_is_stored_and_not_answered(world, /):
+    from tests.support.broker_world import send_fields, text_of
+
+    fields = {k: text_of(v) for k, v in send_fields("Orders", "").items() if v is not None}
+    await world.pool.tell(world.service.address, 310, fields, b"body")
+    answer = await world.send(body=b"later")
+    assert answer.ext_fields["queueOffset"] == "1"
+    assert world.stored("Orders")[0].body == b"body"
 
 
 @pytest.mark.parametrize(
@@ -135,74 +126,66 @@ def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
         ({"g": "soon"}, 1, 'java.lang.NumberFormatException: For input string: "soon"'),
     ],
 )
-def test_a_message_that_cannot_be_is_refused_in_rocketmqs_words(tmp_path, changes, code, words):
-    async def test(world):
-        answer = await world.send(**changes)
-        assert answer.code == code
-        assert words in answer.remark
-        assert world.core.store.end_offset == 0
-
-    in_broker(tmp_path, test)
-
-
-def test_a_body_over_the_limit_is_refused(tmp_path):
-    async def test(world):
-        answer = await world.send(body=bytes(1001))
-        assert (answer.code, answer.remark) == (13, TOO_LARGE.replace("4194304B", "1000B"))
-        assert (await world.send(body=bytes(1000))).code == 0
-
-    in_broker(tmp_path, test, maxMessageSize=1000)
+@within(in_broker, "tmp_path")
+async def test_a_message_that_cannot_be_is_refused_in_rocketmqs_words(
+    world, /, changes, code, words
+):
+    answer = await world.send(**changes)
+    assert answer.code == code
+    assert words in answer.remark
+    assert world.core.store.end_offset == 0
 
 
-def test_a_topic_that_may_not_be_written_refuses_messages(tmp_path):
-    async def test(world):
-        await world.send()
-        world.core.topics.get("Orders").perm = 4
-        answer = await world.send()
-        assert answer.code == ResponseCode.NO_PERMISSION
-        assert answer.remark == "the topic[Orders] sending message is forbidden"
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path", maxMessageSize=1000)
+async def test_a_body_over_the_limit_is_refused(world, /):
+    answer = await world.send(body=bytes(1001))
+    assert (answer.code, answer.remark) == (13, TOO_LARGE.replace("4194304B", "1000B"))
+    assert (await world.send(body=bytes(1000))).code == 0
 
 
-def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path):
-    async def test(world):
-        answer = await world.send(e=1, properties=properties_of(UNIQ_KEY=KEY, DELAY=3))
-        assert answer.ext_fields["queueId"] == "1"
-        (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 2)
-        properties = props.parse(record.properties.decode())
-        assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("Orders", "1")
-        entry = world.core.store.queues.get("SCHEDULE_TOPIC_XXXX", 2).entry(0)
-        assert entry.tags_code == NOW_MS + 10_000
-        await world.send(properties=properties_of(DELAY=99))
-        (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 17)
-        assert props.parse(record.properties.decode())["DELAY"] == "18"
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_that_may_not_be_written_refuses_messages(world, /):
+    await world.send()
+    world.core.topics.get("Orders").perm = 4
+    answer = await world.send()
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark == "the topic[Orders] sending message is forbidden"
 
 
-def test_a_half_message_waits_in_the_half_topic(tmp_path):
-    async def test(world):
-        sent = properties_of(UNIQ_KEY=KEY, TRAN_MSG="true", PGROUP="producers", KEYS="tx")
-        answer = await world.send(e=3, f=4, properties=sent)
-        assert answer.ext_fields["queueOffset"] == "0"
-        (record,) = world.stored("RMQ_SYS_TRANS_HALF_TOPIC")
-        assert record.sys_flag == 0
-        assert record.properties.decode() == properties_of(
-            MSG_REGION="DefaultRegion",
-            UNIQ_KEY=KEY,
-            CLUSTER="DefaultCluster",
-            PGROUP="producers",
-            __transactionId__=KEY,
-            TRAN_MSG="true",
-            KEYS="tx",
-            TRACE_ON="true",
-            REAL_TOPIC="Orders",
-            REAL_QID="3",
-        )
-        assert not world.stored("Orders", 3)
+@within(in_broker, "tmp_path")
+async def test_a_delayed_message_waits_in_the_schedule_topic(world, /):
+    answer = await world.send(e=1, properties=properties_of(UNIQ_KEY=KEY, DELAY=3))
+    assert answer.ext_fields["queueId"] == "1"
+    (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 2)
+    properties = props.parse(record.properties.decode())
+    assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("Orders", "1")
+    entry = world.core.store.queues.get("SCHEDULE_TOPIC_XXXX", 2).entry(0)
+    assert entry.tags_code == NOW_MS + 10_000
+    await world.send(properties=properties_of(DELAY=99))
+    (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 17)
+    assert props.parse(record.properties.decode())["DELAY"] == "18"
 
-    in_broker(tmp_path, test)
+
+@within(in_broker, "tmp_path")
+async def test_a_half_message_waits_in_the_half_topic(world, /):
+    sent = properties_of(UNIQ_KEY=KEY, TRAN_MSG="true", PGROUP="producers", KEYS="tx")
+    answer = await world.send(e=3, f=4, properties=sent)
+    assert answer.ext_fields["queueOffset"] == "0"
+    (record,) = world.stored("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert record.sys_flag == 0
+    assert record.properties.decode() == properties_of(
+        MSG_REGION="DefaultRegion",
+        UNIQ_KEY=KEY,
+        CLUSTER="DefaultCluster",
+        PGROUP="producers",
+        __transactionId__=KEY,
+        TRAN_MSG="true",
+        KEYS="tx",
+        TRACE_ON="true",
+        REAL_TOPIC="Orders",
+        REAL_QID="3",
+    )
+    assert not world.stored("Orders", 3)
 
 
 def test_a_batch_that_has_a_key_of_its_own_is_answered_with_it(tmp_path):
@@ -218,22 +201,20 @@ def test_a_batch_that_has_a_key_of_its_own_is_answered_with_it(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(tmp_path):
-    async def test(world):
-        members = [(b"%d" % n, properties_of(KEYS=f"k{n}", WAIT="true")) for n in range(3)]
-        answer = await world.send_batch(members, e=1)
-        records = world.stored("Orders", 1)
-        assert [(each.body, each.properties.decode()) for each in records] == members
-        ids = answer.ext_fields.pop("msgId").split(",")
-        assert ids == [record.offset_msg_id for record in records]
-        assert answer.ext_fields == {
-            "queueId": "1",
-            "queueOffset": "0",
-            "MSG_REGION": "DefaultRegion",
-            "TRACE_ON": "true",
-        }
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(world, /):
+    members = [(b"%d" % n, properties_of(KEYS=f"k{n}", WAIT="true")) for n in range(3)]
+    answer = await world.send_batch(members, e=1)
+    records = world.stored("Orders", 1)
+    assert [(each.body, each.properties.decode()) for each in records] == members
+    ids = answer.ext_fields.pop("msgId").split(",")
+    assert ids == [record.offset_msg_id for record in records]
+    assert answer.ext_fields == {
+        "queueId": "1",
+        "queueOffset": "0",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
 
 
 @pytest.mark.parametrize(
@@ -244,16 +225,14 @@ def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(
         ((b"", ""), {"b": "%RETRY%g"}),
     ],
 )
-def test_a_batch_that_cannot_be_is_refused(tmp_path, member, changes):
-    async def test(world):
-        answer = await world.send_batch([member], **changes)
-        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        for body in (b"", b"\0" * 10):
-            broken = await world.send(body=body, m=True)
-            assert broken.code == ResponseCode.MESSAGE_ILLEGAL
-        assert world.core.store.end_offset == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_batch_that_cannot_be_is_refused(world, /, member, changes):
+    answer = await world.send_batch([member], **changes)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    for body in (b"", b"\0" * 10):
+        broken = await world.send(body=body, m=True)
+        assert broken.code == ResponseCode.MESSAGE_ILLEGAL
+    assert world.core.store.end_offset == 0
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -303,39 +282,33 @@ def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
     in_broker(tmp_path, test, maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)
 
 
-def test_what_failed_too_often_goes_to_the_dead_letters(tmp_path):
-    async def test(world):
-        retried = await world.send("%RETRY%readers", j=16)
-        dead = await world.send("%RETRY%readers", j=17, properties=properties_of(DELAY=5))
-        fewer = await world.send("%RETRY%readers", j=4, l=3)
-        assert {retried.code, dead.code, fewer.code} == {0}
-        assert len(world.stored("%RETRY%readers")) == 1
-        assert len(world.stored("%DLQ%readers")) == 2
-        assert world.core.topics.get("%DLQ%readers").perm == 6
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_what_failed_too_often_goes_to_the_dead_letters(world, /):
+    retried = await world.send("%RETRY%readers", j=16)
+    dead = await world.send("%RETRY%readers", j=17, properties=properties_of(DELAY=5))
+    fewer = await world.send("%RETRY%readers", j=4, l=3)
+    assert {retried.code, dead.code, fewer.code} == {0}
+    assert len(world.stored("%RETRY%readers")) == 1
+    assert len(world.stored("%DLQ%readers")) == 2
+    assert world.core.topics.get("%DLQ%readers").perm == 6
 
 
-def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(tmp_path):
-    async def test(world):
-        world.core.queue_locks.lock("readers", "Orders", 0, "one")
-        await world.send("%RETRY%readers", j=16)
-        await world.send("%RETRY%others", j=16)
-        assert len(world.stored("%DLQ%readers")) == len(world.stored("%RETRY%others")) == 1
-        world.core.queue_locks.unlock("readers", "Orders", 0, "one")
-        await world.send("%RETRY%readers", j=16)
-        assert len(world.stored("%RETRY%readers")) == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(world, /):
+    world.core.queue_locks.lock("readers", "Orders", 0, "one")
+    await world.send("%RETRY%readers", j=16)
+    await world.send("%RETRY%others", j=16)
+    assert len(world.stored("%DLQ%readers")) == len(world.stored("%RETRY%others")) == 1
+    world.core.queue_locks.unlock("readers", "Orders", 0, "one")
+    await world.send("%RETRY%readers", j=16)
+    assert len(world.stored("%RETRY%readers")) == 1
 
 
-def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path):
-    async def test(world):
-        appender = world.core.store._appender
-        appender.refusal = StoreFull("the broker's disk is full")
-        full = await world.send()
-        assert (full.code, full.remark) == (14, "the broker's disk is full")
-        appender.refusal = None
-        assert (await world.send()).code == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_full_disk_refuses_messages_until_there_is_room(world, /):
+    appender = world.core.store._appender
+    appender.refusal = StoreFull("the broker's disk is full")
+    full = await world.send()
+    assert (full.code, full.remark) == (14, "the broker's disk is full")
+    appender.refusal = None
+    assert (await world.send()).code == 0

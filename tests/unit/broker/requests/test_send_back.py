@@ -4,6 +4,7 @@ import pytest
 
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of, records_of
 
 DELAYS = "SCHEDULE_TOPIC_XXXX"
@@ -34,126 +35,108 @@ async def delivered_again(world, after_ms=7_200_000):
     return world.stored(RETRY)[-1]
 
 
-def test_a_retry_has_the_body_and_the_ids_of_the_first(tmp_path):
-    async def test(world):
-        sent = properties_of(UNIQ_KEY="0" * 32, KEYS="k", TAGS="PAID", own="1")
-        await world.send(body=b"one", properties=sent, f=1)
-        (first,) = world.stored("Orders")
-        assert (await send_back(world, first.physical_offset)).code == 0
-        (delayed,) = world.stored(DELAYS, 2)
-        expected = properties_in(first) | {
-            "RETRY_TOPIC": "Orders",
-            "ORIGIN_MESSAGE_ID": first.offset_msg_id,
-            "WAIT": "false",
-            "DELAY": "3",
-            "REAL_TOPIC": RETRY,
-            "REAL_QID": "0",
-        }
-        assert list(properties_in(delayed).items()) == list(props.java_order(expected).items())
-        assert (delayed.body, delayed.reconsume_times) == (b"one", 1)
-        assert (delayed.flag, delayed.sys_flag) == (first.flag, first.sys_flag)
-        assert delayed.born_timestamp_ms == first.born_timestamp_ms
-        assert delayed.born_host == first.born_host
+@within(in_broker, "tmp_path")
+async def test_a_retry_has_the_body_and_the_ids_of_the_first(world, /):
+    sent = properties_of(UNIQ_KEY="0" * 32, KEYS="k", TAGS="PAID", own="1")
+    await world.send(body=b"one", properties=sent, f=1)
+    (first,) = world.stored("Orders")
+    assert (await send_back(world, first.physical_offset)).code == 0
+    (delayed,) = world.stored(DELAYS, 2)
+    expected = properties_in(first) | {
+        "RETRY_TOPIC": "Orders",
+        "ORIGIN_MESSAGE_ID": first.offset_msg_id,
+        "WAIT": "false",
+        "DELAY": "3",
+        "REAL_TOPIC": RETRY,
+        "REAL_QID": "0",
+    }
+    assert list(properties_in(delayed).items()) == list(props.java_order(expected).items())
+    assert (delayed.body, delayed.reconsume_times) == (b"one", 1)
+    assert (delayed.flag, delayed.sys_flag) == (first.flag, first.sys_flag)
+    assert delayed.born_timestamp_ms == first.born_timestamp_ms
+    assert delayed.born_host == first.born_host
 
-        retry = await delivered_again(world)
-        assert (await send_back(world, retry.physical_offset)).code == 0
-        (again,) = world.stored(DELAYS, 3)
-        assert properties_in(again)["RETRY_TOPIC"] == "Orders"
-        assert properties_in(again)["ORIGIN_MESSAGE_ID"] == first.offset_msg_id
-        assert again.reconsume_times == 2
-        found = records_of((await world.query("k", RETRY)).body)
-        assert [each.body for each in found] == [b"one"]
-
-    in_broker(tmp_path, test)
+    retry = await delivered_again(world)
+    assert (await send_back(world, retry.physical_offset)).code == 0
+    (again,) = world.stored(DELAYS, 3)
+    assert properties_in(again)["RETRY_TOPIC"] == "Orders"
+    assert properties_in(again)["ORIGIN_MESSAGE_ID"] == first.offset_msg_id
+    assert again.reconsume_times == 2
+    found = records_of((await world.query("k", RETRY)).body)
+    assert [each.body for each in found] == [b"one"]
 
 
-def test_after_the_last_retry_it_is_a_dead_letter(tmp_path):
-    async def test(world):
-        await world.send(body=b"one")
-        record = world.stored("Orders")[0]
-        for _ in range(2):
-            assert (await send_back(world, record.physical_offset, maxReconsumeTimes=2)).code == 0
-            assert not world.stored(DEAD)
-            record = await delivered_again(world)
+@within(in_broker, "tmp_path")
+async def test_after_the_last_retry_it_is_a_dead_letter(world, /):
+    await world.send(body=b"one")
+    record = world.stored("Orders")[0]
+    for _ in range(2):
         assert (await send_back(world, record.physical_offset, maxReconsumeTimes=2)).code == 0
-        (dead,) = world.stored(DEAD)
-        assert (dead.body, dead.reconsume_times) == (b"one", 3)
-        assert properties_in(dead)["RETRY_TOPIC"] == "Orders"
-        assert properties_in(dead)["DELAY"] == "0"
-        assert world.core.topics.get(DEAD).perm == 6
-
-    in_broker(tmp_path, test)
+        assert not world.stored(DEAD)
+        record = await delivered_again(world)
+    assert (await send_back(world, record.physical_offset, maxReconsumeTimes=2)).code == 0
+    (dead,) = world.stored(DEAD)
+    assert (dead.body, dead.reconsume_times) == (b"one", 3)
+    assert properties_in(dead)["RETRY_TOPIC"] == "Orders"
+    assert properties_in(dead)["DELAY"] == "0"
+    assert world.core.topics.get(DEAD).perm == 6
 
 
 @pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (18, 17), (99, 17)])
-def test_the_consumer_chooses_the_delay(tmp_path, level, queue_id):
-    async def test(world):
-        await world.send()
-        await send_back(world, 0, delayLevel=level)
-        assert len(world.stored(DELAYS, queue_id)) == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_consumer_chooses_the_delay(world, /, level, queue_id):
+    await world.send()
+    await send_back(world, 0, delayLevel=level)
+    assert len(world.stored(DELAYS, queue_id)) == 1
 
 
-def test_the_consumer_makes_it_a_dead_letter_at_once(tmp_path):
-    async def test(world):
-        await world.send()
-        await send_back(world, 0, delayLevel=-1)
-        assert len(world.stored(DEAD)) == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_the_consumer_makes_it_a_dead_letter_at_once(world, /):
+    await world.send()
+    await send_back(world, 0, delayLevel=-1)
+    assert len(world.stored(DEAD)) == 1
 
 
-def test_what_cannot_be_given_back_is_refused_in_rocketmqs_words(tmp_path):
-    async def test(world):
-        for offset in (0, 77, -1, 2**62):
-            answer = await send_back(world, offset)
-            assert (answer.code, answer.remark) == (1, f"look message by offset failed, {offset}")
-        assert world.core.store.end_offset == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_what_cannot_be_given_back_is_refused_in_rocketmqs_words(world, /):
+    for offset in (0, 77, -1, 2**62):
+        answer = await send_back(world, offset)
+        assert (answer.code, answer.remark) == (1, f"look message by offset failed, {offset}")
+    assert world.core.store.end_offset == 0
 
 
-def test_a_record_in_a_body_is_not_a_message(tmp_path):
-    async def test(world):
-        await world.send(body=b"x" * 100)
-        first = bytes(world.core.store.record(0, 0))
-        await world.send(body=first)
-        inner = world.core.store.end_offset
-        answer = await send_back(world, inner - len(first))
-        assert answer.code == 1
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_record_in_a_body_is_not_a_message(world, /):
+    await world.send(body=b"x" * 100)
+    first = bytes(world.core.store.record(0, 0))
+    await world.send(body=first)
+    inner = world.core.store.end_offset
+    answer = await send_back(world, inner - len(first))
+    assert answer.code == 1
 
 
-def test_an_unknown_group_is_refused_where_groups_are_not_created(tmp_path):
-    async def test(world):
-        await world.send()
-        answer = await send_back(world, 0)
-        assert answer.code == 26
-        assert answer.remark.startswith("subscription group not exist, readers ")
-
-    in_broker(tmp_path, test, autoCreateSubscriptionGroup=False)
+@within(in_broker, "tmp_path", autoCreateSubscriptionGroup=False)
+async def test_an_unknown_group_is_refused_where_groups_are_not_created(world, /):
+    await world.send()
+    answer = await send_back(world, 0)
+    assert answer.code == 26
+    assert answer.remark.startswith("subscription group not exist, readers ")
 
 
-def test_a_group_without_retry_queues_drops_what_is_given_back(tmp_path):
-    async def test(world):
-        world.core.groups.put({"readers": {"groupName": "readers", "retryQueueNums": 0}})
-        await world.send()
-        end_offset = world.core.store.end_offset
-        assert (await send_back(world, 0)).code == 0
-        assert world.core.store.end_offset == end_offset
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_group_without_retry_queues_drops_what_is_given_back(world, /):
+    world.core.groups.put({"readers": {"groupName": "readers", "retryQueueNums": 0}})
+    await world.send()
+    end_offset = world.core.store.end_offset
+    assert (await send_back(world, 0)).code == 0
+    assert world.core.store.end_offset == end_offset
 
 
-def test_a_groups_retry_policy_changes_no_delay_as_in_rocketmq(tmp_path):
+@within(in_broker, "tmp_path")
+async def test_a_groups_retry_policy_changes_no_delay_as_in_rocketmq(world, /):
     # Brokers of 5.5.0 keep the policy for proxies, and never read it themselves.
-    async def test(world):
-        policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 60_000}}
-        world.core.groups.put({"readers": {"groupName": "readers", "groupRetryPolicy": policy}})
-        await world.send()
-        assert (await send_back(world, 0)).code == 0
-        assert len(world.stored(DELAYS, 2)) == 1
-
-    in_broker(tmp_path, test)
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 60_000}}
+    world.core.groups.put({"readers": {"groupName": "readers", "groupRetryPolicy": policy}})
+    await world.send()
+    assert (await send_back(world, 0)).code == 0
+    assert len(world.stored(DELAYS, 2)) == 1

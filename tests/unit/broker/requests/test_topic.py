@@ -1,12 +1,12 @@
 """Topics as operators and tools meet them."""
 
-import asyncio
 import json
 
 import pytest
 
 from rocketlens.errors import StoreFailed
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import (
     NOW_MS,
     Clock,
@@ -18,83 +18,71 @@ from tests.support.broker_world import (
 )
 
 
-def test_a_topic_is_made_changed_shown_and_deleted(tmp_path):
-    async def test(world):
-        assert (
-            await create_topic(world, attributes="+message.type=FIFO,+reserve.time=2")
-        ).code == 0
-        changes = "-message.type,+reserve.time=3"
-        assert (await create_topic(world, perm=4, order=True, attributes=changes)).code == 0
-        shown = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
-        assert json.loads(shown.body) == {
-            "attributes": {"reserve.time": "3"},
-            "order": True,
-            "perm": 4,
-            "readQueueNums": 3,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": "New",
-            "topicSysFlag": 0,
-            "writeQueueNums": 2,
-        }
-        world.core.offsets.put("g", "New", 0, 5)
-        assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
-        gone = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
-        assert (gone.code, gone.remark) == (17, "No topic in this broker. topic: New")
-        assert world.core.offsets.get("g", "New", 0) is None
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_is_made_changed_shown_and_deleted(world, /):
+    assert (await create_topic(world, attributes="+message.type=FIFO,+reserve.time=2")).code == 0
+    changes = "-message.type,+reserve.time=3"
+    assert (await create_topic(world, perm=4, order=True, attributes=changes)).code == 0
+    shown = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
+    assert json.loads(shown.body) == {
+        "attributes": {"reserve.time": "3"},
+        "order": True,
+        "perm": 4,
+        "readQueueNums": 3,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": "New",
+        "topicSysFlag": 0,
+        "writeQueueNums": 2,
+    }
+    world.core.offsets.put("g", "New", 0, 5)
+    assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
+    gone = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
+    assert (gone.code, gone.remark) == (17, "No topic in this broker. topic: New")
+    assert world.core.offsets.get("g", "New", 0) is None
 
 
-def test_a_topic_made_again_is_empty_as_in_rocketmq_and_keys_still_find_what_it_had(tmp_path):
+async def test_a_topic_made_again_is_empty_as_in_rocketmq_and_keys_still_find_what_it_had(tmp_path):
     """What 5.5.0 answered to the same steps."""
-
-    async def main():
-        clock = Clock()
-        async with running(tmp_path, clock=clock) as world:
-            await create_topic(world)
-            for number in range(5):
-                await world.send("New", b"old%d" % number, properties_of(KEYS=f"k{number}"))
-            world.core.offsets.put("g", "New", 0, 4)
-            assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
-            assert not (world.core.store.layout.consume_queue / "New").exists()
-            await create_topic(world)
-            assert (await world.pull(0, topic="New")).remark == "NO_MESSAGE_IN_QUEUE"
-            for number in range(3):
-                answer = await world.send("New", b"new", properties_of(KEYS=f"k{number}"))
-                assert answer.ext_fields["queueOffset"] == str(number)
-            await world.service.close_abruptly()
-        async with running(tmp_path, clock=clock) as world:
-            assert world.core.offsets.groups_of("New") == []
-            pulled = await world.pull(0, topic="New")
-            assert [each.body for each in records_of(pulled.body)] == [b"new"] * 3
-            assert (await world.pull(5, topic="New")).remark == "OFFSET_OVERFLOW_BADLY"
-            found = await world.query("k0", "New")
-            assert {each.body for each in records_of(found.body)} == {b"new", b"old0"}
-
-    asyncio.run(main())
+    clock = Clock()
+    async with running(tmp_path, clock=clock) as world:
+        await create_topic(world)
+        for number in range(5):
+            await world.send("New", b"old%d" % number, properties_of(KEYS=f"k{number}"))
+        world.core.offsets.put("g", "New", 0, 4)
+        assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
+        assert not (world.core.store.layout.consume_queue / "New").exists()
+        await create_topic(world)
+        assert (await world.pull(0, topic="New")).remark == "NO_MESSAGE_IN_QUEUE"
+        for number in range(3):
+            answer = await world.send("New", b"new", properties_of(KEYS=f"k{number}"))
+            assert answer.ext_fields["queueOffset"] == str(number)
+        await world.service.close_abruptly()
+    async with running(tmp_path, clock=clock) as world:
+        assert world.core.offsets.groups_of("New") == []
+        pulled = await world.pull(0, topic="New")
+        assert [each.body for each in records_of(pulled.body)] == [b"new"] * 3
+        assert (await world.pull(5, topic="New")).remark == "OFFSET_OVERFLOW_BADLY"
+        found = await world.query("k0", "New")
+        assert {each.body for each in records_of(found.body)} == {b"new", b"old0"}
 
 
 @pytest.mark.parametrize("topic", ["../commitlog", "NoSuchTopic", "a/b"])
-def test_deleting_what_is_no_topic_touches_nothing(tmp_path, topic):
-    async def test(world):
-        await world.send()
-        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
-        assert answer.code == 0
-        assert world.core.store.layout.commit_log.exists()
-        assert (await world.pull()).code == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_deleting_what_is_no_topic_touches_nothing(world, /, topic):
+    await world.send()
+    answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
+    assert answer.code == 0
+    assert world.core.store.layout.commit_log.exists()
+    assert (await world.pull()).code == 0
 
 
-def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
-    async def test(world):
-        await world.send()
-        world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
-        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        assert (answer.code, "is not deleted" in answer.remark) == (1, True)
-        assert (await world.pull()).code == 0
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(world, /):
+    await world.send()
+    world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
+    answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    assert (answer.code, "is not deleted" in answer.remark) == (1, True)
+    assert (await world.pull()).code == 0
 
 
 @pytest.mark.parametrize(
@@ -110,37 +98,31 @@ def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
         ({"topicFilterType": "ANY"}, "topicFilterType 'ANY': SINGLE_TAG or MULTI_TAG"),
     ],
 )
-def test_a_topic_that_cannot_be_is_not_made(tmp_path, changes, words):
-    async def test(world):
-        before = dict(world.core.topics.topics)
-        answer = await create_topic(world, **changes)
-        assert answer.code == 29
-        assert words in answer.remark
-        assert world.core.topics.topics == before
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_topic_that_cannot_be_is_not_made(world, /, changes, words):
+    before = dict(world.core.topics.topics)
+    answer = await create_topic(world, **changes)
+    assert answer.code == 29
+    assert words in answer.remark
+    assert world.core.topics.topics == before
 
 
-def test_a_system_topic_cannot_be_deleted(tmp_path):
-    async def test(world):
-        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="TBW102")
-        assert answer.remark == "The topic[TBW102] is conflict with system topic."
-        assert world.core.topics.get("TBW102")
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_system_topic_cannot_be_deleted(world, /):
+    answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="TBW102")
+    assert answer.remark == "The topic[TBW102] is conflict with system topic."
+    assert world.core.topics.get("TBW102")
 
 
-def test_statistics_show_every_queue(tmp_path):
-    async def test(world):
-        await create_topic(world)
-        await world.send("New", e=1)
-        answer = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="New")
-        queue = '{"brokerName":"broker-a","queueId":%d,"topic":"New"}'
-        place = '{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0}'
-        entries = [(0, 0, 0), (1, NOW_MS, 1), (2, 0, 0)]
-        table = ",".join(f"{queue % n}:{place % (time, high)}" for n, time, high in entries)
-        assert answer.body.decode() == f'{{"offsetTable":{{{table}}},"topicPutTps":0.0}}'
-        missing = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="None")
-        assert (missing.code, missing.remark) == (17, "topic[None] not exist")
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_statistics_show_every_queue(world, /):
+    await create_topic(world)
+    await world.send("New", e=1)
+    answer = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="New")
+    queue = '{"brokerName":"broker-a","queueId":%d,"topic":"New"}'
+    place = '{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0}'
+    entries = [(0, 0, 0), (1, NOW_MS, 1), (2, 0, 0)]
+    table = ",".join(f"{queue % n}:{place % (time, high)}" for n, time, high in entries)
+    assert answer.body.decode() == f'{{"offsetTable":{{{table}}},"topicPutTps":0.0}}'
+    missing = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="None")
+    assert (missing.code, missing.remark) == (17, "topic[None] not exist")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.async_tests import within
 from tests.support.broker_world import (
     create_topic,
     in_broker,
@@ -71,9 +72,7 @@ def test_attributes_that_cannot_be_are_refused_in_rocketmqs_words(
         (",", {}),
     ],
 )
-def test_attributes_are_read_as_rocketmq_reads_them(tmp_path, changes, attributes):
-    async def test(world):
-        assert (await create_topic(world, attributes=changes)).code == 0
-        assert world.core.topics.get("New").attributes == attributes
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_attributes_are_read_as_rocketmq_reads_them(world, /, changes, attributes):
+    assert (await create_topic(world, attributes=changes)).code == 0
+    assert world.core.topics.get("New").attributes == attributes

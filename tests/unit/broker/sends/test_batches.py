@@ -6,6 +6,7 @@ import pytest
 
 import rocketlens
 from rocketlens.broker.sends import batches
+from tests.support.async_tests import within
 from tests.support.broker_world import create_topic, in_broker
 from tests.support.failing_disks import FailingDisk
 
@@ -90,12 +91,10 @@ def test_a_broker_that_is_killed_in_a_batch_has_the_first_members(tmp_path, monk
         ("KEYS\x01DELAY\x02", 0, True),
     ],
 )
-def test_a_delay_of_a_member_is_a_property_whatever_its_body_says(
-    tmp_path, properties, code, is_compiled
+@within(in_broker, "tmp_path")
+async def test_a_delay_of_a_member_is_a_property_whatever_its_body_says(
+    world, /, properties, code, is_compiled
 ):
-    async def test(world):
-        stored = await first_sends(world)
-        answer = await world.send_batch([*MEMBERS, (b"DELAY\x013\x02", properties)])
-        assert (answer.code, stored[-1] is not None) == (code, is_compiled), answer
-
-    in_broker(tmp_path, test)
+    stored = await first_sends(world)
+    answer = await world.send_batch([*MEMBERS, (b"DELAY\x013\x02", properties)])
+    assert (answer.code, stored[-1] is not None) == (code, is_compiled), answer

@@ -15,6 +15,7 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
 from rocketlens.wire.connection import Connection, encode_command
+from tests.support.async_tests import within
 from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
 from tests.support.fed_channel import feed
 from tests.support.patience import PATIENCE_S
@@ -279,41 +280,35 @@ def fed_with_runs(directory, act, **changes):
     return in_broker(directory, test, **changes)
 
 
-def test_a_queue_of_a_deleted_topic_begins_anew(tmp_path):
-    async def act(world, send):
-        await send(range(8))
-        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
-        for first in range(0, 24, 8):
-            answers = await send(range(8))
-            offsets = {int(each.ext_fields["queueOffset"]) for each in answers}
-            assert offsets == {first // 4, first // 4 + 1}
-
-    fed_with_runs(tmp_path, act)
+@within(fed_with_runs, "tmp_path")
+async def test_a_queue_of_a_deleted_topic_begins_anew(world, send, /):
+    await send(range(8))
+    await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+    await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+    for first in range(0, 24, 8):
+        answers = await send(range(8))
+        offsets = {int(each.ext_fields["queueOffset"]) for each in answers}
+        assert offsets == {first // 4, first // 4 + 1}
 
 
-def test_a_topic_that_may_not_be_written_any_more_is_refused_at_once(tmp_path):
-    async def act(world, send):
-        assert {each.code for each in await send(range(8))} == {0}
-        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4, perm=4)
-        assert {each.code for each in await send(range(8))} == {16}
-
-    fed_with_runs(tmp_path, act)
+@within(fed_with_runs, "tmp_path")
+async def test_a_topic_that_may_not_be_written_any_more_is_refused_at_once(world, send, /):
+    assert {each.code for each in await send(range(8))} == {0}
+    await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4, perm=4)
+    assert {each.code for each in await send(range(8))} == {16}
 
 
-def test_a_run_wakes_a_held_pull(tmp_path):
-    async def act(world, send):
-        waiting = asyncio.ensure_future(
-            world.pull(offset=2, queue_id=1, sysFlag=6, suspendTimeoutMillis=60_000)
-        )
-        async with asyncio.timeout(PATIENCE_S):
-            while not world.core.held_pulls.count:  # noqa: ASYNC110 - the broker tells nobody
-                await asyncio.sleep(0)
-        await send(range(8))
-        answer = await waiting
-        assert decode(answer.body).queue_offset == 2
-
-    fed_with_runs(tmp_path, act)
+@within(fed_with_runs, "tmp_path")
+async def test_a_run_wakes_a_held_pull(world, send, /):
+    waiting = asyncio.ensure_future(
+        world.pull(offset=2, queue_id=1, sysFlag=6, suspendTimeoutMillis=60_000)
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        while not world.core.held_pulls.count:  # noqa: ASYNC110 - the broker tells nobody
+            await asyncio.sleep(0)
+    await send(range(8))
+    answer = await waiting
+    assert decode(answer.body).queue_offset == 2
 
 
 def test_many_queues_are_forgotten_and_known_again(tmp_path, monkeypatch):
@@ -337,54 +332,52 @@ def test_where_replies_wait_a_run_does_what_single_sends_do(tmp_path, changes):
     assert batches > 4
 
 
-def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_of_it(tmp_path):
-    async def act(world, send):
-        taken, take = [], world.core.network.runs.take
-        world.core.network.runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
-        async with asyncio.timeout(PATIENCE_S):
-            while not taken or taken[-1][0] < 8:
-                await send(range(8))
-        store, waited = world.core.store, []
-        wait = world.core.replies._disk._when_durable
-        world.core.replies._disk._when_durable = lambda *given: waited.append(given) or wait(*given)
-        assert {each.code for each in await send(range(8))} == {0}
-        assert store.flushed_offset == store.end_offset == waited[0][0]
-        assert len(waited) == 1
-        world.core.replies._disk._when_durable = lambda *_: None
-        late = await send(range(8))
-        assert {each.code for each in late} == {ResponseCode.FLUSH_DISK_TIMEOUT}
-        assert len({each.ext_fields["msgId"] for each in late}) == 8
-        world.core.replies._disk._when_durable = lambda _, waiter: waiter(StoreFailed("it is gone"))
-        failed = await send(range(8))
-        assert {(each.code, each.remark, len(each.ext_fields)) for each in failed} == {
-            (14, "it is gone", 0)
-        }
-        assert world.core.network.in_flight == 0
-        now = await send(range(8), i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01false\x02")
-        assert {each.code for each in now} == {0}
+@within(fed_with_runs, "tmp_path", flushDiskType="SYNC_FLUSH", syncFlushTimeout=500)
+async def test_replies_of_a_run_wait_for_the_disk_together_and_say_what_became_of_it(
+    world, send, /
+):
+    taken, take = [], world.core.network.runs.take
+    world.core.network.runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
+    async with asyncio.timeout(PATIENCE_S):
+        while not taken or taken[-1][0] < 8:
+            await send(range(8))
+    store, waited = world.core.store, []
+    wait = world.core.replies._disk._when_durable
+    world.core.replies._disk._when_durable = lambda *given: waited.append(given) or wait(*given)
+    assert {each.code for each in await send(range(8))} == {0}
+    assert store.flushed_offset == store.end_offset == waited[0][0]
+    assert len(waited) == 1
+    world.core.replies._disk._when_durable = lambda *_: None
+    late = await send(range(8))
+    assert {each.code for each in late} == {ResponseCode.FLUSH_DISK_TIMEOUT}
+    assert len({each.ext_fields["msgId"] for each in late}) == 8
+    world.core.replies._disk._when_durable = lambda _, waiter: waiter(StoreFailed("it is gone"))
+    failed = await send(range(8))
+    assert {(each.code, each.remark, len(each.ext_fields)) for each in failed} == {
+        (14, "it is gone", 0)
+    }
+    assert world.core.network.in_flight == 0
+    now = await send(range(8), i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01false\x02")
+    assert {each.code for each in now} == {0}
 
-    fed_with_runs(tmp_path, act, flushDiskType="SYNC_FLUSH", syncFlushTimeout=500)
 
-
-def test_sends_that_are_not_plain_and_come_alone_are_seldom_read_in_vain(tmp_path):
-    async def act(world, send):
-        sends, taken = world.core.network.runs._others, []
-        for number in range(4):
-            await send([number])
-        take = sends.take
-        sends.take = lambda *given: taken.append(take(*given)) or taken[-1]
-        for number in range(40):
-            (answer,) = await send([number], i="DELAY\x013\x02")
-            assert answer.code == 0
-        assert [count for count, _, _ in taken] == [0] * 5
-        for number in range(20):
-            (answer,) = await send([number])
-            assert answer.code == 0
-        del taken[:]
-        await send([20])
-        assert [count for count, _, _ in taken] == [1]
-
-    fed_with_runs(tmp_path, act)
+@within(fed_with_runs, "tmp_path")
+async def test_sends_that_are_not_plain_and_come_alone_are_seldom_read_in_vain(world, send, /):
+    sends, taken = world.core.network.runs._others, []
+    for number in range(4):
+        await send([number])
+    take = sends.take
+    sends.take = lambda *given: taken.append(take(*given)) or taken[-1]
+    for number in range(40):
+        (answer,) = await send([number], i="DELAY\x013\x02")
+        assert answer.code == 0
+    assert [count for count, _, _ in taken] == [0] * 5
+    for number in range(20):
+        (answer,) = await send([number])
+        assert answer.code == 0
+    del taken[:]
+    await send([20])
+    assert [count for count, _, _ in taken] == [1]
 
 
 def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
@@ -403,10 +396,8 @@ def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
     fed_with_runs(tmp_path, act)
 
 
-def test_there_are_runs_where_nothing_is_to_be_checked(tmp_path):
-    async def test(world):
-        assert world.core.network.runs is None
-        world.core._load_kernels()
-        assert isinstance(world.core.network.runs._others, SendRuns)
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_there_are_runs_where_nothing_is_to_be_checked(world, /):
+    assert world.core.network.runs is None
+    world.core._load_kernels()
+    assert isinstance(world.core.network.runs._others, SendRuns)

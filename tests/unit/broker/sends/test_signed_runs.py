@@ -161,20 +161,17 @@ def test_a_right_that_is_taken_away_counts_from_the_next_message_on(tmp_path):
 
 
 @pytest.mark.parametrize("number", [0, 3, 7])
-def test_a_message_that_is_refused_leaves_the_run_in_order(tmp_path, number):
-    async def main():
-        async with with_accounts(tmp_path) as (world, admin, _):
-            world.call = admin
-            await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
-            world.core._load_kernels()
-            await until_known(world)
-            stored = stored_in(world)
-            frames = orders(8)
-            frames[number] = signed(plain_frame(number), secret="another-secret")
-            codes, in_runs = await codes_of(world, frames)
-            assert codes == [1 if each == number else 0 for each in range(8)]
-            assert in_runs >= number
-            assert world.core.access.refused == 1
-            assert stored_in(world) == stored + 7
-
-    asyncio.run(main())
+async def test_a_message_that_is_refused_leaves_the_run_in_order(tmp_path, number):
+    async with with_accounts(tmp_path) as (world, admin, _):
+        world.call = admin
+        await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
+        world.core._load_kernels()
+        await until_known(world)
+        stored = stored_in(world)
+        frames = orders(8)
+        frames[number] = signed(plain_frame(number), secret="another-secret")
+        codes, in_runs = await codes_of(world, frames)
+        assert codes == [1 if each == number else 0 for each in range(8)]
+        assert in_runs >= number
+        assert world.core.access.refused == 1
+        assert stored_in(world) == stored + 7

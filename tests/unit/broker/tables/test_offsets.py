@@ -14,6 +14,7 @@ from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.broker_world import Clock as BrokerClock
 from tests.support.broker_world import properties_of, running
 from tests.support.written_stores import Clock
@@ -120,16 +121,16 @@ def test_delayed_messages_are_delivered_after_the_log_was_removed(tmp_path):
     run_in(tmp_path, before, remove_log, after)
 
 
-def test_a_delay_offset_behind_the_end_of_its_queue_is_corrected_while_the_broker_runs(tmp_path):
-    async def test(world):
-        await send_delayed(world, b"first")
-        world.core.delay_offsets.put(1, 7)
-        assert deliver(world) == 0
-        await send_delayed(world, b"second")
-        assert deliver(world) == 1
-        assert [record.body for record in world.stored("Orders", 1)] == [b"second"]
-
-    run_in(tmp_path, test)
+@within(run_in, "tmp_path")
+async def test_a_delay_offset_behind_the_end_of_its_queue_is_corrected_while_the_broker_runs(
+    world, /
+):
+    await send_delayed(world, b"first")
+    world.core.delay_offsets.put(1, 7)
+    assert deliver(world) == 0
+    await send_delayed(world, b"second")
+    assert deliver(world) == 1
+    assert [record.body for record in world.stored("Orders", 1)] == [b"second"]
 
 
 def test_a_log_that_lost_its_end_has_nothing_delivered_again(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, running
 
 FIELDS = {
@@ -202,23 +203,19 @@ def test_what_is_sent_while_a_deletion_is_written_is_deleted_with_its_topic(tmp_
     in_broker(tmp_path, test, disk)
 
 
-def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
+async def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
     disk = HangingDisk()
-
-    async def main():
-        async with running(tmp_path, disk=disk) as world:
-            world.core.offsets.put("g", "T", 0, 0)
-            world.core.delay_offsets.put(1, 0)
-            disk.failures = 1
-            world.core.saver.save(world.core.delay_offsets)
-            world.core.saver.save(world.core.topics.table)
-            world.core.groups.table.put("g")
-        async with running(tmp_path) as world:
-            assert world.core.offsets.get("g", "T", 0) == 0
-            assert world.core.delay_offsets.table == {1: 0}
-            assert "g" in world.core.groups.table.groups
-
-    asyncio.run(main())
+    async with running(tmp_path, disk=disk) as world:
+        world.core.offsets.put("g", "T", 0, 0)
+        world.core.delay_offsets.put(1, 0)
+        disk.failures = 1
+        world.core.saver.save(world.core.delay_offsets)
+        world.core.saver.save(world.core.topics.table)
+        world.core.groups.table.put("g")
+    async with running(tmp_path) as world:
+        assert world.core.offsets.get("g", "T", 0) == 0
+        assert world.core.delay_offsets.table == {1: 0}
+        assert "g" in world.core.groups.table.groups
 
 
 def test_no_table_waits_for_another_one(tmp_path):
@@ -252,12 +249,10 @@ class Unwritable:
         return write
 
 
-def test_a_table_that_cannot_be_written_at_all_holds_up_no_other(tmp_path, caplog):
-    async def test(world):
-        core = world.core
-        core.offsets.put("g", "T", 0, 5)
-        ended = await asyncio.gather(core.saver.save(Unwritable()), core.saver.save(core.offsets))
-        assert ended == [False, True]
-        assert "this is no table" in caplog.text
-
-    in_broker(tmp_path, test)
+@within(in_broker, "tmp_path")
+async def test_a_table_that_cannot_be_written_at_all_holds_up_no_other(world, /, caplog):
+    core = world.core
+    core.offsets.put("g", "T", 0, 5)
+    ended = await asyncio.gather(core.saver.save(Unwritable()), core.saver.save(core.offsets))
+    assert ended == [False, True]
+    assert "this is no table" in caplog.text

@@ -16,6 +16,7 @@ from rocketlens.errors import RemotingError, TopicNotFound
 from rocketlens.model.topic import TopicSettings
 from rocketlens.testing import cluster as embedded
 from rocketlens.wire.codes import ResponseCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, ask, fail
 from tests.support.patience import SILENCE_S
 
@@ -114,45 +115,37 @@ def test_a_broker_that_no_longer_has_the_topic_has_no_queues_of_it():
     assert {each.broker_name for each in topic.queues} == {"broker-b"}
 
 
-def test_a_topic_that_no_name_server_has_is_refused():
-    async def scenario(_, admin):
-        with pytest.raises(TopicNotFound, match="this cluster has no topic 't'; did you mean T"):
-            await admin.topics("t")
-        with pytest.raises(TopicNotFound, match=r"no topic matches 'x[*]'"):
-            await admin.topics(["T", "x*"])
-
-    ask(scenario)
+@within(ask)
+async def test_a_topic_that_no_name_server_has_is_refused(unused, admin, /):
+    with pytest.raises(TopicNotFound, match="this cluster has no topic 't'; did you mean T"):
+        await admin.topics("t")
+    with pytest.raises(TopicNotFound, match=r"no topic matches 'x[*]'"):
+        await admin.topics(["T", "x*"])
 
 
-def test_a_topic_that_a_silent_name_server_may_have_is_not_said_to_be_none():
-    async def scenario(cluster, admin):
-        await cluster.name_servers[1].die()
-        answer = await admin.topics(["T", "Unknown"])
-        assert [each.name for each in answer.topics] == ["T"]
-        assert not answer.complete
-        assert not (await admin.topics("T")).complete
-
-    ask(scenario, name_servers=2)
+@within(ask, name_servers=2)
+async def test_a_topic_that_a_silent_name_server_may_have_is_not_said_to_be_none(cluster, admin, /):
+    await cluster.name_servers[1].die()
+    answer = await admin.topics(["T", "Unknown"])
+    assert [each.name for each in answer.topics] == ["T"]
+    assert not answer.complete
+    assert not (await admin.topics("T")).complete
 
 
-def test_without_any_name_server_there_is_no_answer():
-    async def scenario(cluster, admin):
-        await cluster.name_servers[0].die()
-        with pytest.raises(RemotingError):
-            await admin.topics()
-
-    ask(scenario)
+@within(ask)
+async def test_without_any_name_server_there_is_no_answer(cluster, admin, /):
+    await cluster.name_servers[0].die()
+    with pytest.raises(RemotingError):
+        await admin.topics()
 
 
-def test_only_the_topics_of_the_namespace_are_listed_by_their_short_names():
-    async def scenario(cluster, admin):
-        for server in cluster.name_servers:
-            server.topics = {"shop%Orders": ["broker-a"], "Orders": ["broker-a"]}
-        cluster.masters[0].store("shop%Orders")
-        [topic] = (await admin.topics()).topics
-        assert (topic.name, topic.messages) == ("Orders", 1)
-
-    ask(scenario, namespace="shop")
+@within(ask, namespace="shop")
+async def test_only_the_topics_of_the_namespace_are_listed_by_their_short_names(cluster, admin, /):
+    for server in cluster.name_servers:
+        server.topics = {"shop%Orders": ["broker-a"], "Orders": ["broker-a"]}
+    cluster.masters[0].store("shop%Orders")
+    [topic] = (await admin.topics()).topics
+    assert (topic.name, topic.messages) == ("Orders", 1)
 
 
 def test_a_bounded_number_of_topics_is_asked_for_at_once(monkeypatch):

@@ -17,6 +17,7 @@ from rocketlens.wire.bodies.clients import (
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.async_tests import within
 from tests.support.fake_cluster import ask
 from tests.support.patience import SILENCE_S
 
@@ -51,72 +52,66 @@ def know(cluster, *groups):
             server.topics[f"%RETRY%{group}"] = [each.name for each in cluster.masters]
 
 
-def test_a_client_that_only_one_broker_knows_is_found():
-    async def scenario(cluster, admin):
-        know(cluster)
-        answer(cluster.masters[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, offline())
-        answer(cluster.masters[1], RequestCode.GET_CONSUMER_CONNECTION_LIST, online("c1"))
-        found = await admin.examine_consumer_connection_info(GROUP)
-        assert [each.client_id for each in found.connections] == ["c1"]
-        first = cluster.masters[0].address
-        with pytest.raises(BrokerError) as refused:
-            await admin.examine_consumer_connection_info(GROUP, first)
-        assert (refused.value.code, refused.value.address) == (206, first)
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_client_that_only_one_broker_knows_is_found(cluster, admin, /):
+    know(cluster)
+    answer(cluster.masters[0], RequestCode.GET_CONSUMER_CONNECTION_LIST, offline())
+    answer(cluster.masters[1], RequestCode.GET_CONSUMER_CONNECTION_LIST, online("c1"))
+    found = await admin.examine_consumer_connection_info(GROUP)
+    assert [each.client_id for each in found.connections] == ["c1"]
+    first = cluster.masters[0].address
+    with pytest.raises(BrokerError) as refused:
+        await admin.examine_consumer_connection_info(GROUP, first)
+    assert (refused.value.code, refused.value.address) == (206, first)
 
 
-def test_a_group_is_only_offline_if_every_broker_says_so():
-    async def scenario(cluster, admin):
-        with pytest.raises(TopicNotFound):
-            await admin.examine_consumer_connection_info(GROUP)
-        know(cluster)
-        for broker, response in zip(cluster.masters, (offline(), online()), strict=True):
-            answer(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, response)
-        with pytest.raises(BrokerError) as refused:
-            await admin.examine_consumer_connection_info(GROUP)
-        assert refused.value.code == 206
-        cluster.masters[1].is_slow = True
-        with pytest.raises(CallTimeout):
-            await admin.examine_consumer_connection_info(GROUP)
-
-    ask(scenario, masters=2, timeout_s=SILENCE_S)
+@within(ask, masters=2, timeout_s=SILENCE_S)
+async def test_a_group_is_only_offline_if_every_broker_says_so(cluster, admin, /):
+    with pytest.raises(TopicNotFound):
+        await admin.examine_consumer_connection_info(GROUP)
+    know(cluster)
+    for broker, response in zip(cluster.masters, (offline(), online()), strict=True):
+        answer(broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, response)
+    with pytest.raises(BrokerError) as refused:
+        await admin.examine_consumer_connection_info(GROUP)
+    assert refused.value.code == 206
+    cluster.masters[1].is_slow = True
+    with pytest.raises(CallTimeout):
+        await admin.examine_consumer_connection_info(GROUP)
 
 
-def test_a_topic_whose_brokers_have_no_address_has_neither_no_groups_nor_no_producers():
-    async def scenario(cluster, admin):
-        cluster.name_servers[0].brokers["broker-a"] = {}
-        message = message_of(cluster.masters[0].store("T"))
-        for asked in (
-            admin.examine_producer_connection_info("g", "T"),
-            admin.message_track_detail(message),
-        ):
-            with pytest.raises(TopicNotFound, match="topic T: the name servers know no broker"):
-                await asked
+@within(ask)
+async def test_a_topic_whose_brokers_have_no_address_has_neither_no_groups_nor_no_producers(
+    cluster, admin, /
+):
+    cluster.name_servers[0].brokers["broker-a"] = {}
+    message = message_of(cluster.masters[0].store("T"))
+    for asked in (
+        admin.examine_producer_connection_info("g", "T"),
+        admin.message_track_detail(message),
+    ):
+        with pytest.raises(TopicNotFound, match="topic T: the name servers know no broker"):
+            await asked
 
-    ask(scenario)
 
-
-def test_a_client_is_asked_through_a_broker_that_it_is_connected_to():
-    async def scenario(cluster, admin):
-        know(cluster)
-        code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        info = ConsumerRunningInfo(properties={"a": "b"}, jstack="stack")
-        answer(cluster.masters[0], code, not_connected("c"))
-        answer(cluster.masters[1], code, Response(body=write_body(info)))
-        assert await admin.get_consumer_running_info(GROUP, "c", jstack=True) == info
-        assert cluster.masters[1].asked[-1][1].jstack_enable is True
-        timeout = offline(ResponseCode.CONSUME_MSG_TIMEOUT, "consumer <g> <c> Timeout: x")
-        answer(cluster.masters[0], code, timeout)
-        with pytest.raises(BrokerError, match="Timeout") as refused:
-            await admin.get_consumer_running_info(GROUP, "c")
-        assert refused.value.code == 207
-        for broker in cluster.masters:
-            answer(broker, code, not_connected("c"))
-        with pytest.raises(BrokerError, match="not online"):
-            await admin.get_consumer_running_info(GROUP, "c")
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_client_is_asked_through_a_broker_that_it_is_connected_to(cluster, admin, /):
+    know(cluster)
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    info = ConsumerRunningInfo(properties={"a": "b"}, jstack="stack")
+    answer(cluster.masters[0], code, not_connected("c"))
+    answer(cluster.masters[1], code, Response(body=write_body(info)))
+    assert await admin.get_consumer_running_info(GROUP, "c", jstack=True) == info
+    assert cluster.masters[1].asked[-1][1].jstack_enable is True
+    timeout = offline(ResponseCode.CONSUME_MSG_TIMEOUT, "consumer <g> <c> Timeout: x")
+    answer(cluster.masters[0], code, timeout)
+    with pytest.raises(BrokerError, match="Timeout") as refused:
+        await admin.get_consumer_running_info(GROUP, "c")
+    assert refused.value.code == 207
+    for broker in cluster.masters:
+        answer(broker, code, not_connected("c"))
+    with pytest.raises(BrokerError, match="not online"):
+        await admin.get_consumer_running_info(GROUP, "c")
 
 
 INFO = ConsumerRunningInfo(properties={"PROP_CLIENT_VERSION": "V5_5_0"}, jstack="s")
@@ -171,20 +166,18 @@ def info_refused(response):
     return ask(scenario)
 
 
-def test_how_far_a_group_came_is_never_a_part_that_looks_like_all():
-    async def scenario(cluster, admin):
-        know(cluster)
-        for broker in cluster.masters:
-            queue = MessageQueueBody(topic="T", broker_name=broker.name, queue_id=0)
-            table = {queue: OffsetWrapper(consumer_offset=3)}
-            body = write_body(ConsumeStats(offset_table=table, consume_tps=0.5))
-            answer(broker, RequestCode.GET_CONSUME_STATS, Response(body=body))
-        found = await admin.examine_consume_stats(GROUP, "T")
-        assert sorted(queue.broker_name for queue in found.offset_table) == ["broker-a", "broker-b"]
-        assert found.consume_tps == 1.0
-        assert cluster.masters[0].asked[-1][1].topic == "T"
-        cluster.masters[1].err()
-        with pytest.raises(BrokerError):
-            await admin.examine_consume_stats(GROUP)
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_how_far_a_group_came_is_never_a_part_that_looks_like_all(cluster, admin, /):
+    know(cluster)
+    for broker in cluster.masters:
+        queue = MessageQueueBody(topic="T", broker_name=broker.name, queue_id=0)
+        table = {queue: OffsetWrapper(consumer_offset=3)}
+        body = write_body(ConsumeStats(offset_table=table, consume_tps=0.5))
+        answer(broker, RequestCode.GET_CONSUME_STATS, Response(body=body))
+    found = await admin.examine_consume_stats(GROUP, "T")
+    assert sorted(queue.broker_name for queue in found.offset_table) == ["broker-a", "broker-b"]
+    assert found.consume_tps == 1.0
+    assert cluster.masters[0].asked[-1][1].topic == "T"
+    cluster.masters[1].err()
+    with pytest.raises(BrokerError):
+        await admin.examine_consume_stats(GROUP)

@@ -13,31 +13,32 @@ from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
 from rocketlens.wire.commands.messages import QUERY_MESSAGE, QueryMessageRequest
+from tests.support.async_tests import within
 from tests.support.fake_cluster import FAILURES, T0, FakeBroker, ask, bodies, fail, running
 from tests.support.patience import SILENCE_S
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(how):
-    async def scenario(cluster, admin):
-        master, slave = cluster.masters[0], cluster.slaves[0]
-        slave.store("T", b"copy", keys="k")
-        await fail(master, how)
-        answer = await admin.query_message("T", "k")
-        assert not answer.complete
-        assert bodies(answer) == [b"copy"]
-        (covered,) = answer.coverage
-        assert covered.state is SourceState.FAILED
-        assert "may lack the newest messages" in covered.error
-        assert (await admin.view_message("T", slave.id_at(0))).body == b"copy"
-        with pytest.raises(AnswerIncomplete, match="may lack the newest"):
-            await admin.view_message("T", "7F" * 16)
-        assert slave.address in covered.source
-        assert master.address in covered.error
-        assert ("; a broker is expected there: check" in covered.error) == (how == "dead")
-        assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1
-
-    ask(scenario, slaves=1, timeout_s=SILENCE_S)
+@within(ask, slaves=1, timeout_s=SILENCE_S)
+async def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(
+    cluster, admin, /, how
+):
+    master, slave = cluster.masters[0], cluster.slaves[0]
+    slave.store("T", b"copy", keys="k")
+    await fail(master, how)
+    answer = await admin.query_message("T", "k")
+    assert not answer.complete
+    assert bodies(answer) == [b"copy"]
+    (covered,) = answer.coverage
+    assert covered.state is SourceState.FAILED
+    assert "may lack the newest messages" in covered.error
+    assert (await admin.view_message("T", slave.id_at(0))).body == b"copy"
+    with pytest.raises(AnswerIncomplete, match="may lack the newest"):
+        await admin.view_message("T", "7F" * 16)
+    assert slave.address in covered.source
+    assert master.address in covered.error
+    assert ("; a broker is expected there: check" in covered.error) == (how == "dead")
+    assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1
 
 
 @asynccontextmanager
@@ -71,58 +72,54 @@ async def second_slave(cluster, registered):
     ],
     ids=str,
 )
-def test_every_search_comes_to_the_only_slave_that_is_left_and_is_incomplete(question, registered):
-    async def scenario(cluster, admin):
-        async with second_slave(cluster, registered) as slave:
-            text = slave.id_at(0) if question.get("kind") == "offset-id" else question.get("text")
-            answer = await admin.find(**question | {"text": text})
-            assert bodies(answer) == [b"copy"]
-            assert not answer.complete
-            (failed,) = [each for each in answer.failures if each.source != "broker-a"]
-            assert failed.source == f"broker-a ({slave.address})"
-            assert f"its slave {slave.address} answered, which may lack the newest" in failed.error
-            assert ("its master is not registered" in failed.error) == (0 not in registered)
-            assert (cluster.masters[0].address in failed.error) == (0 in registered)
-            assert (cluster.slaves[0].address in failed.error) == (1 in registered)
-
-    ask(scenario, slaves=1)
-
-
-def test_single_messages_offsets_and_tails_are_read_from_the_only_slave_that_is_left():
-    async def scenario(cluster, admin):
-        async with second_slave(cluster, (0, 1)) as slave:
-            assert (await admin.view_message(slave.id_at(0))).body == b"copy"
-            assert (await admin.view_message("T", "U")).body == b"copy"
-            queue = MessageQueue("T", "broker-a", 0)
-            assert (await admin.min_offset(queue), await admin.max_offset(queue)) == (0, 1)
-            async with admin.tail("T") as tailed:
-                assert [each.body async for each in tailed] == [b"copy"]
-                assert not tailed.complete
-
-    ask(scenario, slaves=1)
+@within(ask, slaves=1)
+async def test_every_search_comes_to_the_only_slave_that_is_left_and_is_incomplete(
+    cluster, admin, /, question, registered
+):
+    async with second_slave(cluster, registered) as slave:
+        text = slave.id_at(0) if question.get("kind") == "offset-id" else question.get("text")
+        answer = await admin.find(**question | {"text": text})
+        assert bodies(answer) == [b"copy"]
+        assert not answer.complete
+        (failed,) = [each for each in answer.failures if each.source != "broker-a"]
+        assert failed.source == f"broker-a ({slave.address})"
+        assert f"its slave {slave.address} answered, which may lack the newest" in failed.error
+        assert ("its master is not registered" in failed.error) == (0 not in registered)
+        assert (cluster.masters[0].address in failed.error) == (0 in registered)
+        assert (cluster.slaves[0].address in failed.error) == (1 in registered)
 
 
-def test_the_master_is_asked_and_its_slave_left_alone():
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        assert bodies(await admin.query_message("T", "k")) == [b"m"]
-        assert cluster.slaves[0].asked == []
+@within(ask, slaves=1)
+async def test_single_messages_offsets_and_tails_are_read_from_the_only_slave_that_is_left(
+    cluster, admin, /
+):
+    async with second_slave(cluster, (0, 1)) as slave:
+        assert (await admin.view_message(slave.id_at(0))).body == b"copy"
+        assert (await admin.view_message("T", "U")).body == b"copy"
+        queue = MessageQueue("T", "broker-a", 0)
+        assert (await admin.min_offset(queue), await admin.max_offset(queue)) == (0, 1)
+        async with admin.tail("T") as tailed:
+            assert [each.body async for each in tailed] == [b"copy"]
+            assert not tailed.complete
 
-    ask(scenario, slaves=1)
+
+@within(ask, slaves=1)
+async def test_the_master_is_asked_and_its_slave_left_alone(cluster, admin, /):
+    cluster.masters[0].store("T", b"m", keys="k")
+    assert bodies(await admin.query_message("T", "k")) == [b"m"]
+    assert cluster.slaves[0].asked == []
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_the_next_name_server_is_asked_when_one_fails(how):
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        await fail(cluster.name_servers[0], how)
-        assert bodies(await admin.query_message("T", "k")) == [b"m"]
-        await admin.create_topic("New")
-        asked = len(cluster.name_servers[0].asked)
-        await admin.create_topic("New")
-        assert len(cluster.name_servers[0].asked) == asked, "the one that answered stays first"
-
-    ask(scenario, name_servers=2, timeout_s=SILENCE_S)
+@within(ask, name_servers=2, timeout_s=SILENCE_S)
+async def test_the_next_name_server_is_asked_when_one_fails(cluster, admin, /, how):
+    cluster.masters[0].store("T", b"m", keys="k")
+    await fail(cluster.name_servers[0], how)
+    assert bodies(await admin.query_message("T", "k")) == [b"m"]
+    await admin.create_topic("New")
+    asked = len(cluster.name_servers[0].asked)
+    await admin.create_topic("New")
+    assert len(cluster.name_servers[0].asked) == asked, "the one that answered stays first"
 
 
 def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(monkeypatch):

@@ -3,17 +3,16 @@
 import pytest
 
 from rocketlens.client.connect.namespace import with_namespace, without_namespace
+from tests.support.async_tests import within
 from tests.support.fake_cluster import ask, bodies
 
 
-def test_a_namespace_is_put_before_topics():
-    async def scenario(cluster, admin):
-        cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
-        cluster.masters[0].store("ns%T", b"m", keys="k")
-        assert bodies(await admin.query_message("T", "k")) == [b"m"]
-        assert (await admin.message_queues("T"))[0].topic == "T"
-
-    ask(scenario, namespace="ns")
+@within(ask, namespace="ns")
+async def test_a_namespace_is_put_before_topics(cluster, admin, /):
+    cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
+    cluster.masters[0].store("ns%T", b"m", keys="k")
+    assert bodies(await admin.query_message("T", "k")) == [b"m"]
+    assert (await admin.message_queues("T"))[0].topic == "T"
 
 
 @pytest.mark.parametrize(

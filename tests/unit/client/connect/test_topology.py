@@ -9,47 +9,44 @@ from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBrokers
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import FAILURES, ask, ask_with_memory, bodies, fail, unregister
 from tests.support.patience import PATIENCE_S
 
 
-def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer():
-    async def scenario(cluster, admin):
-        with pytest.raises(TopicNotFound, match="Nowhere"):
-            await admin.query_message("Nowhere", "k")
-        await fail(cluster.name_servers[0], "dead")
-        with pytest.raises(RemotingError):
-            await admin.query_message("T", "k")
-
-    ask(scenario)
+@within(ask)
+async def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer(cluster, admin, /):
+    with pytest.raises(TopicNotFound, match="Nowhere"):
+        await admin.query_message("Nowhere", "k")
+    await fail(cluster.name_servers[0], "dead")
+    with pytest.raises(RemotingError):
+        await admin.query_message("T", "k")
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
-def test_a_slave_that_is_in_a_route_as_the_master_is_told_from_one(broker_id):
-    async def scenario(cluster, admin):
-        (server,), (slave,) = cluster.name_servers, cluster.slaves
-        slave.store("T", b"copy", keys="k")
-        server.brokers["broker-a"] = {broker_id: slave}
-        server.acting.add("broker-a")
-        for answer in (await admin.query_message("T", "k"), await admin.find(topic="T")):
-            assert bodies(answer) == [b"copy"]
-            assert not answer.complete
-            (covered,) = answer.coverage
-            assert covered.error.startswith("its master is not registered")
-            assert slave.address in covered.source
+@within(ask, slaves=1)
+async def test_a_slave_that_is_in_a_route_as_the_master_is_told_from_one(
+    cluster, admin, /, broker_id
+):
+    (server,), (slave,) = cluster.name_servers, cluster.slaves
+    slave.store("T", b"copy", keys="k")
+    server.brokers["broker-a"] = {broker_id: slave}
+    server.acting.add("broker-a")
+    for answer in (await admin.query_message("T", "k"), await admin.find(topic="T")):
+        assert bodies(answer) == [b"copy"]
+        assert not answer.complete
+        (covered,) = answer.coverage
+        assert covered.error.startswith("its master is not registered")
+        assert slave.address in covered.source
 
-    ask(scenario, slaves=1)
 
-
-def test_a_master_that_can_only_be_read_is_a_master():
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        cluster.name_servers[0].acting.add("broker-a")
-        answer = await admin.query_message("T", "k")
-        assert bodies(answer) == [b"m"]
-        assert answer.complete
-
-    ask(scenario, slaves=1)
+@within(ask, slaves=1)
+async def test_a_master_that_can_only_be_read_is_a_master(cluster, admin, /):
+    cluster.masters[0].store("T", b"m", keys="k")
+    cluster.name_servers[0].acting.add("broker-a")
+    answer = await admin.query_message("T", "k")
+    assert bodies(answer) == [b"m"]
+    assert answer.complete
 
 
 def test_a_route_is_asked_for_again_after_30_s_and_kept_while_no_name_server_answers():

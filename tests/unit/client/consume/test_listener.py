@@ -90,12 +90,8 @@ def test_a_timeout_of_the_listeners_own_is_its_own():
         call(listener)
 
 
-def test_so_many_plain_calls_run_at_once():
+async def test_so_many_plain_calls_run_at_once():
     together = threading.Barrier(2, timeout=PATIENCE_S)
-
-    async def main():
-        calls = ListenerCalls(lambda *_: together.wait(), 2, 60)
-        await asyncio.gather(calls.call((), CONTEXT), calls.call((), CONTEXT))
-        calls.close()
-
-    asyncio.run(main())
+    calls = ListenerCalls(lambda *_: together.wait(), 2, 60)
+    await asyncio.gather(calls.call((), CONTEXT), calls.call((), CONTEXT))
+    calls.close()

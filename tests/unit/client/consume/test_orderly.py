@@ -8,6 +8,7 @@ import pytest
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.listener import ConsumeOrderlyStatus
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.unit.client.consume.consumer_broker import RETRY, fill, run, until
 from tests.unit.client.consume.test_push import consumer_of, topic_queues
 
@@ -37,60 +38,58 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(timing, "ORDERLY_PAUSES_S", (0.001, 0.001, 0.01))
 
 
-def test_each_queue_is_consumed_in_its_order_and_committed():
-    async def scenario(name_server, broker):
-        fill(broker, 200)
-        listener = Ordered()
-        async with consumer_of(name_server, listener, orderly=True, batch=3):
-            await until(lambda: listener.count == 200)
-        for offsets in listener.offsets.values():
-            assert offsets == list(range(50))
-        assert broker.committed("g") == broker.counts()
-        assert broker.locks == {}
-
-    run(scenario)
+@within(run)
+async def test_each_queue_is_consumed_in_its_order_and_committed(name_server, broker, /):
+    fill(broker, 200)
+    listener = Ordered()
+    async with consumer_of(name_server, listener, orderly=True, batch=3):
+        await until(lambda: listener.count == 200)
+    for offsets in listener.offsets.values():
+        assert offsets == list(range(50))
+    assert broker.committed("g") == broker.counts()
+    assert broker.locks == {}
 
 
 @pytest.mark.parametrize("failure", [SUSPEND, ValueError("no"), "garbage"])
-def test_a_queue_whose_message_fails_rests_and_goes_on_with_the_same(failure, no_pauses):
-    async def scenario(name_server, broker):
-        for number in range(5):
-            broker.store("T", b"%d" % number)
-        seen = []
+@within(run)
+async def test_a_queue_whose_message_fails_rests_and_goes_on_with_the_same(
+    name_server, broker, /, failure, no_pauses
+):
+    for number in range(5):
+        broker.store("T", b"%d" % number)
+    seen = []
 
-        async def listener(messages, _):
-            seen.append((messages[0].queue_offset, messages[0].reconsume_times))
-            if seen[-1] in {(2, 0), (2, 1)}:
-                if isinstance(failure, Exception):
-                    raise failure
-                return failure
-            return None
+    async def listener(messages, _):
+        seen.append((messages[0].queue_offset, messages[0].reconsume_times))
+        if seen[-1] in {(2, 0), (2, 1)}:
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+        return None
 
-        async with consumer_of(name_server, listener, orderly=True):
-            await until(lambda: len(seen) == 7)
-        assert seen == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0)]
-        assert RequestCode.CONSUMER_SEND_MSG_BACK not in broker.codes()
-
-    run(scenario)
+    async with consumer_of(name_server, listener, orderly=True):
+        await until(lambda: len(seen) == 7)
+    assert seen == [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0)]
+    assert RequestCode.CONSUMER_SEND_MSG_BACK not in broker.codes()
 
 
-def test_after_so_many_times_a_message_is_sent_to_the_retry_topic(no_pauses):
-    async def scenario(name_server, broker):
-        for number in range(3):
-            broker.store("T", b"%d" % number)
-        seen = []
+@within(run)
+async def test_after_so_many_times_a_message_is_sent_to_the_retry_topic(
+    name_server, broker, /, no_pauses
+):
+    for number in range(3):
+        broker.store("T", b"%d" % number)
+    seen = []
 
-        async def listener(messages, _):
-            seen.append(messages[0].queue_offset)
-            return SUSPEND if messages[0].body == b"1" else None
+    async def listener(messages, _):
+        seen.append(messages[0].queue_offset)
+        return SUSPEND if messages[0].body == b"1" else None
 
-        async with consumer_of(name_server, listener, orderly=True, max_reconsume_times=2):
-            await until(lambda: 2 in seen)
-        [sent] = broker.headers(RequestCode.SEND_MESSAGE_V2)[:1]
-        assert (sent.topic, sent.reconsume_times, sent.max_reconsume_times) == (RETRY + "g", 3, 2)
-        assert broker.committed("g")[0] == 3
-
-    run(scenario)
+    async with consumer_of(name_server, listener, orderly=True, max_reconsume_times=2):
+        await until(lambda: 2 in seen)
+    [sent] = broker.headers(RequestCode.SEND_MESSAGE_V2)[:1]
+    assert (sent.topic, sent.reconsume_times, sent.max_reconsume_times) == (RETRY + "g", 3, 2)
+    assert broker.committed("g")[0] == 3
 
 
 def test_a_queue_that_is_locked_for_another_is_not_consumed(monkeypatch):
@@ -168,40 +167,36 @@ def test_a_queue_goes_to_another_member_once_the_listener_is_done_with_it(monkey
     run(scenario)
 
 
-def test_offsets_that_are_reset_never_have_two_calls_for_one_queue():
-    async def scenario(name_server, broker):
-        for number in range(5):
-            broker.store("T", b"%d" % number)
-        running, together, seen = [], [], []
-        began, release = asyncio.Event(), asyncio.Event()
+@within(run)
+async def test_offsets_that_are_reset_never_have_two_calls_for_one_queue(name_server, broker, /):
+    for number in range(5):
+        broker.store("T", b"%d" % number)
+    running, together, seen = [], [], []
+    began, release = asyncio.Event(), asyncio.Event()
 
-        async def listener(messages, _):
-            running.append(1)
-            together.append(len(running))
-            began.set()
-            await release.wait()
-            seen.append(messages[0].queue_offset)
-            running.pop()
+    async def listener(messages, _):
+        running.append(1)
+        together.append(len(running))
+        began.set()
+        await release.wait()
+        seen.append(messages[0].queue_offset)
+        running.pop()
 
-        async with consumer_of(name_server, listener, orderly=True) as consumer:
-            await began.wait()
-            queue = next(each for each in consumer._owned if each.queue_id == 0)
-            await consumer.reset_offsets(queue.topic, {queue: 0})
-            release.set()
-            await until(lambda: len(seen) >= 6)
-        assert max(together) == 1
-        assert seen[:6] == [0, 0, 1, 2, 3, 4]
-
-    run(scenario)
+    async with consumer_of(name_server, listener, orderly=True) as consumer:
+        await began.wait()
+        queue = next(each for each in consumer._owned if each.queue_id == 0)
+        await consumer.reset_offsets(queue.topic, {queue: 0})
+        release.set()
+        await until(lambda: len(seen) >= 6)
+    assert max(together) == 1
+    assert seen[:6] == [0, 0, 1, 2, 3, 4]
 
 
-def test_broadcasting_in_order_locks_nothing(tmp_path):
-    async def scenario(name_server, broker):
-        fill(broker, 8)
-        listener = Ordered()
-        options = {"broadcasting": True, "offsets_directory": tmp_path}
-        async with consumer_of(name_server, listener, orderly=True, **options):
-            await until(lambda: listener.count == 8)
-        assert RequestCode.LOCK_BATCH_MQ not in broker.codes()
-
-    run(scenario)
+@within(run)
+async def test_broadcasting_in_order_locks_nothing(name_server, broker, /, tmp_path):
+    fill(broker, 8)
+    listener = Ordered()
+    options = {"broadcasting": True, "offsets_directory": tmp_path}
+    async with consumer_of(name_server, listener, orderly=True, **options):
+        await until(lambda: listener.count == 8)
+    assert RequestCode.LOCK_BATCH_MQ not in broker.codes()

@@ -10,6 +10,7 @@ from rocketlens.client.consume.pulling import as_sent, messages_in
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG
+from tests.support.async_tests import within
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consume.consumer_broker import (
     ConsumerBroker,
@@ -89,58 +90,58 @@ class Counting:
         self.bodies |= {int(each.body) for each in messages}
 
 
-def test_pulls_go_to_the_slave_that_is_suggested_and_back_and_commit_on_the_master_alone():
-    async def scenario(name_server, master, slave):
-        fill_both(master, slave, 40)
-        listener = Counting()
-        async with consumer_of(name_server.address, listener):
-            await until(lambda: asked_queues(slave.pulls) == QUEUES)
-            await until(lambda: len(listener.bodies) == 40)
-            assert len(master.pulls) == 4
-            slave.suggests = 0
-            fill_both(master, slave, 4)
-            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
-        assert asked_queues(slave.pulls) == QUEUES
-        assert not any(each.sys_flag & COMMIT_OFFSET_FLAG for each in slave.pulls)
-        assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[4:])
-        assert master.committed("g") == dict.fromkeys(QUEUES, 11)
-        assert slave.committed("g") == {}
+@within(run)
+async def test_pulls_go_to_the_slave_that_is_suggested_and_back_and_commit_on_the_master_alone(
+    name_server, master, slave, /
+):
+    fill_both(master, slave, 40)
+    listener = Counting()
+    async with consumer_of(name_server.address, listener):
+        await until(lambda: asked_queues(slave.pulls) == QUEUES)
+        await until(lambda: len(listener.bodies) == 40)
+        assert len(master.pulls) == 4
+        slave.suggests = 0
+        fill_both(master, slave, 4)
+        await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+    assert asked_queues(slave.pulls) == QUEUES
+    assert not any(each.sys_flag & COMMIT_OFFSET_FLAG for each in slave.pulls)
+    assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[4:])
+    assert master.committed("g") == dict.fromkeys(QUEUES, 11)
+    assert slave.committed("g") == {}
 
-    run(scenario)
 
-
-def test_a_slave_that_is_suggested_and_not_registered_is_not_needed():
-    async def scenario(name_server, master, slave):
-        name_server.brokers = {master.name: {0: master}}
-        fill(master)
-        listener = Counting()
-        async with consumer_of(name_server.address, listener):
-            await until(lambda: len(listener.bodies) == 40)
-            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
-            fill(master, 4)
-            await until(lambda: asked_queues(master.pulls[8:]) == QUEUES)
-        assert slave.asked == []
-        assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[8:])
-
-    run(scenario)
+@within(run)
+async def test_a_slave_that_is_suggested_and_not_registered_is_not_needed(
+    name_server, master, slave, /
+):
+    name_server.brokers = {master.name: {0: master}}
+    fill(master)
+    listener = Counting()
+    async with consumer_of(name_server.address, listener):
+        await until(lambda: len(listener.bodies) == 40)
+        await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+        fill(master, 4)
+        await until(lambda: asked_queues(master.pulls[8:]) == QUEUES)
+    assert slave.asked == []
+    assert all(each.sys_flag & COMMIT_OFFSET_FLAG for each in master.pulls[8:])
 
 
 @pytest.mark.parametrize("failure", ["dead", "refusing"])
-def test_pulls_go_to_the_master_when_its_slave_fails_though_it_is_registered(failure):
-    async def scenario(name_server, master, slave):
-        fill_both(master, slave, 40)
-        listener = Counting()
-        async with consumer_of(name_server.address, listener):
-            await until(lambda: asked_queues(slave.pulls) == QUEUES)
-            if failure == "dead":
-                await slave.die()
-            else:
-                slave.answers_to_pulls = [Response(ResponseCode.NO_PERMISSION, remark="no")] * 400
-                fill(slave, 4)
-            fill(master, 48)
-            await until(lambda: len(listener.bodies) == 48)
-
-    run(scenario)
+@within(run)
+async def test_pulls_go_to_the_master_when_its_slave_fails_though_it_is_registered(
+    name_server, master, slave, /, failure
+):
+    fill_both(master, slave, 40)
+    listener = Counting()
+    async with consumer_of(name_server.address, listener):
+        await until(lambda: asked_queues(slave.pulls) == QUEUES)
+        if failure == "dead":
+            await slave.die()
+        else:
+            slave.answers_to_pulls = [Response(ResponseCode.NO_PERMISSION, remark="no")] * 400
+            fill(slave, 4)
+        fill(master, 48)
+        await until(lambda: len(listener.bodies) == 48)
 
 
 def test_a_slave_that_has_nothing_more_does_not_make_its_consumers_wait(monkeypatch):
@@ -157,20 +158,20 @@ def test_a_slave_that_has_nothing_more_does_not_make_its_consumers_wait(monkeypa
     run(scenario)
 
 
-def test_a_queue_goes_on_where_a_slave_says_and_at_the_broker_that_it_suggests():
-    async def scenario(name_server, master, slave):
-        fill_both(master, slave, 40)
-        listener = Counting()
-        async with consumer_of(name_server.address, listener):
-            await until(lambda: asked_queues(slave.pulls) == QUEUES)
-            slave.suggests = 0
-            slave.begins_at = 11
-            fill_both(master, slave, 8)
-            await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
-        back = {each.queue_id: each.queue_offset for each in reversed(master.pulls[4:])}
-        assert back == dict.fromkeys(QUEUES, 11)
-
-    run(scenario)
+@within(run)
+async def test_a_queue_goes_on_where_a_slave_says_and_at_the_broker_that_it_suggests(
+    name_server, master, slave, /
+):
+    fill_both(master, slave, 40)
+    listener = Counting()
+    async with consumer_of(name_server.address, listener):
+        await until(lambda: asked_queues(slave.pulls) == QUEUES)
+        slave.suggests = 0
+        slave.begins_at = 11
+        fill_both(master, slave, 8)
+        await until(lambda: asked_queues(master.pulls[4:]) == QUEUES)
+    back = {each.queue_id: each.queue_offset for each in reversed(master.pulls[4:])}
+    assert back == dict.fromkeys(QUEUES, 11)
 
 
 # The messages of an answer, as listeners get them.

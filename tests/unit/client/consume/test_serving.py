@@ -12,6 +12,7 @@ from rocketlens.wire.bodies.clients import (
 from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
+from tests.support.async_tests import within
 from tests.unit.client.consume.consumer_broker import fill, run, until
 from tests.unit.client.consume.consumer_messages import encoded
 from tests.unit.client.consume.test_push import Collecting, consumer_of, topic_queues
@@ -89,60 +90,56 @@ def test_an_orderly_listener_consumes_directly_too():
     assert (result.consume_result, result.order) == (ConsumeResult.CR_SUCCESS, True)
 
 
-def test_offsets_are_reset_while_messages_are_consumed():
-    async def scenario(name_server, broker):
-        fill(broker)
-        listener = Collecting()
-        async with consumer_of(name_server, listener) as consumer:
-            await until(lambda: len(listener.messages) == 40)
-            table = {
-                MessageQueueBody(topic="T", broker_name="broker-a", queue_id=0): 3,
-                MessageQueueBody(topic="T", broker_name="broker-a", queue_id=9): 3,
-                MessageQueueBody(topic="U", broker_name="broker-a", queue_id=1): 3,
-                MessageQueueBody(topic="T", broker_name="broker-a", queue_id=2): -1,
-            }
-            body = write_body(ResetOffsets(offset_table=table))
-            fields = {"topic": "T", "group": "g", "timestamp": "1", "isForce": "true"}
-            await broker.ask("g", RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
-            await until(lambda: len(listener.messages) == 47)
-            status = {"topic": "T", "group": "g"}
-            answer = await broker.ask("g", RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)
-            assert len(topic_queues(consumer)) == 4
-        found = read_body(ConsumerStatusAnswer, answer.body).queue_table
-        assert {queue.queue_id: offset for queue, offset in found.items()} == dict.fromkeys(
-            range(4), 10
-        )
-        again = sorted(each.queue_offset for each in listener.messages[40:])
-        assert again == list(range(3, 10))
-
-    run(scenario)
+@within(run)
+async def test_offsets_are_reset_while_messages_are_consumed(name_server, broker, /):
+    fill(broker)
+    listener = Collecting()
+    async with consumer_of(name_server, listener) as consumer:
+        await until(lambda: len(listener.messages) == 40)
+        table = {
+            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=0): 3,
+            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=9): 3,
+            MessageQueueBody(topic="U", broker_name="broker-a", queue_id=1): 3,
+            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=2): -1,
+        }
+        body = write_body(ResetOffsets(offset_table=table))
+        fields = {"topic": "T", "group": "g", "timestamp": "1", "isForce": "true"}
+        await broker.ask("g", RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+        await until(lambda: len(listener.messages) == 47)
+        status = {"topic": "T", "group": "g"}
+        answer = await broker.ask("g", RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)
+        assert len(topic_queues(consumer)) == 4
+    found = read_body(ConsumerStatusAnswer, answer.body).queue_table
+    assert {queue.queue_id: offset for queue, offset in found.items()} == dict.fromkeys(
+        range(4), 10
+    )
+    again = sorted(each.queue_offset for each in listener.messages[40:])
+    assert again == list(range(3, 10))
 
 
-def test_what_is_asked_of_another_group_or_cannot_be_read_is_refused():
-    async def scenario(name_server, broker):
-        async with consumer_of(name_server, Collecting()):
-            other = {"consumerGroup": "other", "clientId": "c", "msgId": "x"}
-            answers = [
-                await broker.ask("g", code, other)
-                for code in (
-                    RequestCode.GET_CONSUMER_RUNNING_INFO,
-                    RequestCode.CONSUME_MESSAGE_DIRECTLY,
-                )
-            ]
-            direct = other | {"consumerGroup": "g"}
-            answers += [
-                await broker.ask("g", RequestCode.CONSUME_MESSAGE_DIRECTLY, direct, body)
-                for body in (b"", b"x" * 10, encoded(1)[:-1])
-            ]
-            answers.append(
-                await broker.ask(
-                    "g",
-                    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
-                    {"topic": "T", "group": "g", "timestamp": "1"},
-                    json.dumps({"offsetTable": [1]}).encode(),
-                )
+@within(run)
+async def test_what_is_asked_of_another_group_or_cannot_be_read_is_refused(name_server, broker, /):
+    async with consumer_of(name_server, Collecting()):
+        other = {"consumerGroup": "other", "clientId": "c", "msgId": "x"}
+        answers = [
+            await broker.ask("g", code, other)
+            for code in (
+                RequestCode.GET_CONSUMER_RUNNING_INFO,
+                RequestCode.CONSUME_MESSAGE_DIRECTLY,
             )
-        assert {each.code for each in answers} == {ResponseCode.SYSTEM_ERROR}
-        assert answers[0].remark == "The Consumer Group <other> not exist in this consumer"
-
-    run(scenario)
+        ]
+        direct = other | {"consumerGroup": "g"}
+        answers += [
+            await broker.ask("g", RequestCode.CONSUME_MESSAGE_DIRECTLY, direct, body)
+            for body in (b"", b"x" * 10, encoded(1)[:-1])
+        ]
+        answers.append(
+            await broker.ask(
+                "g",
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                {"topic": "T", "group": "g", "timestamp": "1"},
+                json.dumps({"offsetTable": [1]}).encode(),
+            )
+        )
+    assert {each.code for each in answers} == {ResponseCode.SYSTEM_ERROR}
+    assert answers[0].remark == "The Consumer Group <other> not exist in this consumer"

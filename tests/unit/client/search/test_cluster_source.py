@@ -9,106 +9,101 @@ from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import FAILURES, ask, bodies, fail
 from tests.support.patience import PATIENCE_S, SILENCE_S
 
 
 @pytest.mark.parametrize("failing", [*itertools.combinations(FAILURES, 2), FAILURES])
-def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(failing):
-    async def scenario(cluster, admin):
-        sound = cluster.masters[len(failing) :]
-        for broker in cluster.masters:
-            broker.store("T", broker.name.encode(), keys="k", unique_key="U1")
-        for broker, how in zip(cluster.masters, failing, strict=False):
-            await fail(broker, how)
-        for question in (admin.query_message, admin.query_message_by_unique_key):
-            answer = await question("T", "k" if question == admin.query_message else "U1")
-            assert not answer.complete
-            assert bodies(answer) == [broker.name.encode() for broker in sound]
-            failed = {each.source for each in answer.failures}
-            assert failed == {"broker-a", "broker-b", "broker-c"} - {s.name for s in sound}
-            assert all(each.kind is SourceKind.BROKER and each.error for each in answer.failures)
-        nowhere = await admin.query_message("T", "other")
-        assert not nowhere.complete
-        with pytest.raises(AnswerIncomplete, match="broker-a"):
-            await admin.view_message("T", "7F" * 16)
-
-    ask(scenario, masters=3, timeout_s=SILENCE_S)
+@within(ask, masters=3, timeout_s=SILENCE_S)
+async def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(cluster, admin, /, failing):
+    sound = cluster.masters[len(failing) :]
+    for broker in cluster.masters:
+        broker.store("T", broker.name.encode(), keys="k", unique_key="U1")
+    for broker, how in zip(cluster.masters, failing, strict=False):
+        await fail(broker, how)
+    for question in (admin.query_message, admin.query_message_by_unique_key):
+        answer = await question("T", "k" if question == admin.query_message else "U1")
+        assert not answer.complete
+        assert bodies(answer) == [broker.name.encode() for broker in sound]
+        failed = {each.source for each in answer.failures}
+        assert failed == {"broker-a", "broker-b", "broker-c"} - {s.name for s in sound}
+        assert all(each.kind is SourceKind.BROKER and each.error for each in answer.failures)
+    nowhere = await admin.query_message("T", "other")
+    assert not nowhere.complete
+    with pytest.raises(AnswerIncomplete, match="broker-a"):
+        await admin.view_message("T", "7F" * 16)
 
 
-def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
-    async def scenario(cluster, admin):
-        cluster.masters[1].store("T", b"first", unique_key="U")
-        cluster.masters[0].now_ms += 10
-        cluster.masters[0].store("T", b"again", unique_key="U")
-        assert (await admin.view_message("T", "U")).body == b"first"
-        assert bodies(await admin.query_message_by_unique_key("T", "U")) == [b"first", b"again"]
-        with pytest.raises(MessageNotFound):
-            await admin.view_message("T", "V")
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_of_several_records_with_one_unique_key_the_oldest_is_shown(cluster, admin, /):
+    cluster.masters[1].store("T", b"first", unique_key="U")
+    cluster.masters[0].now_ms += 10
+    cluster.masters[0].store("T", b"again", unique_key="U")
+    assert (await admin.view_message("T", "U")).body == b"first"
+    assert bodies(await admin.query_message_by_unique_key("T", "U")) == [b"first", b"again"]
+    with pytest.raises(MessageNotFound):
+        await admin.view_message("T", "V")
 
 
-def test_queues_that_a_topic_had_before_make_an_answer_incomplete():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        for number in range(4):
-            broker.store("T", b"%d" % number, keys=f"k{number}", queue_id=number)
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 1, "write_queue_nums": 1}
-        for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
-            answer = await admin.find(None, "T", **question)
-            assert bodies(answer) == [b"0"]
-            assert [each.error.partition(":")[0] for each in answer.failures] == [
-                "T/1",
-                "T/2",
-                "T/3",
-            ]
-        tailed = admin.tail("T")
-        assert [message.body async for message in tailed] == [b"0"]
-        assert not tailed.complete
-        assert not (await admin.find("T/2/0", kind="queue-offset")).complete
-        assert (await admin.find("T/9/0", kind="queue-offset")).complete
-        # The index of a broker answers all the same, and no queue was made by asking.
-        assert bodies(await admin.query_message("T", "k2")) == [b"2"]
-        assert len(broker.queues) == 4
-
-    ask(scenario)
+@within(ask)
+async def test_queues_that_a_topic_had_before_make_an_answer_incomplete(cluster, admin, /):
+    broker = cluster.masters[0]
+    for number in range(4):
+        broker.store("T", b"%d" % number, keys=f"k{number}", queue_id=number)
+    cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 1, "write_queue_nums": 1}
+    for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
+        answer = await admin.find(None, "T", **question)
+        assert bodies(answer) == [b"0"]
+        assert [each.error.partition(":")[0] for each in answer.failures] == [
+            "T/1",
+            "T/2",
+            "T/3",
+        ]
+    tailed = admin.tail("T")
+    assert [message.body async for message in tailed] == [b"0"]
+    assert not tailed.complete
+    assert not (await admin.find("T/2/0", kind="queue-offset")).complete
+    assert (await admin.find("T/9/0", kind="queue-offset")).complete
+    # The index of a broker answers all the same, and no queue was made by asking.
+    assert bodies(await admin.query_message("T", "k2")) == [b"2"]
+    assert len(broker.queues) == 4
 
 
-def test_queues_that_a_topic_had_before_are_looked_for_again_when_its_route_changes():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        for number in range(4):
-            broker.store("T", queue_id=number)
-        for _ in range(2):
-            assert (await admin.find(None, "T")).complete
-        asked = broker.codes().count(RequestCode.QUERY_CONSUME_QUEUE)
-        assert asked == limits.FORMER_QUEUES_ASKED_FOR
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 2, "write_queue_nums": 2}
-        admin.source.topology._routes.clear()
-        answer = await admin.find(None, "T")
-        assert [each.error.partition(":")[0] for each in answer.failures] == ["T/2", "T/3"]
-
-    ask(scenario)
+@within(ask)
+async def test_queues_that_a_topic_had_before_are_looked_for_again_when_its_route_changes(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    for number in range(4):
+        broker.store("T", queue_id=number)
+    for _ in range(2):
+        assert (await admin.find(None, "T")).complete
+    asked = broker.codes().count(RequestCode.QUERY_CONSUME_QUEUE)
+    assert asked == limits.FORMER_QUEUES_ASKED_FOR
+    cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 2, "write_queue_nums": 2}
+    admin.source.topology._routes.clear()
+    answer = await admin.find(None, "T")
+    assert [each.error.partition(":")[0] for each in answer.failures] == ["T/2", "T/3"]
 
 
 @pytest.mark.parametrize("changes", [{"perm": 2}, {"read_queue_nums": 1}, {"perm": 0}])
-def test_messages_that_brokers_let_nobody_pull_make_an_answer_incomplete(changes):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"a", keys="k", queue_id=2)
-        cluster.name_servers[0].queue_data["T"] = changes
-        for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
-            answer = await admin.find(None, "T", **question)
-            assert not answer.complete, question
-            assert bodies(answer) == []
-            assert "T/2: 1 message cannot be read" in answer.failures[0].error
-        assert not (await admin.find("T/2/0", kind="queue-offset")).complete
-        assert (await admin.find("T/3/0", kind="queue-offset")).complete
-        # The index of a broker answers all the same.
-        assert bodies(await admin.query_message("T", "k")) == [b"a"]
-
-    ask(scenario)
+@within(ask)
+async def test_messages_that_brokers_let_nobody_pull_make_an_answer_incomplete(
+    cluster, admin, /, changes
+):
+    broker = cluster.masters[0]
+    broker.store("T", b"a", keys="k", queue_id=2)
+    cluster.name_servers[0].queue_data["T"] = changes
+    for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
+        answer = await admin.find(None, "T", **question)
+        assert not answer.complete, question
+        assert bodies(answer) == []
+        assert "T/2: 1 message cannot be read" in answer.failures[0].error
+    assert not (await admin.find("T/2/0", kind="queue-offset")).complete
+    assert (await admin.find("T/3/0", kind="queue-offset")).complete
+    # The index of a broker answers all the same.
+    assert bodies(await admin.query_message("T", "k")) == [b"a"]
 
 
 IN_BATCHES = {"T": {"queue.type": "BatchCQ"}}
@@ -142,73 +137,69 @@ def test_a_message_in_a_batch_is_found_by_its_key_and_the_batch_by_its_id():
     ask(scenario)
 
 
-def test_keys_of_messages_in_batches_are_missing_if_a_broker_does_not_tell_whether_it_has_any():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"alone", keys="k")
-        broker.tells_attributes = False
-        answer = await admin.query_message("T", "k")
-        assert bodies(answer) == [b"alone"]
-        assert not answer.complete
-        assert "keys of messages in batches are not searched" in answer.failures[0].error
-
-    ask(scenario)
+@within(ask)
+async def test_keys_of_messages_in_batches_are_missing_if_a_broker_does_not_tell_whether_it_has_any(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    broker.store("T", b"alone", keys="k")
+    broker.tells_attributes = False
+    answer = await admin.query_message("T", "k")
+    assert bodies(answer) == [b"alone"]
+    assert not answer.complete
+    assert "keys of messages in batches are not searched" in answer.failures[0].error
 
 
 @pytest.mark.parametrize(
     "off", ["messageIndexEnable", "indexFileWriteEnable", "indexFileReadEnable"]
 )
-def test_messages_of_a_broker_whose_index_is_off_are_found_by_key(off):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.config = {"messageIndexEnable": "true", off: "false"}
-        broker.has_index = False
-        broker.store("T", b"a", keys="k", unique_key="U")
-        broker.store("T", b"b", keys="k2")
-        for topic in ("T", None):
-            assert bodies(await admin.find("k", topic)) == [b"a"]
-            assert bodies(await admin.find("U", topic)) == [b"a"]
-            assert (await admin.find("k3", topic)).complete
-        assert (await admin.view_message("T", "U")).body == b"a"
-        # The configuration is asked for once.
-        assert broker.codes().count(RequestCode.GET_BROKER_CONFIG) == 1
-
-    ask(scenario)
+@within(ask)
+async def test_messages_of_a_broker_whose_index_is_off_are_found_by_key(cluster, admin, /, off):
+    broker = cluster.masters[0]
+    broker.config = {"messageIndexEnable": "true", off: "false"}
+    broker.has_index = False
+    broker.store("T", b"a", keys="k", unique_key="U")
+    broker.store("T", b"b", keys="k2")
+    for topic in ("T", None):
+        assert bodies(await admin.find("k", topic)) == [b"a"]
+        assert bodies(await admin.find("U", topic)) == [b"a"]
+        assert (await admin.find("k3", topic)).complete
+    assert (await admin.view_message("T", "U")).body == b"a"
+    # The configuration is asked for once.
+    assert broker.codes().count(RequestCode.GET_BROKER_CONFIG) == 1
 
 
-def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.topic_attributes = IN_BATCHES
-        broker.store_batch("T", [(b"a", "k")], queue_id=2)
-        cluster.name_servers[0].queue_data["T"] = {"perm": 2}
-        answer = await admin.query_message("T", "k")
-        assert not answer.complete
-        assert "T/2: 1 message cannot be read" in answer.failures[0].error
+@within(ask)
+async def test_batches_in_a_queue_that_cannot_be_read_make_a_search_by_key_incomplete(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    broker.topic_attributes = IN_BATCHES
+    broker.store_batch("T", [(b"a", "k")], queue_id=2)
+    cluster.name_servers[0].queue_data["T"] = {"perm": 2}
+    answer = await admin.query_message("T", "k")
+    assert not answer.complete
+    assert "T/2: 1 message cannot be read" in answer.failures[0].error
 
-    ask(scenario)
 
+@within(ask, timeout_s=PATIENCE_S)
+async def test_topics_are_searched_several_at_a_time_also_without_a_text(cluster, admin, /):
+    (server,), (broker,) = cluster.name_servers, cluster.masters
+    server.topics = {"T": ["broker-a"], "U": ["broker-a"]}
+    pull, pulled, both = broker.pull, set(), asyncio.Event()
 
-def test_topics_are_searched_several_at_a_time_also_without_a_text():
-    async def scenario(cluster, admin):
-        (server,), (broker,) = cluster.name_servers, cluster.masters
-        server.topics = {"T": ["broker-a"], "U": ["broker-a"]}
-        pull, pulled, both = broker.pull, set(), asyncio.Event()
+    def held(header, command):
+        pulled.add(header.topic)
+        if len(pulled) == 2:
+            both.set()
 
-        def held(header, command):
-            pulled.add(header.topic)
-            if len(pulled) == 2:
-                both.set()
+        async def answer():
+            await both.wait()
+            return pull(header, command)
 
-            async def answer():
-                await both.wait()
-                return pull(header, command)
+        return asyncio.ensure_future(answer())
 
-            return asyncio.ensure_future(answer())
-
-        broker.pull = held
-        for topic in server.topics:
-            broker.store(topic, topic.encode())
-        assert sorted(bodies(await admin.find(None, ["T", "U"]))) == [b"T", b"U"]
-
-    ask(scenario, timeout_s=PATIENCE_S)
+    broker.pull = held
+    for topic in server.topics:
+        broker.store(topic, topic.encode())
+    assert sorted(bodies(await admin.find(None, ["T", "U"]))) == [b"T", b"U"]

@@ -3,186 +3,168 @@
 import pytest
 
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import ask, bodies
 from tests.support.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("step_ms", [0, 1, 7, 400, 5000])
 @pytest.mark.parametrize("max_num", [0, 1, 63, 64, 65, 150, 2**31 - 1, None])
-def test_no_cap_of_a_broker_cuts_an_answer(step_ms, max_num):
-    async def scenario(cluster, admin):
-        for broker in cluster.masters:
-            broker.step_ms = step_ms
-            for number in range(100):
-                broker.store("T", b"%d" % number, keys="k k", queue_id=number % 4)
-                broker.store("T", b"other", keys="o", queue_id=number % 4)
-        answer = await admin.query_message("T", "k", max_num)
-        assert answer.complete
-        most = 200 if max_num is None else min(max_num, 200)
-        assert len(answer) == most
-        assert answer.truncated == (most < 200)
-        everything = await admin.query_message("T", "k", None)
-        assert {(m.store_host, m.physical_offset) for m in everything} == {
-            (each.store_host, each.physical_offset)
-            for broker in cluster.masters
-            for each in broker.records
-            if each.body != b"other"
-        }
-        assert answer.messages == everything.messages[200 - most :]
-
-    ask(scenario, masters=2, timeout_s=5)
+@within(ask, masters=2, timeout_s=5)
+async def test_no_cap_of_a_broker_cuts_an_answer(cluster, admin, /, step_ms, max_num):
+    for broker in cluster.masters:
+        broker.step_ms = step_ms
+        for number in range(100):
+            broker.store("T", b"%d" % number, keys="k k", queue_id=number % 4)
+            broker.store("T", b"other", keys="o", queue_id=number % 4)
+    answer = await admin.query_message("T", "k", max_num)
+    assert answer.complete
+    most = 200 if max_num is None else min(max_num, 200)
+    assert len(answer) == most
+    assert answer.truncated == (most < 200)
+    everything = await admin.query_message("T", "k", None)
+    assert {(m.store_host, m.physical_offset) for m in everything} == {
+        (each.store_host, each.physical_offset)
+        for broker in cluster.masters
+        for each in broker.records
+        if each.body != b"other"
+    }
+    assert answer.messages == everything.messages[200 - most :]
 
 
 @pytest.mark.parametrize("cap", [1, 2, 8, 15, 16, 32])
 @pytest.mark.parametrize("told", [None, "", "many", "1e3", "9" * 5000, "-1", "0", "1"])
-def test_no_cap_that_a_broker_is_configured_with_cuts_an_answer(cap, told):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.cap = cap
-        if told == "":
-            broker.config = {}
-        elif told is not None:
-            broker.config |= {"maxMsgsNumBatch": told, "defaultQueryMaxNum": told}
-        broker.step_ms = 130
-        for number in range(100):
-            broker.store("T", b"%d" % number, keys="k", unique_key="U", queue_id=number % 4)
-        assert len(await admin.query_message("T", "k", None)) == 100
-        assert len(await admin.query_message_by_unique_key("T", "U", None)) == 100
-
-    ask(scenario, timeout_s=5)
+@within(ask, timeout_s=5)
+async def test_no_cap_that_a_broker_is_configured_with_cuts_an_answer(cluster, admin, /, cap, told):
+    broker = cluster.masters[0]
+    broker.cap = cap
+    if told == "":
+        broker.config = {}
+    elif told is not None:
+        broker.config |= {"maxMsgsNumBatch": told, "defaultQueryMaxNum": told}
+    broker.step_ms = 130
+    for number in range(100):
+        broker.store("T", b"%d" % number, keys="k", unique_key="U", queue_id=number % 4)
+    assert len(await admin.query_message("T", "k", None)) == 100
+    assert len(await admin.query_message_by_unique_key("T", "U", None)) == 100
 
 
 @pytest.mark.parametrize("count", [5, 100])
 @pytest.mark.parametrize(
     ("begin", "end"), [(0, 0), (1, 3), (2, 2), (3, 90), (999, 1001), (0, 9**9)]
 )
-def test_times_are_met_to_the_millisecond(count, begin, end):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.step_ms = 1 if count == 5 else 37
-        stored = [broker.store("T", b"%d" % n, keys="k", queue_id=n % 4) for n in range(count)]
-        first = stored[0].store_timestamp_ms
-        answer = await admin.query_message("T", "k", None, first + begin, first + end)
-        expected = [s for s in stored if begin <= s.store_timestamp_ms - first <= end]
-        assert bodies(answer) == [each.body for each in expected]
-
-    ask(scenario, timeout_s=5)
+@within(ask, timeout_s=5)
+async def test_times_are_met_to_the_millisecond(cluster, admin, /, count, begin, end):
+    broker = cluster.masters[0]
+    broker.step_ms = 1 if count == 5 else 37
+    stored = [broker.store("T", b"%d" % n, keys="k", queue_id=n % 4) for n in range(count)]
+    first = stored[0].store_timestamp_ms
+    answer = await admin.query_message("T", "k", None, first + begin, first + end)
+    expected = [s for s in stored if begin <= s.store_timestamp_ms - first <= end]
+    assert bodies(answer) == [each.body for each in expected]
 
 
-def test_a_clock_that_was_set_back_hides_nothing():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"before", keys="k")
-        broker.step_ms = -50_000
-        back = broker.store("T", b"after", keys="k")
-        at = back.store_timestamp_ms
-        assert bodies(await admin.query_message("T", "k", 64, at, at)) == [b"after"]
-
-    ask(scenario)
+@within(ask)
+async def test_a_clock_that_was_set_back_hides_nothing(cluster, admin, /):
+    broker = cluster.masters[0]
+    broker.store("T", b"before", keys="k")
+    broker.step_ms = -50_000
+    back = broker.store("T", b"after", keys="k")
+    at = back.store_timestamp_ms
+    assert bodies(await admin.query_message("T", "k", 64, at, at)) == [b"after"]
 
 
 @pytest.mark.parametrize("closes", [True, False])
-def test_an_answer_too_large_for_a_frame_is_asked_for_in_parts(closes):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.closes_when_large = closes
-        for number in range(20):
-            broker.store("T", b"%02d" % number * 500_000, keys="k", queue_id=number % 4)
-        answer = await admin.query_message("T", "k")
-        assert [body[:2] for body in bodies(answer)] == [b"%02d" % n for n in range(20)]
-        assert answer.complete
-
-    ask(scenario, timeout_s=PATIENCE_S)
+@within(ask, timeout_s=PATIENCE_S)
+async def test_an_answer_too_large_for_a_frame_is_asked_for_in_parts(cluster, admin, /, closes):
+    broker = cluster.masters[0]
+    broker.closes_when_large = closes
+    for number in range(20):
+        broker.store("T", b"%02d" % number * 500_000, keys="k", queue_id=number % 4)
+    answer = await admin.query_message("T", "k")
+    assert [body[:2] for body in bodies(answer)] == [b"%02d" % n for n in range(20)]
+    assert answer.complete
 
 
-def test_what_a_broker_could_not_search_makes_an_answer_incomplete():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.store("T", b"found", keys="k")
-        broker.more_fields = {"notSearched": "segment 7 cannot be read"}
-        answer = await admin.query_message("T", "k")
-        assert bodies(answer) == [b"found"]
-        assert not answer.complete
-        assert [failure.error for failure in answer.failures] == ["segment 7 cannot be read"]
-
-    ask(scenario)
+@within(ask)
+async def test_what_a_broker_could_not_search_makes_an_answer_incomplete(cluster, admin, /):
+    broker = cluster.masters[0]
+    broker.store("T", b"found", keys="k")
+    broker.more_fields = {"notSearched": "segment 7 cannot be read"}
+    answer = await admin.query_message("T", "k")
+    assert bodies(answer) == [b"found"]
+    assert not answer.complete
+    assert [failure.error for failure in answer.failures] == ["segment 7 cannot be read"]
 
 
-def test_the_oldest_is_shown_also_of_more_than_a_broker_returns_at_once():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.step_ms = 130
-        for number in range(100):
-            broker.store("T", b"%d" % number, unique_key="U", queue_id=number % 4)
-        assert (await admin.view_message("T", "U")).body == b"0"
-
-    ask(scenario, timeout_s=5)
+@within(ask, timeout_s=5)
+async def test_the_oldest_is_shown_also_of_more_than_a_broker_returns_at_once(cluster, admin, /):
+    broker = cluster.masters[0]
+    broker.step_ms = 130
+    for number in range(100):
+        broker.store("T", b"%d" % number, unique_key="U", queue_id=number % 4)
+    assert (await admin.view_message("T", "U")).body == b"0"
 
 
 @pytest.mark.parametrize("back_ms", [1_000, 600_000, 40_000_000])
 @pytest.mark.parametrize(("begin", "end"), [(None, None), (150, 180), (None, 120), (60, None)])
-def test_a_clock_that_was_set_back_hides_none_of_many_messages_of_a_key(back_ms, begin, end):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.step_ms = 1000
-        for number in range(200):
-            broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
-            if number == 100:
-                broker.now_ms -= back_ms
-        first = broker.records[0].store_timestamp_ms
-        begin_ms = None if begin is None else first + 1000 * begin
-        end_ms = None if end is None else first + 1000 * end
-        expected = {
-            each.body
-            for each in broker.records
-            if (begin_ms or 0) <= each.store_timestamp_ms <= (end_ms or 2**63)
-        }
-        asked = {"kind": "key", "begin": begin_ms, "end": end_ms}
-        answer = await admin.find("k", "T", **asked)
-        assert (
-            set(bodies(answer)) == expected
-            or "store times of the messages" in answer.failures[0].error
-        )
-        answer = await admin.find("k", "T", exhaustive=True, **asked)
-        assert (set(bodies(answer)), answer.complete, answer.relies_on) == (expected, True, ())
-
-    ask(scenario, timeout_s=5)
+@within(ask, timeout_s=5)
+async def test_a_clock_that_was_set_back_hides_none_of_many_messages_of_a_key(
+    cluster, admin, /, back_ms, begin, end
+):
+    broker = cluster.masters[0]
+    broker.step_ms = 1000
+    for number in range(200):
+        broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
+        if number == 100:
+            broker.now_ms -= back_ms
+    first = broker.records[0].store_timestamp_ms
+    begin_ms = None if begin is None else first + 1000 * begin
+    end_ms = None if end is None else first + 1000 * end
+    expected = {
+        each.body
+        for each in broker.records
+        if (begin_ms or 0) <= each.store_timestamp_ms <= (end_ms or 2**63)
+    }
+    asked = {"kind": "key", "begin": begin_ms, "end": end_ms}
+    answer = await admin.find("k", "T", **asked)
+    assert (
+        set(bodies(answer)) == expected or "store times of the messages" in answer.failures[0].error
+    )
+    answer = await admin.find("k", "T", exhaustive=True, **asked)
+    assert (set(bodies(answer)), answer.complete, answer.relies_on) == (expected, True, ())
 
 
 @pytest.mark.parametrize(("count", "relies"), [(10, False), (100, True)])
-def test_only_a_key_of_many_messages_relies_on_their_order(count, relies):
-    async def scenario(cluster, admin):
-        for number in range(count):
-            cluster.masters[0].store("T", b"%d" % number, keys="k", queue_id=number % 4)
-        answer = await admin.query_message("T", "k", None)
-        assert (len(answer), answer.complete, "rise" in str(answer.relies_on)) == (
-            count,
-            True,
-            relies,
-        )
-
-    ask(scenario, timeout_s=5)
+@within(ask, timeout_s=5)
+async def test_only_a_key_of_many_messages_relies_on_their_order(cluster, admin, /, count, relies):
+    for number in range(count):
+        cluster.masters[0].store("T", b"%d" % number, keys="k", queue_id=number % 4)
+    answer = await admin.query_message("T", "k", None)
+    assert (len(answer), answer.complete, "rise" in str(answer.relies_on)) == (
+        count,
+        True,
+        relies,
+    )
 
 
 @pytest.mark.parametrize(("max_num", "most"), [(1, 2), (63, 2), (64, 3)])
-def test_the_newest_of_many_messages_of_one_second_are_found_without_reading_all_of_it(
-    max_num, most
+@within(ask)
+async def test_the_newest_of_many_messages_of_one_second_are_found_without_reading_all_of_it(
+    cluster, admin, /, max_num, most
 ):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.step_ms = 0
-        for number in range(1000):
-            broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
-        # The first question of all compares the index with queues.
-        await admin.query_message("T", "k", 1)
-        before = len(broker.asked)
-        answer = await admin.query_message("T", "k", max_num)
-        assert bodies(answer) == [b"%d" % number for number in range(1000 - max_num, 1000)]
-        assert answer.truncated
-        assert answer.complete
-        codes = [code for code, _ in broker.asked[before:]]
-        assert codes.count(RequestCode.QUERY_MESSAGE) <= most
-        # One queue shows that there are more than the 64 that the index led to.
-        assert codes.count(RequestCode.GET_MAX_OFFSET) == (1 if max_num == 64 else 0)
-
-    ask(scenario)
+    broker = cluster.masters[0]
+    broker.step_ms = 0
+    for number in range(1000):
+        broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
+    # The first question of all compares the index with queues.
+    await admin.query_message("T", "k", 1)
+    before = len(broker.asked)
+    answer = await admin.query_message("T", "k", max_num)
+    assert bodies(answer) == [b"%d" % number for number in range(1000 - max_num, 1000)]
+    assert answer.truncated
+    assert answer.complete
+    codes = [code for code, _ in broker.asked[before:]]
+    assert codes.count(RequestCode.QUERY_MESSAGE) <= most
+    # One queue shows that there are more than the 64 that the index led to.
+    assert codes.count(RequestCode.GET_MAX_OFFSET) == (1 if max_num == 64 else 0)

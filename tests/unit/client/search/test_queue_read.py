@@ -16,6 +16,7 @@ from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.bodies.tables import TopicStatsTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, ask, bodies
 from tests.support.patience import PATIENCE_S
 
@@ -296,33 +297,31 @@ def spread(broker, count, queue_count):
 
 
 @pytest.mark.parametrize("times", [{}, {"begin": T0 + 3_000}])
-def test_of_many_queues_only_those_with_the_newest_messages_are_read(times):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
-        spread(broker, 4_000, 400)
-        answer = await admin.find(topic="T", max_num=20, **times)
-        assert [int(each) for each in bodies(answer)] == list(range(3_980, 4_000))
-        assert (answer.complete, answer.truncated) == (True, True)
-        # 16 queues of which samples are taken, and those that have the others of the 20.
-        assert len(broker.asked) < 100
-        assert broker.codes().count(RequestCode.GET_MAX_OFFSET) == 0
+@within(ask, timeout_s=PATIENCE_S)
+async def test_of_many_queues_only_those_with_the_newest_messages_are_read(
+    cluster, admin, /, times
+):
+    broker = cluster.masters[0]
+    cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
+    spread(broker, 4_000, 400)
+    answer = await admin.find(topic="T", max_num=20, **times)
+    assert [int(each) for each in bodies(answer)] == list(range(3_980, 4_000))
+    assert (answer.complete, answer.truncated) == (True, True)
+    # 16 queues of which samples are taken, and those that have the others of the 20.
+    assert len(broker.asked) < 100
+    assert broker.codes().count(RequestCode.GET_MAX_OFFSET) == 0
 
-    ask(scenario, timeout_s=PATIENCE_S)
 
-
-def test_of_many_queues_each_costs_one_request_to_find_a_time_within_them():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
-        spread(broker, 8_000, 400)
-        answer = await admin.find(topic="T", max_num=20, end=T0 + 5_000)
-        assert [int(each) for each in bodies(answer)] == list(range(4_980, 5_000))
-        asked = broker.codes()
-        assert asked.count(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) == 400
-        assert asked.count(RequestCode.PULL_MESSAGE) < 400 + 16 * 8
-
-    ask(scenario, timeout_s=PATIENCE_S)
+@within(ask, timeout_s=PATIENCE_S)
+async def test_of_many_queues_each_costs_one_request_to_find_a_time_within_them(cluster, admin, /):
+    broker = cluster.masters[0]
+    cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 400}
+    spread(broker, 8_000, 400)
+    answer = await admin.find(topic="T", max_num=20, end=T0 + 5_000)
+    assert [int(each) for each in bodies(answer)] == list(range(4_980, 5_000))
+    asked = broker.codes()
+    assert asked.count(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP) == 400
+    assert asked.count(RequestCode.PULL_MESSAGE) < 400 + 16 * 8
 
 
 @pytest.mark.parametrize("queue_count", [8, 40])
@@ -354,20 +353,20 @@ def test_a_broker_that_finds_the_nearest_message_of_a_time_hides_none(queue_coun
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_queues_are_asked_one_by_one_if_a_broker_does_not_list_them(refused):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        spread(broker, 40, 4)
-        if refused:
-            broker.refused.add(RequestCode.GET_TOPIC_STATS_INFO)
-        else:
-            broker.topic_stats = lambda *_: Response(body=b"[]")
-            broker.server.handlers.update(broker.handlers())
-        answer = await admin.find(topic="T", max_num=5, begin=T0 + 10, end=T0 + 30)
-        assert [int(each) for each in bodies(answer)] == list(range(25, 30))
-        assert answer.complete
-
-    ask(scenario, timeout_s=PATIENCE_S)
+@within(ask, timeout_s=PATIENCE_S)
+async def test_queues_are_asked_one_by_one_if_a_broker_does_not_list_them(
+    cluster, admin, /, refused
+):
+    broker = cluster.masters[0]
+    spread(broker, 40, 4)
+    if refused:
+        broker.refused.add(RequestCode.GET_TOPIC_STATS_INFO)
+    else:
+        broker.topic_stats = lambda *_: Response(body=b"[]")
+        broker.server.handlers.update(broker.handlers())
+    answer = await admin.find(topic="T", max_num=5, begin=T0 + 10, end=T0 + 30)
+    assert [int(each) for each in bodies(answer)] == list(range(25, 30))
+    assert answer.complete
 
 
 @pytest.mark.parametrize("queue_count", [4, 40])
@@ -401,42 +400,40 @@ def test_a_queue_that_is_listed_in_other_offsets_than_it_is_pulled_by_is_asked_i
 
 
 @pytest.mark.parametrize("queue_count", [8, 40])
-def test_messages_that_arrive_while_queues_are_read_are_not_in_the_answer(queue_count):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
-        spread(broker, 10 * queue_count, queue_count)
-        plain = broker.pull
+@within(ask, timeout_s=PATIENCE_S)
+async def test_messages_that_arrive_while_queues_are_read_are_not_in_the_answer(
+    cluster, admin, /, queue_count
+):
+    broker = cluster.masters[0]
+    cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": queue_count}
+    spread(broker, 10 * queue_count, queue_count)
+    plain = broker.pull
 
-        def pull(header, command):
-            broker.store("T", b"999999", queue_id=header.queue_id)
-            return plain(header, command)
+    def pull(header, command):
+        broker.store("T", b"999999", queue_id=header.queue_id)
+        return plain(header, command)
 
-        broker.pull = pull
-        broker.server.handlers.update(broker.handlers())
-        answer = await admin.find(topic="T", max_num=20)
-        expected = range(10 * queue_count - 20, 10 * queue_count)
-        assert [int(each) for each in bodies(answer)] == list(expected)
-        assert (answer.complete, answer.truncated) == (True, True)
-
-    ask(scenario, timeout_s=PATIENCE_S)
+    broker.pull = pull
+    broker.server.handlers.update(broker.handlers())
+    answer = await admin.find(topic="T", max_num=20)
+    expected = range(10 * queue_count - 20, 10 * queue_count)
+    assert [int(each) for each in bodies(answer)] == list(expected)
+    assert (answer.complete, answer.truncated) == (True, True)
 
 
-def test_an_error_of_one_queue_ends_the_reading_of_the_others():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        spread(broker, 400, 4)
-        plain = broker.pull
+@within(ask, timeout_s=PATIENCE_S)
+async def test_an_error_of_one_queue_ends_the_reading_of_the_others(cluster, admin, /):
+    broker = cluster.masters[0]
+    spread(broker, 400, 4)
+    plain = broker.pull
 
-        def pull(header, command):
-            if header.queue_id == 2:
-                return Response(ResponseCode.SYSTEM_ERROR, remark="it broke")
-            return plain(header, command)
+    def pull(header, command):
+        if header.queue_id == 2:
+            return Response(ResponseCode.SYSTEM_ERROR, remark="it broke")
+        return plain(header, command)
 
-        broker.pull = pull
-        broker.server.handlers.update(broker.handlers())
-        answer = await admin.find(topic="T", max_num=20)
-        assert not answer.complete
-        assert "it broke" in answer.failures[0].error
-
-    ask(scenario, timeout_s=PATIENCE_S)
+    broker.pull = pull
+    broker.server.handlers.update(broker.handlers())
+    answer = await admin.find(topic="T", max_num=20)
+    assert not answer.complete
+    assert "it broke" in answer.failures[0].error

@@ -13,6 +13,7 @@ from rocketlens.errors import RemotingError
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, ask, fail
 from tests.support.patience import PATIENCE_S
 
@@ -42,26 +43,22 @@ def offsets_of(chunk):
     return found
 
 
-def test_a_stretch_is_read_whole_and_leaves_no_group():
-    async def main(reader, broker, cluster):
-        chunk = await reader.read(broker, QueueStretch(QUEUE, 7, 93))
-        assert offsets_of(chunk) == list(range(7, 93))
-        assert chunk.next_offset == 93
-        assert chunk.warning is None
-        pulls = [
-            each for code, each in cluster.masters[0].asked if code == RequestCode.PULL_MESSAGE
-        ]
-        assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
-        # The flag that commits an offset is 1.
-        assert not any(each.sys_flag & 1 for each in pulls)
-        asked = {code for code, _ in cluster.masters[0].asked}
-        assert asked == {
-            RequestCode.PULL_MESSAGE,
-            RequestCode.GET_TOPIC_CONFIG,
-            RequestCode.GET_BROKER_CONFIG,
-        }
-
-    with_reader(main)
+@within(with_reader)
+async def test_a_stretch_is_read_whole_and_leaves_no_group(reader, broker, cluster, /):
+    chunk = await reader.read(broker, QueueStretch(QUEUE, 7, 93))
+    assert offsets_of(chunk) == list(range(7, 93))
+    assert chunk.next_offset == 93
+    assert chunk.warning is None
+    pulls = [each for code, each in cluster.masters[0].asked if code == RequestCode.PULL_MESSAGE]
+    assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
+    # The flag that commits an offset is 1.
+    assert not any(each.sys_flag & 1 for each in pulls)
+    asked = {code for code, _ in cluster.masters[0].asked}
+    assert asked == {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.GET_BROKER_CONFIG,
+    }
 
 
 @pytest.mark.parametrize("bound", ["MAX_CHUNK_RECORDS", "MAX_CHUNK_BYTES"])
@@ -81,61 +78,55 @@ def test_a_chunk_is_bounded_and_says_where_to_go_on(monkeypatch, bound):
 
 
 @pytest.mark.parametrize(("begin", "end"), [(1, 9), (600, 700), (1900, 5000), (2001, 3000)])
-def test_the_stretch_of_a_time_has_its_messages_and_some_around_it(begin, end):
-    async def main(reader, broker, _):
-        stretch, warning = await reader.stored(broker, QUEUE, T0 + begin, T0 + end)
-        # Message n was stored in millisecond n + 1.
-        low, high = begin - 1, min(end, 2000)
-        assert stretch.start <= min(low, 2000)
-        assert stretch.stop >= high
-        # The millisecond before is looked for.
-        around = 1 + 2 * limits.MAX_AROUND_MESSAGES
-        assert stretch.stop - stretch.start <= max(high - low, 0) + around
-        assert warning is None
+@within(with_reader, count=2000)
+async def test_the_stretch_of_a_time_has_its_messages_and_some_around_it(
+    reader, broker, unused, /, begin, end
+):
+    stretch, warning = await reader.stored(broker, QUEUE, T0 + begin, T0 + end)
+    # Message n was stored in millisecond n + 1.
+    low, high = begin - 1, min(end, 2000)
+    assert stretch.start <= min(low, 2000)
+    assert stretch.stop >= high
+    # The millisecond before is looked for.
+    around = 1 + 2 * limits.MAX_AROUND_MESSAGES
+    assert stretch.stop - stretch.start <= max(high - low, 0) + around
+    assert warning is None
 
-    with_reader(main, count=2000)
 
-
-def test_without_times_the_stretch_is_the_whole_queue():
-    async def main(reader, broker, cluster):
-        assert (await reader.stored(broker, QUEUE, *ALL))[0] == QueueStretch(QUEUE, 0, 100)
-        assert RequestCode.SEARCH_OFFSET_BY_TIMESTAMP not in cluster.masters[0].codes()
-
-    with_reader(main)
+@within(with_reader)
+async def test_without_times_the_stretch_is_the_whole_queue(reader, broker, cluster, /):
+    assert (await reader.stored(broker, QUEUE, *ALL))[0] == QueueStretch(QUEUE, 0, 100)
+    assert RequestCode.SEARCH_OFFSET_BY_TIMESTAMP not in cluster.masters[0].codes()
 
 
 @pytest.mark.parametrize("how", ["dead", "erring"])
-def test_a_slave_is_read_when_the_master_fails_and_the_reader_hears_of_it(how):
-    async def main(reader, broker, cluster):
-        await fail(cluster.masters[0], how)
-        stretch, warning = await reader.stored(broker, QUEUE, *ALL)
-        assert stretch == QueueStretch(QUEUE, 0, 100)
-        assert "its slave" in warning
-        chunk = await reader.read(broker, stretch)
-        assert offsets_of(chunk) == list(range(100))
-        assert "its slave" in chunk.warning
-
-    with_reader(main, slaves=1)
-
-
-def test_a_slave_that_lacks_what_was_planned_is_no_answer():
-    async def main(reader, broker, cluster):
-        await fail(cluster.masters[0], "erring")
-        with pytest.raises(RemotingError, match=r"broker-a: .*it broke.*ends before offset 100"):
-            await reader.read(broker, QueueStretch(QUEUE, 90, 110))
-
-    with_reader(main, slaves=1)
+@within(with_reader, slaves=1)
+async def test_a_slave_is_read_when_the_master_fails_and_the_reader_hears_of_it(
+    reader, broker, cluster, /, how
+):
+    await fail(cluster.masters[0], how)
+    stretch, warning = await reader.stored(broker, QUEUE, *ALL)
+    assert stretch == QueueStretch(QUEUE, 0, 100)
+    assert "its slave" in warning
+    chunk = await reader.read(broker, stretch)
+    assert offsets_of(chunk) == list(range(100))
+    assert "its slave" in chunk.warning
 
 
-def test_a_broker_that_does_not_answer_is_named():
-    async def main(reader, broker, cluster):
-        await cluster.masters[0].die()
-        with pytest.raises(RemotingError, match="broker-a: "):
-            await reader.read(broker, QueueStretch(QUEUE, 0, 5))
-        with pytest.raises(RemotingError, match="broker-a: "):
-            await reader.stored(broker, QUEUE, *ALL)
+@within(with_reader, slaves=1)
+async def test_a_slave_that_lacks_what_was_planned_is_no_answer(reader, broker, cluster, /):
+    await fail(cluster.masters[0], "erring")
+    with pytest.raises(RemotingError, match=r"broker-a: .*it broke.*ends before offset 100"):
+        await reader.read(broker, QueueStretch(QUEUE, 90, 110))
 
-    with_reader(main)
+
+@within(with_reader)
+async def test_a_broker_that_does_not_answer_is_named(reader, broker, cluster, /):
+    await cluster.masters[0].die()
+    with pytest.raises(RemotingError, match="broker-a: "):
+        await reader.read(broker, QueueStretch(QUEUE, 0, 5))
+    with pytest.raises(RemotingError, match="broker-a: "):
+        await reader.stored(broker, QUEUE, *ALL)
 
 
 class Calls:

@@ -9,6 +9,7 @@ from rocketlens.client.search import topic_scan
 from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.model.answer import SourceKind
 from rocketlens.wire.codes import RequestCode
+from tests.support.async_tests import within
 from tests.support.fake_cluster import QUEUES, T0, ask, fail
 
 QUESTIONS = [
@@ -58,71 +59,67 @@ def test_messages_come_in_the_order_in_which_find_has_them(question, masters):
 
 
 @pytest.mark.parametrize("how", ["dead", "erring"])
-def test_a_broker_that_fails_leaves_the_others_and_is_named_as_by_find(how):
-    async def scenario(cluster, admin):
-        fill(cluster)
-        await fail(cluster.masters[1], how)
-        answer = await admin.find(topic="T")
-        scan = admin.scan("T")
-        assert await numbers(scan) == [int(each.body) for each in answer]
-        assert [each.source for each in scan.failures] == ["broker-b"]
-        assert not scan.complete
-
-    ask(scenario, masters=2)
-
-
-def test_a_slave_goes_on_where_its_master_failed_and_no_message_comes_twice():
-    async def scenario(cluster, admin):
-        master, slave = cluster.masters[0], cluster.slaves[0]
-        for number in range(200):
-            for each in (master, slave):
-                each.now_ms = T0 + number - each.step_ms
-                each.store("T", b"%d" % number)
-        plain = master.pull
-
-        def pull(header, command):
-            if header.queue_offset >= 100:
-                master.err()
-                return master.fails_with
-            return plain(header, command)
-
-        master.pull = pull
-        master.server.handlers.update(master.handlers())
-        scan = admin.scan("T")
-        assert await numbers(scan) == list(range(200))
-        assert not scan.complete
-        assert "its slave" in scan.failures[0].error
-
-    ask(scenario, slaves=1)
+@within(ask, masters=2)
+async def test_a_broker_that_fails_leaves_the_others_and_is_named_as_by_find(
+    cluster, admin, /, how
+):
+    fill(cluster)
+    await fail(cluster.masters[1], how)
+    answer = await admin.find(topic="T")
+    scan = admin.scan("T")
+    assert await numbers(scan) == [int(each.body) for each in answer]
+    assert [each.source for each in scan.failures] == ["broker-b"]
+    assert not scan.complete
 
 
-def test_no_queue_is_read_ahead_by_more_than_two_pulls():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        # All of queue 0 is older than all of the others.
-        for number in range(4000):
-            broker.store("T", b"%d" % number, queue_id=number * QUEUES // 4000)
-        count = 0
-        async for message in admin.scan("T"):
-            assert int(message.body) == count
-            count += 1
-            read = count // limits.MAX_PULL_MESSAGES + 1
-            assert pulls(broker) <= read + 2 * QUEUES
+@within(ask, slaves=1)
+async def test_a_slave_goes_on_where_its_master_failed_and_no_message_comes_twice(
+    cluster, admin, /
+):
+    master, slave = cluster.masters[0], cluster.slaves[0]
+    for number in range(200):
+        for each in (master, slave):
+            each.now_ms = T0 + number - each.step_ms
+            each.store("T", b"%d" % number)
+    plain = master.pull
 
-    ask(scenario)
+    def pull(header, command):
+        if header.queue_offset >= 100:
+            master.err()
+            return master.fails_with
+        return plain(header, command)
+
+    master.pull = pull
+    master.server.handlers.update(master.handlers())
+    scan = admin.scan("T")
+    assert await numbers(scan) == list(range(200))
+    assert not scan.complete
+    assert "its slave" in scan.failures[0].error
 
 
-def test_a_queue_in_which_nothing_matches_holds_up_no_row():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        for number in range(2000):
-            broker.store("T", b"%d" % number, queue_id=number % 2, more={"TAGS": "AB"[number % 2]})
-        scan = aiter(admin.scan("T", tag="A"))
-        assert int((await anext(scan)).body) == 0
-        assert pulls(broker) <= 6
-        await scan.aclose()
+@within(ask)
+async def test_no_queue_is_read_ahead_by_more_than_two_pulls(cluster, admin, /):
+    broker = cluster.masters[0]
+    # All of queue 0 is older than all of the others.
+    for number in range(4000):
+        broker.store("T", b"%d" % number, queue_id=number * QUEUES // 4000)
+    count = 0
+    async for message in admin.scan("T"):
+        assert int(message.body) == count
+        count += 1
+        read = count // limits.MAX_PULL_MESSAGES + 1
+        assert pulls(broker) <= read + 2 * QUEUES
 
-    ask(scenario)
+
+@within(ask)
+async def test_a_queue_in_which_nothing_matches_holds_up_no_row(cluster, admin, /):
+    broker = cluster.masters[0]
+    for number in range(2000):
+        broker.store("T", b"%d" % number, queue_id=number % 2, more={"TAGS": "AB"[number % 2]})
+    scan = aiter(admin.scan("T", tag="A"))
+    assert int((await anext(scan)).body) == 0
+    assert pulls(broker) <= 6
+    await scan.aclose()
 
 
 def test_pulls_of_many_queues_get_smaller_and_bring_all(monkeypatch):
@@ -144,35 +141,33 @@ def test_pulls_of_many_queues_get_smaller_and_bring_all(monkeypatch):
     ask(scenario)
 
 
-def test_a_caller_that_wants_no_more_gets_what_waits_and_is_told_that_it_was_interrupted():
-    async def scenario(cluster, admin):
-        fill(cluster)
-        scan = admin.scan("T")
-        scan.on_read = lambda _bytes, _total, count: count < 100
-        found = await numbers(scan)
-        assert 0 < len(found) < 300
-        assert found == sorted(found)
-        assert [each.error for each in scan.failures] == ["interrupted"]
+@within(ask)
+async def test_a_caller_that_wants_no_more_gets_what_waits_and_is_told_that_it_was_interrupted(
+    cluster, admin, /
+):
+    fill(cluster)
+    scan = admin.scan("T")
+    scan.on_read = lambda _bytes, _total, count: count < 100
+    found = await numbers(scan)
+    assert 0 < len(found) < 300
+    assert found == sorted(found)
+    assert [each.error for each in scan.failures] == ["interrupted"]
 
-    ask(scenario)
 
-
-def test_nothing_is_read_any_more_once_its_caller_went_away():
-    async def scenario(cluster, admin):
-        fill(cluster, 1000)
-        scan = aiter(admin.scan("T"))
-        await anext(scan)
-        before = asyncio.all_tasks()
-        await scan.aclose()
-        assert len(asyncio.all_tasks()) < len(before)
-        # What was on its way is handled before this.
-        await admin.find("T/0/1")
-        read = pulls(*cluster.masters)
-        assert read < 1000 // limits.MAX_PULL_MESSAGES
-        await admin.find("T/0/1")
-        assert pulls(*cluster.masters) == read + 1
-
-    ask(scenario)
+@within(ask)
+async def test_nothing_is_read_any_more_once_its_caller_went_away(cluster, admin, /):
+    fill(cluster, 1000)
+    scan = aiter(admin.scan("T"))
+    await anext(scan)
+    before = asyncio.all_tasks()
+    await scan.aclose()
+    assert len(asyncio.all_tasks()) < len(before)
+    # What was on its way is handled before this.
+    await admin.find("T/0/1")
+    read = pulls(*cluster.masters)
+    assert read < 1000 // limits.MAX_PULL_MESSAGES
+    await admin.find("T/0/1")
+    assert pulls(*cluster.masters) == read + 1
 
 
 def test_an_error_of_the_program_itself_is_raised(monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model import arrow
+from tests.support.async_tests import within
 from tests.support.fake_cluster import T0, ask, fail
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
@@ -41,27 +42,23 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("question", "expected"), ASKED, ids=str)
-def test_a_scan_has_all_messages_that_match(question, expected):
-    async def scenario(cluster, admin):
-        fill(cluster)
-        scan = admin.scan(**question)
-        assert await bodies(scan) == expected
-        assert scan.complete or "body" in question.get("where", "")
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_scan_has_all_messages_that_match(cluster, admin, /, question, expected):
+    fill(cluster)
+    scan = admin.scan(**question)
+    assert await bodies(scan) == expected
+    assert scan.complete or "body" in question.get("where", "")
 
 
-def test_all_topics_are_scanned_but_rocketmqs_own_which_are_counted():
-    async def scenario(cluster, admin):
-        fill(cluster)
-        scan = admin.scan()
-        assert len(await bodies(scan)) == 7
-        assert scan.complete
-        (told,) = [each.error for each in scan.coverage if "left out" in (each.error or "")]
-        assert told.startswith("1 message of")
-        assert len(await bodies(admin.scan(all_topics=True))) == 8
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_all_topics_are_scanned_but_rocketmqs_own_which_are_counted(cluster, admin, /):
+    fill(cluster)
+    scan = admin.scan()
+    assert len(await bodies(scan)) == 7
+    assert scan.complete
+    (told,) = [each.error for each in scan.coverage if "left out" in (each.error or "")]
+    assert told.startswith("1 message of")
+    assert len(await bodies(admin.scan(all_topics=True))) == 8
 
 
 def test_batches_have_the_columns_and_the_messages_of_a_scan(monkeypatch):
@@ -81,38 +78,32 @@ def test_batches_have_the_columns_and_the_messages_of_a_scan(monkeypatch):
     ask(scenario, masters=2)
 
 
-def test_a_broker_that_fails_makes_a_scan_incomplete():
-    async def scenario(cluster, admin):
-        fill(cluster)
-        await fail(cluster.masters[1], "erring")
-        scan = admin.scan("T")
-        assert len(await bodies(scan)) == 3
-        assert not scan.complete
-        assert [each.source for each in scan.failures] == ["broker-b"]
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_broker_that_fails_makes_a_scan_incomplete(cluster, admin, /):
+    fill(cluster)
+    await fail(cluster.masters[1], "erring")
+    scan = admin.scan("T")
+    assert len(await bodies(scan)) == 3
+    assert not scan.complete
+    assert [each.source for each in scan.failures] == ["broker-b"]
 
 
-def test_a_body_that_a_filter_cannot_read_is_told_once():
-    async def scenario(cluster, admin):
-        fill(cluster)
-        scan = admin.scan([TRACE, "T"], where="body.$.n = 1")
-        assert len(await bodies(scan)) == 2
-        assert not scan.complete
-        assert len([each for each in scan.coverage if each.source == "filter"]) == 1
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_body_that_a_filter_cannot_read_is_told_once(cluster, admin, /):
+    fill(cluster)
+    scan = admin.scan([TRACE, "T"], where="body.$.n = 1")
+    assert len(await bodies(scan)) == 2
+    assert not scan.complete
+    assert len([each for each in scan.coverage if each.source == "filter"]) == 1
 
 
-def test_a_topic_that_does_not_exist_is_refused_with_what_was_meant():
-    async def scenario(cluster, admin):
-        cluster.name_servers[0].topics["PayTopic"] = ["broker-a"]
-        for wrong in ("PayTopc", ["T", "PayTopc"]):
-            with pytest.raises(TopicNotFound, match="did you mean PayTopic"):
-                await bodies(admin.scan(wrong))
-        with pytest.raises(TopicNotFound, match="no topic matches"):
-            await bodies(admin.scan("Nowhere*"))
-        with pytest.raises(BadInput):
-            admin.scan("T", where="a ==")
-
-    ask(scenario)
+@within(ask)
+async def test_a_topic_that_does_not_exist_is_refused_with_what_was_meant(cluster, admin, /):
+    cluster.name_servers[0].topics["PayTopic"] = ["broker-a"]
+    for wrong in ("PayTopc", ["T", "PayTopc"]):
+        with pytest.raises(TopicNotFound, match="did you mean PayTopic"):
+            await bodies(admin.scan(wrong))
+    with pytest.raises(TopicNotFound, match="no topic matches"):
+        await bodies(admin.scan("Nowhere*"))
+    with pytest.raises(BadInput):
+        admin.scan("T", where="a ==")

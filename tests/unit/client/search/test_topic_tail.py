@@ -19,6 +19,7 @@ from rocketlens.query.request import tail_filter
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
+from tests.support.async_tests import within
 from tests.support.fake_cluster import LOOPBACK, T0, ask, unregister
 from tests.support.patience import PATIENCE_S
 
@@ -56,68 +57,58 @@ async def start_again(broker):
     broker.server.listen(LOOPBACK, port)
 
 
-def test_the_newest_come_oldest_first_and_then_what_arrives():
-    async def scenario(cluster, admin):
-        fill(cluster.masters[0], 30)
-        async with admin.tail("T", 5, follow=True) as tailed:
-            assert await some(tailed, 5) == numbers(25, 30)
-            fill(cluster.masters[0], 1, 30)
-            assert await some(tailed, 1) == numbers(30, 31)
-        with pytest.raises(StopAsyncIteration):
-            await anext(tailed)
-
-    ask(scenario)
+@within(ask)
+async def test_the_newest_come_oldest_first_and_then_what_arrives(cluster, admin, /):
+    fill(cluster.masters[0], 30)
+    async with admin.tail("T", 5, follow=True) as tailed:
+        assert await some(tailed, 5) == numbers(25, 30)
+        fill(cluster.masters[0], 1, 30)
+        assert await some(tailed, 1) == numbers(30, 31)
+    with pytest.raises(StopAsyncIteration):
+        await anext(tailed)
 
 
-def test_without_follow_it_ends_and_tells_whether_all_was_read():
-    async def scenario(cluster, admin):
-        fill(cluster.masters[0], 12)
-        tailed = admin.tail("T")
-        assert await all_of(tailed) == numbers(2, 12)
-        assert tailed.complete
-        cluster.masters[1].err(ResponseCode.NO_PERMISSION, "not you")
-        tailed = admin.tail("T", 3)
-        assert await all_of(tailed) == numbers(9, 12)
-        assert not tailed.complete
-        assert ["not you" in each.error for each in tailed.coverage if each.is_failure] == [True]
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_without_follow_it_ends_and_tells_whether_all_was_read(cluster, admin, /):
+    fill(cluster.masters[0], 12)
+    tailed = admin.tail("T")
+    assert await all_of(tailed) == numbers(2, 12)
+    assert tailed.complete
+    cluster.masters[1].err(ResponseCode.NO_PERMISSION, "not you")
+    tailed = admin.tail("T", 3)
+    assert await all_of(tailed) == numbers(9, 12)
+    assert not tailed.complete
+    assert ["not you" in each.error for each in tailed.coverage if each.is_failure] == [True]
 
 
-def test_all_messages_from_the_oldest_or_from_a_time():
-    async def scenario(cluster, admin):
-        fill(cluster.masters[0], 300)
-        messages = await all_of(admin.tail("T", None))
-        assert sorted(messages) == sorted(numbers(300))
-        messages = await all_of(admin.tail("T", None, begin=T0 + 201))
-        assert sorted(messages) == sorted(numbers(200, 300))
-        assert await all_of(admin.tail("T", 2, begin=T0 + 300)) == numbers(299, 300)
-
-    ask(scenario)
+@within(ask)
+async def test_all_messages_from_the_oldest_or_from_a_time(cluster, admin, /):
+    fill(cluster.masters[0], 300)
+    messages = await all_of(admin.tail("T", None))
+    assert sorted(messages) == sorted(numbers(300))
+    messages = await all_of(admin.tail("T", None, begin=T0 + 201))
+    assert sorted(messages) == sorted(numbers(200, 300))
+    assert await all_of(admin.tail("T", 2, begin=T0 + 300)) == numbers(299, 300)
 
 
-def test_filters_are_applied_here_and_the_newest_that_match_are_looked_for():
-    async def scenario(cluster, admin):
-        fill(cluster.masters[0], 1, keys="k1 k2", more={props.TAGS: "A", "n": "1"})
-        fill(cluster.masters[0], 200, 1, more={props.TAGS: "B", "n": "2"})
-        assert await all_of(admin.tail("T", tags="A || C")) == [b"0"]
-        assert await all_of(admin.tail("T", sql="n < 2")) == [b"0"]
-        assert await all_of(admin.tail("T", key="k2")) == [b"0"]
-        assert await all_of(admin.tail("T", tags="B", key="k2")) == []
-        assert len(await all_of(admin.tail("T", tags="B", sql="n = 2"))) == 10
-
-    ask(scenario)
+@within(ask)
+async def test_filters_are_applied_here_and_the_newest_that_match_are_looked_for(cluster, admin, /):
+    fill(cluster.masters[0], 1, keys="k1 k2", more={props.TAGS: "A", "n": "1"})
+    fill(cluster.masters[0], 200, 1, more={props.TAGS: "B", "n": "2"})
+    assert await all_of(admin.tail("T", tags="A || C")) == [b"0"]
+    assert await all_of(admin.tail("T", sql="n < 2")) == [b"0"]
+    assert await all_of(admin.tail("T", key="k2")) == [b"0"]
+    assert await all_of(admin.tail("T", tags="B", key="k2")) == []
+    assert len(await all_of(admin.tail("T", tags="B", sql="n = 2"))) == 10
 
 
 @pytest.mark.parametrize(
     "conditions", [{"tags": " || "}, {"sql": "n <"}, {"key": ""}, {"newest": -1}, {"begin": -1}]
 )
-def test_what_cannot_be_meant_is_refused(conditions):
-    async def scenario(_, admin):
-        with pytest.raises(BadInput):
-            admin.tail("T", **conditions)
-
-    ask(scenario)
+@within(ask)
+async def test_what_cannot_be_meant_is_refused(unused, admin, /, conditions):
+    with pytest.raises(BadInput):
+        admin.tail("T", **conditions)
 
 
 def test_comparing_back_is_bounded_and_makes_the_tail_incomplete(monkeypatch):
@@ -137,89 +128,79 @@ def test_comparing_back_is_bounded_and_makes_the_tail_incomplete(monkeypatch):
     assert "compared only the newest" in events[0]
 
 
-def test_a_broker_that_comes_back_is_read_on_without_gap_or_repeat():
-    async def scenario(cluster, admin):
-        first, second = cluster.masters
-        events = asyncio.Queue()
-        fill(first, 4)
-        async with admin.tail("T", 4, follow=True, on_event=events.put_nowait) as tailed:
-            assert await some(tailed, 4) == numbers(4)
-            await first.die()
-            fill(second, 1, 100)
-            assert await some(tailed, 1) == [b"100"]
-            failed = await asyncio.wait_for(events.get(), PATIENCE_S)
-            assert failed.startswith("broker-a: ")
-            assert failed.endswith("asking again until it answers")
-            unregister(cluster, "broker-a")
-            fill(first, 8, 4)
-            await start_again(first)
-            assert sorted(await some(tailed, 8)) == sorted(numbers(4, 12))
-            back = await asyncio.wait_for(events.get(), PATIENCE_S)
-            assert back == "broker-a answers again: going on where it was left"
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_broker_that_comes_back_is_read_on_without_gap_or_repeat(cluster, admin, /):
+    first, second = cluster.masters
+    events = asyncio.Queue()
+    fill(first, 4)
+    async with admin.tail("T", 4, follow=True, on_event=events.put_nowait) as tailed:
+        assert await some(tailed, 4) == numbers(4)
+        await first.die()
+        fill(second, 1, 100)
+        assert await some(tailed, 1) == [b"100"]
+        failed = await asyncio.wait_for(events.get(), PATIENCE_S)
+        assert failed.startswith("broker-a: ")
+        assert failed.endswith("asking again until it answers")
+        unregister(cluster, "broker-a")
+        fill(first, 8, 4)
+        await start_again(first)
+        assert sorted(await some(tailed, 8)) == sorted(numbers(4, 12))
+        back = await asyncio.wait_for(events.get(), PATIENCE_S)
+        assert back == "broker-a answers again: going on where it was left"
 
 
-def test_a_broker_that_fails_at_the_start_is_followed_from_about_the_start():
-    async def scenario(cluster, admin):
-        first, second = cluster.masters
-        fill(first, 8)
-        fill(second, 1, 8)
-        first.err()
-        async with admin.tail("T", follow=True, on_event=lambda _: None) as tailed:
-            assert await some(tailed, 1) == [b"8"]
-            first.fails_with = None
-            first.now_ms = 2 * T0
-            first.store("T", b"9", queue_id=1)
-            assert await some(tailed, 1) == [b"9"]
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_broker_that_fails_at_the_start_is_followed_from_about_the_start(cluster, admin, /):
+    first, second = cluster.masters
+    fill(first, 8)
+    fill(second, 1, 8)
+    first.err()
+    async with admin.tail("T", follow=True, on_event=lambda _: None) as tailed:
+        assert await some(tailed, 1) == [b"8"]
+        first.fails_with = None
+        first.now_ms = 2 * T0
+        first.store("T", b"9", queue_id=1)
+        assert await some(tailed, 1) == [b"9"]
 
 
-def test_a_new_broker_is_found():
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        server.topics["T"].remove("broker-b")
-        fill(cluster.masters[0], 1)
-        async with admin.tail("T", follow=True) as tailed:
-            assert await some(tailed, 1) == [b"0"]
-            server.topics["T"].append("broker-b")
-            cluster.masters[1].now_ms = 2 * T0
-            cluster.masters[1].store("T", b"new", queue_id=0)
-            assert await some(tailed, 1) == [b"new"]
-
-    ask(scenario, masters=2)
+@within(ask, masters=2)
+async def test_a_new_broker_is_found(cluster, admin, /):
+    (server,) = cluster.name_servers
+    server.topics["T"].remove("broker-b")
+    fill(cluster.masters[0], 1)
+    async with admin.tail("T", follow=True) as tailed:
+        assert await some(tailed, 1) == [b"0"]
+        server.topics["T"].append("broker-b")
+        cluster.masters[1].now_ms = 2 * T0
+        cluster.masters[1].store("T", b"new", queue_id=0)
+        assert await some(tailed, 1) == [b"new"]
 
 
-def test_a_topic_that_is_not_there_and_name_servers_that_do_not_answer():
-    async def scenario(cluster, admin):
-        with pytest.raises(TopicNotFound):
-            await all_of(admin.tail("Nothing"))
-        await cluster.name_servers[0].die()
-        with pytest.raises(RemotingError):
-            await all_of(admin.tail("Other"))
-
-    ask(scenario)
+@within(ask)
+async def test_a_topic_that_is_not_there_and_name_servers_that_do_not_answer(cluster, admin, /):
+    with pytest.raises(TopicNotFound):
+        await all_of(admin.tail("Nothing"))
+    await cluster.name_servers[0].die()
+    with pytest.raises(RemotingError):
+        await all_of(admin.tail("Other"))
 
 
-def test_pulls_are_of_the_tools_group_and_nothing_else_is_asked():
-    async def scenario(cluster, admin):
-        fill(cluster.masters[0], 3)
-        await all_of(admin.tail("T", sql="a = 1"))
-        asked = cluster.masters[0].asked
-        assert {code for code, _ in asked} == {
-            RequestCode.PULL_MESSAGE,
-            RequestCode.GET_MAX_OFFSET,
-            RequestCode.GET_MIN_OFFSET,
-            RequestCode.QUERY_CONSUME_QUEUE,
-            RequestCode.GET_TOPIC_CONFIG,
-            RequestCode.GET_BROKER_CONFIG,
-        }
-        pulls = [header for code, header in asked if code == RequestCode.PULL_MESSAGE]
-        assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
-        assert {(each.expression_type, each.subscription) for each in pulls} == {("SQL92", "a = 1")}
-
-    ask(scenario)
+@within(ask)
+async def test_pulls_are_of_the_tools_group_and_nothing_else_is_asked(cluster, admin, /):
+    fill(cluster.masters[0], 3)
+    await all_of(admin.tail("T", sql="a = 1"))
+    asked = cluster.masters[0].asked
+    assert {code for code, _ in asked} == {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.QUERY_CONSUME_QUEUE,
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.GET_BROKER_CONFIG,
+    }
+    pulls = [header for code, header in asked if code == RequestCode.PULL_MESSAGE]
+    assert {each.consumer_group for each in pulls} == {TOOLS_GROUP}
+    assert {(each.expression_type, each.subscription) for each in pulls} == {("SQL92", "a = 1")}
 
 
 def test_following_a_broker_of_ours_holds_pulls_and_leaves_nothing(tmp_path):
@@ -306,69 +287,63 @@ IN_BATCHES = {"T": {"queue.type": "BatchCQ"}}
 
 
 @pytest.mark.parametrize("newest", [*range(1, 12), 100, None])
-def test_messages_in_batches_are_shown_one_by_one(newest):
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        broker.topic_attributes = IN_BATCHES
-        count = 0
-        for size in (3, 1, 40, 5):
-            bodies = [b'{"n": %d}' % (count + number) for number in range(size)]
-            broker.store_batch("T", [(body, f"k{count}") for body in bodies])
-            broker.store("T", b'{"n": %d}' % (count + size))
-            count += size + 1
-        expected = [b'{"n": %d}' % number for number in range(count)]
-        tailed = admin.tail("T", newest)
-        assert await all_of(tailed) == expected[-(newest or count) :]
-        assert tailed.complete
-        scan = admin.scan("T", where="body.$.n >= 2")
-        assert [message.body async for message in scan] == expected[2:]
-        # A broker would compare the tags of a batch as a whole, which has none.
-        tailed = admin.tail("T", newest, tags="A")
-        assert await all_of(tailed) == []
-        asked = {
-            each.subscription for code, each in broker.asked if code == RequestCode.PULL_MESSAGE
-        }
-        assert asked == {"*"}
-
-    ask(scenario)
+@within(ask)
+async def test_messages_in_batches_are_shown_one_by_one(cluster, admin, /, newest):
+    broker = cluster.masters[0]
+    broker.topic_attributes = IN_BATCHES
+    count = 0
+    for size in (3, 1, 40, 5):
+        bodies = [b'{"n": %d}' % (count + number) for number in range(size)]
+        broker.store_batch("T", [(body, f"k{count}") for body in bodies])
+        broker.store("T", b'{"n": %d}' % (count + size))
+        count += size + 1
+    expected = [b'{"n": %d}' % number for number in range(count)]
+    tailed = admin.tail("T", newest)
+    assert await all_of(tailed) == expected[-(newest or count) :]
+    assert tailed.complete
+    scan = admin.scan("T", where="body.$.n >= 2")
+    assert [message.body async for message in scan] == expected[2:]
+    # A broker would compare the tags of a batch as a whole, which has none.
+    tailed = admin.tail("T", newest, tags="A")
+    assert await all_of(tailed) == []
+    asked = {each.subscription for code, each in broker.asked if code == RequestCode.PULL_MESSAGE}
+    assert asked == {"*"}
 
 
-def test_a_light_topic_is_shown_whatever_offsets_its_messages_have_in_their_own_queues():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        for number in range(9):
-            broker.store(
-                "T", b"%d" % number, more={props.MULTI_DISPATCH: "%LMQ%x"}, queue_id=number % 4
-            )
-            broker.queues["%LMQ%x", 0].append(broker.records[-1])
-        assert await all_of(admin.tail("%LMQ%x", 4)) == numbers(5, 9)
-        assert await all_of(admin.tail("%LMQ%x", None)) == numbers(9)
-        assert [message.body async for message in admin.scan("%LMQ%x")] == numbers(9)
-
-    ask(scenario)
-
-
-def test_a_tail_of_a_client_that_is_closed_ends_with_an_error_of_this_package():
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"a")
-        async with admin.tail("T", follow=True) as tailed:
-            assert (await anext(tailed)).body == b"a"
-            await admin.close()
-            with pytest.raises(RocketLensError):
-                await anext(tailed)
-
-    ask(scenario)
+@within(ask)
+async def test_a_light_topic_is_shown_whatever_offsets_its_messages_have_in_their_own_queues(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    for number in range(9):
+        broker.store(
+            "T", b"%d" % number, more={props.MULTI_DISPATCH: "%LMQ%x"}, queue_id=number % 4
+        )
+        broker.queues["%LMQ%x", 0].append(broker.records[-1])
+    assert await all_of(admin.tail("%LMQ%x", 4)) == numbers(5, 9)
+    assert await all_of(admin.tail("%LMQ%x", None)) == numbers(9)
+    assert [message.body async for message in admin.scan("%LMQ%x")] == numbers(9)
 
 
-def test_closing_a_tail_can_be_cancelled():
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"a")
-        tailed = admin.tail("T", follow=True)
+@within(ask)
+async def test_a_tail_of_a_client_that_is_closed_ends_with_an_error_of_this_package(
+    cluster, admin, /
+):
+    cluster.masters[0].store("T", b"a")
+    async with admin.tail("T", follow=True) as tailed:
         assert (await anext(tailed)).body == b"a"
-        closing = asyncio.create_task(tailed.aclose())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
+        await admin.close()
+        with pytest.raises(RocketLensError):
+            await anext(tailed)
 
-    ask(scenario)
+
+@within(ask)
+async def test_closing_a_tail_can_be_cancelled(cluster, admin, /):
+    cluster.masters[0].store("T", b"a")
+    tailed = admin.tail("T", follow=True)
+    assert (await anext(tailed)).body == b"a"
+    closing = asyncio.create_task(tailed.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing

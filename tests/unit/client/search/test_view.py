@@ -8,29 +8,26 @@ import pytest
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
+from tests.support.async_tests import within
 from tests.support.fake_cluster import CONNECTS, ask, ask_with_memory, bodies
 
 
-def test_a_thousand_forged_ids_dial_nothing_but_the_cluster():
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        own = {each.address for each in cluster.all}
-        CONNECTS.clear()
-        for number in range(1000):
-            forged = OffsetMessageId(Host(f"10.66.{number % 256}.1", 80), number * 7).encode()
-            with pytest.raises(MessageNotFound):
-                await (
-                    admin.view_message(forged) if number % 2 else admin.view_message("T", forged)
-                )
-        forged = OffsetMessageId(Host("127.0.0.1", 1), 0).encode()
+@within(ask, timeout_s=5)
+async def test_a_thousand_forged_ids_dial_nothing_but_the_cluster(cluster, admin, /):
+    cluster.masters[0].store("T", b"m", keys="k")
+    own = {each.address for each in cluster.all}
+    CONNECTS.clear()
+    for number in range(1000):
+        forged = OffsetMessageId(Host(f"10.66.{number % 256}.1", 80), number * 7).encode()
         with pytest.raises(MessageNotFound):
-            await admin.view_message(forged)
-        dialled = {f"{each[0]}:{each[1]}" for each in CONNECTS if isinstance(each, tuple)}
-        assert dialled
-        assert dialled <= own
-        assert len(CONNECTS) <= len(own)
-
-    ask(scenario, timeout_s=5)
+            await (admin.view_message(forged) if number % 2 else admin.view_message("T", forged))
+    forged = OffsetMessageId(Host("127.0.0.1", 1), 0).encode()
+    with pytest.raises(MessageNotFound):
+        await admin.view_message(forged)
+    dialled = {f"{each[0]}:{each[1]}" for each in CONNECTS if isinstance(each, tuple)}
+    assert dialled
+    assert dialled <= own
+    assert len(CONNECTS) <= len(own)
 
 
 def test_an_offset_id_is_found_also_when_its_broker_has_moved():
@@ -54,37 +51,33 @@ def test_an_offset_id_is_found_also_when_its_broker_has_moved():
     ask(with_topic)
 
 
-def test_a_record_inside_a_body_is_no_message():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        inner_at = 89 - 1  # where the body of the first record begins
-        broker.store("T", b"first", queue_id=1)
-        probe = broker.store("T", b"p" * 200, queue_id=1)
-        inner_at = bytes(broker.log).index(b"p" * 200)
-        forged = bytearray(broker.bytes_of(broker.records[0]))
-        forged[28:36] = inner_at.to_bytes(8)
-        broker.log[inner_at : inner_at + len(forged)] = forged
+@within(ask)
+async def test_a_record_inside_a_body_is_no_message(cluster, admin, /):
+    broker = cluster.masters[0]
+    inner_at = 89 - 1  # where the body of the first record begins
+    broker.store("T", b"first", queue_id=1)
+    probe = broker.store("T", b"p" * 200, queue_id=1)
+    inner_at = bytes(broker.log).index(b"p" * 200)
+    forged = bytearray(broker.bytes_of(broker.records[0]))
+    forged[28:36] = inner_at.to_bytes(8)
+    broker.log[inner_at : inner_at + len(forged)] = forged
+    with pytest.raises(MessageNotFound):
+        await admin.view_message(broker.id_at(inner_at))
+    assert probe.physical_offset < inner_at
+    for at in (1, 17, 10**9):
         with pytest.raises(MessageNotFound):
-            await admin.view_message(broker.id_at(inner_at))
-        assert probe.physical_offset < inner_at
-        for at in (1, 17, 10**9):
-            with pytest.raises(MessageNotFound):
-                await admin.view_message(broker.id_at(at))
-
-    ask(scenario)
+            await admin.view_message(broker.id_at(at))
 
 
-def test_a_message_of_a_topic_that_its_broker_compacts_is_found_by_its_id():
-    async def scenario(cluster, admin):
-        broker = cluster.masters[0]
-        kept = broker.store("T", b"body", keys="k")
-        # What is pulled of such a topic comes from a log of its own.
-        broker.queues["T", 0][0] = replace(kept, physical_offset=kept.physical_offset + 77)
-        found = await admin.view_message(broker.id_at(kept.physical_offset))
-        assert found.body == b"body"
-        assert found.physical_offset == kept.physical_offset
-
-    ask(scenario)
+@within(ask)
+async def test_a_message_of_a_topic_that_its_broker_compacts_is_found_by_its_id(cluster, admin, /):
+    broker = cluster.masters[0]
+    kept = broker.store("T", b"body", keys="k")
+    # What is pulled of such a topic comes from a log of its own.
+    broker.queues["T", 0][0] = replace(kept, physical_offset=kept.physical_offset + 77)
+    found = await admin.view_message(broker.id_at(kept.physical_offset))
+    assert found.body == b"body"
+    assert found.physical_offset == kept.physical_offset
 
 
 @pytest.mark.parametrize("remembers", [False, True])

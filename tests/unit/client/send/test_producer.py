@@ -22,6 +22,7 @@ from rocketlens.model.text.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.recall_handle import RecallHandle
+from tests.support.async_tests import within
 from tests.support.fake_cluster import produce, running, sends, stored
 from tests.support.patience import SILENCE_S
 
@@ -39,130 +40,118 @@ class Recorder(SendHook):
         self.seen.append(("after", context.queue.broker_name, context.result, context.error))
 
 
-def test_messages_go_round_all_queues_of_all_masters():
-    async def scenario(cluster, producer):
-        results = [await producer.send(Message("T", "x")) for _ in range(16)]
-        assert set(Counter(result.message_queue for result in results).values()) == {2}
-        assert [len(sends(broker)) for broker in cluster.masters] == [8, 8]
-
-    produce(scenario, masters=2)
+@within(produce, masters=2)
+async def test_messages_go_round_all_queues_of_all_masters(cluster, producer, /):
+    results = [await producer.send(Message("T", "x")) for _ in range(16)]
+    assert set(Counter(result.message_queue for result in results).values()) == {2}
+    assert [len(sends(broker)) for broker in cluster.masters] == [8, 8]
 
 
 @pytest.mark.parametrize("code", RETRIABLE)
-def test_a_retriable_refusal_is_tried_on_another_broker_with_the_same_unique_key(code):
-    async def scenario(cluster, producer):
-        for broker in cluster.masters[:2]:
-            broker.send_codes = [code] * 9
-        message = Message("T", "x")
-        keys = set()
-        for _ in range(6):
-            result = await producer.send(message)
-            assert result.message_queue.broker_name == "broker-c"
-            keys.add(result.msg_id)
-        assert keys == {message.unique_key}
-        assert len(stored(*cluster.masters)) == 6
+@within(produce, masters=3)
+async def test_a_retriable_refusal_is_tried_on_another_broker_with_the_same_unique_key(
+    cluster, producer, /, code
+):
+    for broker in cluster.masters[:2]:
+        broker.send_codes = [code] * 9
+    message = Message("T", "x")
+    keys = set()
+    for _ in range(6):
+        result = await producer.send(message)
+        assert result.message_queue.broker_name == "broker-c"
+        keys.add(result.msg_id)
+    assert keys == {message.unique_key}
+    assert len(stored(*cluster.masters)) == 6
 
-    produce(scenario, masters=3)
 
-
-def test_another_refusal_is_final():
-    async def scenario(cluster, producer):
-        for broker in cluster.masters:
-            broker.send_codes = [ResponseCode.MESSAGE_ILLEGAL]
-        with pytest.raises(BrokerError) as refused:
-            await producer.send(Message("T", "x"))
-        assert refused.value.code == 13
-        assert sum(len(sends(broker)) for broker in cluster.masters) == 1
-
-    produce(scenario, masters=2)
+@within(produce, masters=2)
+async def test_another_refusal_is_final(cluster, producer, /):
+    for broker in cluster.masters:
+        broker.send_codes = [ResponseCode.MESSAGE_ILLEGAL]
+    with pytest.raises(BrokerError) as refused:
+        await producer.send(Message("T", "x"))
+    assert refused.value.code == 13
+    assert sum(len(sends(broker)) for broker in cluster.masters) == 1
 
 
 @pytest.mark.parametrize("how", ["dead", "slow", "busy"])
-def test_the_broker_that_just_failed_is_avoided(how):
-    async def scenario(cluster, producer):
-        bad, good = cluster.masters
-        if how == "dead":
-            await bad.die()
-        elif how == "slow":
-            bad.is_slow = True
-        else:
-            bad.send_codes = [ResponseCode.SYSTEM_BUSY] * 99
-        for _ in range(6):
-            result = await producer.send(Message("T", "x"))
-            assert result.message_queue.broker_name == good.name
-        assert len(good.records) == 6
-
-    produce(scenario, masters=2, attempt_timeout_s=SILENCE_S)
-
-
-def test_when_all_fail_the_error_names_each_attempt():
-    async def scenario(cluster, producer):
-        await cluster.masters[0].die()
-        cluster.masters[1].send_codes = [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
-        with pytest.raises(SendFailed) as failed:
-            await producer.send(Message("T", "x"))
-        assert len(failed.value.attempts) == 3
-        kinds = {name: type(error) for name, error in failed.value.attempts}
-        assert kinds == {"broker-a": ConnectFailed, "broker-b": BrokerError}
-        assert failed.value.code == 14
-        assert "broker-a" in str(failed.value)
-
-    produce(scenario, masters=2)
-
-
-def test_a_send_ends_in_its_time():
-    async def scenario(cluster, producer):
-        cluster.masters[0].is_slow = True
-        with pytest.raises(SendFailed) as failed:
-            await producer.send(Message("T", "x"), timeout_s=0.1)
-        ((_, error),) = failed.value.attempts
-        assert isinstance(error, CallTimeout)
-        cluster.name_servers[0].is_slow = True
-        with pytest.raises(CallTimeout):
-            await producer.send(Message("Other", "x"), timeout_s=0.1)
-
-    produce(scenario)
-
-
-def test_a_message_that_the_disk_has_not_taken_is_stored_and_said_to_be():
-    async def scenario(cluster, producer):
-        cluster.masters[0].send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
+@within(produce, masters=2, attempt_timeout_s=SILENCE_S)
+async def test_the_broker_that_just_failed_is_avoided(cluster, producer, /, how):
+    bad, good = cluster.masters
+    if how == "dead":
+        await bad.die()
+    elif how == "slow":
+        bad.is_slow = True
+    else:
+        bad.send_codes = [ResponseCode.SYSTEM_BUSY] * 99
+    for _ in range(6):
         result = await producer.send(Message("T", "x"))
-        assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
-        assert len(sends(cluster.masters[0])) == 1
-
-    produce(scenario)
+        assert result.message_queue.broker_name == good.name
+    assert len(good.records) == 6
 
 
-def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it():
-    async def scenario(cluster, producer):
-        for broker in cluster.masters:
-            broker.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
-        result = await producer.send(Message("T", "x"))
-        assert result.send_status is SendStatus.SEND_OK
-        assert len(stored(*cluster.masters)) == 3
+@within(produce, masters=2)
+async def test_when_all_fail_the_error_names_each_attempt(cluster, producer, /):
+    await cluster.masters[0].die()
+    cluster.masters[1].send_codes = [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
+    with pytest.raises(SendFailed) as failed:
+        await producer.send(Message("T", "x"))
+    assert len(failed.value.attempts) == 3
+    kinds = {name: type(error) for name, error in failed.value.attempts}
+    assert kinds == {"broker-a": ConnectFailed, "broker-b": BrokerError}
+    assert failed.value.code == 14
+    assert "broker-a" in str(failed.value)
 
-    produce(scenario, masters=2, retries_when_not_safe=True)
+
+@within(produce)
+async def test_a_send_ends_in_its_time(cluster, producer, /):
+    cluster.masters[0].is_slow = True
+    with pytest.raises(SendFailed) as failed:
+        await producer.send(Message("T", "x"), timeout_s=0.1)
+    ((_, error),) = failed.value.attempts
+    assert isinstance(error, CallTimeout)
+    cluster.name_servers[0].is_slow = True
+    with pytest.raises(CallTimeout):
+        await producer.send(Message("Other", "x"), timeout_s=0.1)
+
+
+@within(produce)
+async def test_a_message_that_the_disk_has_not_taken_is_stored_and_said_to_be(cluster, producer, /):
+    cluster.masters[0].send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
+    result = await producer.send(Message("T", "x"))
+    assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
+    assert len(sends(cluster.masters[0])) == 1
+
+
+@within(produce, masters=2, retries_when_not_safe=True)
+async def test_another_broker_is_tried_on_demand_when_the_disk_has_not_taken_it(
+    cluster, producer, /
+):
+    for broker in cluster.masters:
+        broker.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
+    result = await producer.send(Message("T", "x"))
+    assert result.send_status is SendStatus.SEND_OK
+    assert len(stored(*cluster.masters)) == 3
 
 
 @pytest.mark.parametrize("after", [ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR, None])
-def test_a_message_that_is_stored_is_said_to_be_whatever_the_next_broker_answers(after):
-    async def scenario(cluster, producer):
-        first, second = cluster.masters
-        first.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
-        second.send_codes = [after, after]
-        if after is None:
-            data = cluster.name_servers[0].broker_data
-            cluster.name_servers[0].broker_data = lambda name: (
-                data(name) if name == "broker-a" else replace(data(name), broker_addrs={1: "::1:1"})
-            )
-        names = iter(["broker-a", "broker-b"])
-        producer._chooser.choose = lambda *_: MessageQueue("T", next(names), 0)
-        result = await producer.send(Message("T", "x"))
-        assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
-        assert len(stored(*cluster.masters)) == 1
-
-    produce(scenario, masters=2, retries=1, retries_when_not_safe=True)
+@within(produce, masters=2, retries=1, retries_when_not_safe=True)
+async def test_a_message_that_is_stored_is_said_to_be_whatever_the_next_broker_answers(
+    cluster, producer, /, after
+):
+    first, second = cluster.masters
+    first.send_codes = [ResponseCode.FLUSH_DISK_TIMEOUT]
+    second.send_codes = [after, after]
+    if after is None:
+        data = cluster.name_servers[0].broker_data
+        cluster.name_servers[0].broker_data = lambda name: (
+            data(name) if name == "broker-a" else replace(data(name), broker_addrs={1: "::1:1"})
+        )
+    names = iter(["broker-a", "broker-b"])
+    producer._chooser.choose = lambda *_: MessageQueue("T", next(names), 0)
+    result = await producer.send(Message("T", "x"))
+    assert result.send_status is SendStatus.FLUSH_DISK_TIMEOUT
+    assert len(stored(*cluster.masters)) == 1
 
 
 def test_a_hook_sees_that_a_send_was_cancelled():
@@ -192,20 +181,18 @@ def test_a_hook_sees_that_a_send_was_cancelled():
     produce(scenario, hooks=[Recording()])
 
 
-def test_a_chosen_queue_gets_the_message_or_nobody_does():
-    async def scenario(cluster, producer):
-        queue = MessageQueue("T", "broker-b", 3)
-        result = await producer.send(Message("T", "x"), queue=queue)
-        assert result.message_queue == queue
-        cluster.masters[1].send_codes = [ResponseCode.SYSTEM_BUSY]
-        with pytest.raises(SendFailed):
-            await producer.send(Message("T", "x"), queue=queue)
-        assert len(stored(*cluster.masters)) == 1
-        for wrong in (queue._replace(topic="U"), queue._replace(broker_name="z")):
-            with pytest.raises(BadInput):
-                await producer.send(Message("T", "x"), queue=wrong)
-
-    produce(scenario, masters=2)
+@within(produce, masters=2)
+async def test_a_chosen_queue_gets_the_message_or_nobody_does(cluster, producer, /):
+    queue = MessageQueue("T", "broker-b", 3)
+    result = await producer.send(Message("T", "x"), queue=queue)
+    assert result.message_queue == queue
+    cluster.masters[1].send_codes = [ResponseCode.SYSTEM_BUSY]
+    with pytest.raises(SendFailed):
+        await producer.send(Message("T", "x"), queue=queue)
+    assert len(stored(*cluster.masters)) == 1
+    for wrong in (queue._replace(topic="U"), queue._replace(broker_name="z")):
+        with pytest.raises(BadInput):
+            await producer.send(Message("T", "x"), queue=wrong)
 
 
 @pytest.mark.parametrize("key", ["order-1", "order-2", "", "订单", "polygenelubricants"])
@@ -257,14 +244,12 @@ def test_a_new_topic_goes_where_the_default_topic_is_with_four_queues_each():
     produce(without)
 
 
-def test_brokers_without_a_master_are_not_written_to():
-    async def scenario(cluster, producer):
-        for server in cluster.name_servers:
-            del server.brokers["broker-a"][0]
-        with pytest.raises(TopicNotFound, match="written"):
-            await producer.send(Message("T", "x"))
-
-    produce(scenario, slaves=1)
+@within(produce, slaves=1)
+async def test_brokers_without_a_master_are_not_written_to(cluster, producer, /):
+    for server in cluster.name_servers:
+        del server.brokers["broker-a"][0]
+    with pytest.raises(TopicNotFound, match="written"):
+        await producer.send(Message("T", "x"))
 
 
 def test_hooks_see_each_attempt_and_a_failing_one_stops_nothing():
@@ -291,32 +276,29 @@ def test_hooks_see_each_attempt_and_a_failing_one_stops_nothing():
     assert recorder.seen[7][2:] == (None, None)
 
 
-def test_a_namespace_is_put_before_topic_and_group_and_taken_off_results():
-    async def scenario(cluster, producer):
-        cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
-        result = await producer.send(Message("T", "x", keys="k"))
-        assert result.message_queue.topic == "T"
-        (record,) = stored(*cluster.masters)
-        assert record.topic == "ns%T"
-        assert message_of(record).properties["INSTANCE_ID"] == "ns"
-        (header,) = sends(cluster.masters[0])
-        assert header.producer_group == "ns%g"
+@within(produce, namespace="ns")
+async def test_a_namespace_is_put_before_topic_and_group_and_taken_off_results(
+    cluster, producer, /
+):
+    cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
+    result = await producer.send(Message("T", "x", keys="k"))
+    assert result.message_queue.topic == "T"
+    (record,) = stored(*cluster.masters)
+    assert record.topic == "ns%T"
+    assert message_of(record).properties["INSTANCE_ID"] == "ns"
+    (header,) = sends(cluster.masters[0])
+    assert header.producer_group == "ns%g"
 
-    produce(scenario, namespace="ns")
 
-
-def test_brokers_hear_that_a_producer_comes_and_goes():
-    async def main():
-        async with running() as cluster:
-            async with Producer(cluster.given, group="g") as producer:
-                await producer.send(Message("T", "x"))
-                broker = cluster.masters[0]
-                while RequestCode.HEART_BEAT not in broker.codes():
-                    await producer.max_offset(MessageQueue("T", "broker-a", 0))
-            assert broker.codes()[-1] == RequestCode.UNREGISTER_CLIENT
-            assert broker.asked[-1][1].producer_group == "g"
-
-    asyncio.run(main())
+async def test_brokers_hear_that_a_producer_comes_and_goes():
+    async with running() as cluster:
+        async with Producer(cluster.given, group="g") as producer:
+            await producer.send(Message("T", "x"))
+            broker = cluster.masters[0]
+            while RequestCode.HEART_BEAT not in broker.codes():
+                await producer.max_offset(MessageQueue("T", "broker-a", 0))
+        assert broker.codes()[-1] == RequestCode.UNREGISTER_CLIENT
+        assert broker.asked[-1][1].producer_group == "g"
 
 
 def test_a_signed_request_is_one_that_the_secret_verifies():
@@ -352,32 +334,32 @@ def recalls(broker):
     return [header for code, header in broker.asked if code == RequestCode.RECALL_MESSAGE]
 
 
-def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_unique_key():
-    async def scenario(cluster, producer):
-        handle = handle_of("broker-b")
-        assert await producer.recall("T", handle) == "K"
-        (header,) = recalls(cluster.masters[1])
-        assert (header.topic, header.recall_handle, header.producer_group) == ("T", handle, "g")
-        assert [recalls(broker) for broker in (cluster.masters[0], *cluster.slaves)] == [[], []]
+@within(produce, masters=2, slaves=1)
+async def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_unique_key(
+    cluster, producer, /
+):
+    handle = handle_of("broker-b")
+    assert await producer.recall("T", handle) == "K"
+    (header,) = recalls(cluster.masters[1])
+    assert (header.topic, header.recall_handle, header.producer_group) == ("T", handle, "g")
+    assert [recalls(broker) for broker in (cluster.masters[0], *cluster.slaves)] == [[], []]
 
-    produce(scenario, masters=2, slaves=1)
 
-
-def test_a_broker_that_allows_no_recalls_is_named_with_the_key_that_allows_them():
-    async def scenario(cluster, producer):
-        remark = "recall failed, operation is forbidden"
-        cluster.masters[0].err(ResponseCode.NO_PERMISSION, remark)
-        with pytest.raises(BrokerError) as caught:
-            await producer.recall("T", handle_of("broker-a", "T"))
-        assert caught.value.code == 16
-        assert f"{remark}: set recallMessageEnable=true in its broker.conf" in str(caught.value)
-        assert "rocketlens serve -c broker.conf" in str(caught.value)
-        cluster.masters[0].err(ResponseCode.NO_PERMISSION, "no right to")
-        with pytest.raises(BrokerError) as caught:
-            await producer.recall("T", handle_of("broker-a", "T"))
-        assert "recallMessageEnable" not in str(caught.value)
-
-    produce(scenario)
+@within(produce)
+async def test_a_broker_that_allows_no_recalls_is_named_with_the_key_that_allows_them(
+    cluster, producer, /
+):
+    remark = "recall failed, operation is forbidden"
+    cluster.masters[0].err(ResponseCode.NO_PERMISSION, remark)
+    with pytest.raises(BrokerError) as caught:
+        await producer.recall("T", handle_of("broker-a", "T"))
+    assert caught.value.code == 16
+    assert f"{remark}: set recallMessageEnable=true in its broker.conf" in str(caught.value)
+    assert "rocketlens serve -c broker.conf" in str(caught.value)
+    cluster.masters[0].err(ResponseCode.NO_PERMISSION, "no right to")
+    with pytest.raises(BrokerError) as caught:
+        await producer.recall("T", handle_of("broker-a", "T"))
+    assert "recallMessageEnable" not in str(caught.value)
 
 
 def test_a_group_of_a_wrong_type_is_named():
@@ -385,49 +367,45 @@ def test_a_group_of_a_wrong_type_is_named():
         Producer("127.0.0.1:1", group=5)
 
 
-def test_a_recall_is_of_a_topic_of_the_namespace():
-    async def scenario(cluster, producer):
-        cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
-        assert await producer.recall("T", handle_of("broker-a", "ns%T")) == "K"
-        (header,) = recalls(cluster.masters[0])
-        assert (header.topic, header.producer_group) == ("ns%T", "ns%g")
-
-    produce(scenario, namespace="ns")
+@within(produce, namespace="ns")
+async def test_a_recall_is_of_a_topic_of_the_namespace(cluster, producer, /):
+    cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
+    assert await producer.recall("T", handle_of("broker-a", "ns%T")) == "K"
+    (header,) = recalls(cluster.masters[0])
+    assert (header.topic, header.producer_group) == ("ns%T", "ns%g")
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%g", "%DLQ%g", "a/b"])
-def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(topic):
-    async def scenario(cluster, producer):
-        handle = "no handle" if topic == "T" else handle_of("broker-a")
-        with pytest.raises(BadInput):
-            await producer.recall(topic, handle)
-        with pytest.raises(WrongType, match="recall_handle must be a str, not NoneType"):
-            await producer.recall("T", None)
-        assert [each.asked for each in cluster.all] == [[], []]
-
-    produce(scenario)
-
-
-def test_a_recall_that_a_broker_refuses_has_its_code_and_is_not_tried_again():
-    async def scenario(cluster, producer):
-        cluster.masters[0].err(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
-        with pytest.raises(BrokerError, match="timestamp invalid") as refused:
-            await producer.recall("T", handle_of("broker-a"))
-        assert refused.value.code == 604
-        assert len(recalls(cluster.masters[0])) == 1
-
-    produce(scenario)
+@within(produce)
+async def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(
+    cluster, producer, /, topic
+):
+    handle = "no handle" if topic == "T" else handle_of("broker-a")
+    with pytest.raises(BadInput):
+        await producer.recall(topic, handle)
+    with pytest.raises(WrongType, match="recall_handle must be a str, not NoneType"):
+        await producer.recall("T", None)
+    assert [each.asked for each in cluster.all] == [[], []]
 
 
-def test_a_recall_from_a_broker_that_is_away_names_it():
-    async def scenario(cluster, producer):
-        with pytest.raises(TopicNotFound, match="broker broker-z, with the message, has no master"):
-            await producer.recall("T", handle_of("broker-z"))
-        cluster.masters[0].is_slow = True
-        with pytest.raises(CallTimeout):
-            await producer.recall("T", handle_of("broker-a"), timeout_s=SILENCE_S)
+@within(produce)
+async def test_a_recall_that_a_broker_refuses_has_its_code_and_is_not_tried_again(
+    cluster, producer, /
+):
+    cluster.masters[0].err(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+    with pytest.raises(BrokerError, match="timestamp invalid") as refused:
+        await producer.recall("T", handle_of("broker-a"))
+    assert refused.value.code == 604
+    assert len(recalls(cluster.masters[0])) == 1
 
-    produce(scenario)
+
+@within(produce)
+async def test_a_recall_from_a_broker_that_is_away_names_it(cluster, producer, /):
+    with pytest.raises(TopicNotFound, match="broker broker-z, with the message, has no master"):
+        await producer.recall("T", handle_of("broker-z"))
+    cluster.masters[0].is_slow = True
+    with pytest.raises(CallTimeout):
+        await producer.recall("T", handle_of("broker-a"), timeout_s=SILENCE_S)
 
 
 def test_options_that_make_no_sense_are_refused(monkeypatch):

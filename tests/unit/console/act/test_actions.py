@@ -240,30 +240,27 @@ def test_a_client_consumes_a_message_once_and_its_answer_is_shown(rocketmq, topi
     assert got == [b"one"] * 3
 
 
-def test_acts_survive_the_console_and_one_that_has_no_end_is_not_known(tmp_path):
+async def test_acts_survive_the_console_and_one_that_has_no_end_is_not_known(tmp_path):
     def new():
         options = {"kind": "send", "cluster": "c", "reason": "r", "user": "u", "facts": {}}
         return act_now(name=new_name(), **options)
 
-    async def scenario():
-        acts, first = Acts(tmp_path), new()
+    acts, first = Acts(tmp_path), new()
 
-        async def work():
-            return {"msg_id": "m"}
+    async def work():
+        return {"msg_id": "m"}
 
-        await acts.do(first, work)
-        done = await Acts(tmp_path).act(first.name)
-        assert (done.state, done.results) == ("done", {"msg_id": "m"})
-        path = acts.path(first.name)
-        path.write_text(json.dumps({**json.loads(path.read_text()), "state": "begun"}))
-        left = await Acts(tmp_path).act(first.name)
-        assert left.state == "unknown"
-        assert acts.names() == [first.name]
-        for wrong in ("../x", new_name()):
-            with pytest.raises(MessageNotFound):
-                await acts.act(wrong)
-
-    asyncio.run(scenario())
+    await acts.do(first, work)
+    done = await Acts(tmp_path).act(first.name)
+    assert (done.state, done.results) == ("done", {"msg_id": "m"})
+    path = acts.path(first.name)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "state": "begun"}))
+    left = await Acts(tmp_path).act(first.name)
+    assert left.state == "unknown"
+    assert acts.names() == [first.name]
+    for wrong in ("../x", new_name()):
+        with pytest.raises(MessageNotFound):
+            await acts.act(wrong)
 
 
 def test_an_act_whose_outcome_cannot_be_written_is_done_and_not_offered_again(

@@ -179,43 +179,39 @@ def test_a_form_that_is_sent_twice_starts_one_job(rocketmq, topic, tmp_path):
     assert copies(rocketmq, topic) == ALL
 
 
-def test_no_more_jobs_run_than_are_allowed_of_one_user_and_in_total(rocketmq, topic, tmp_path):
-    async def scenario():
-        gate = Gate()
-        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
-            for name in ("li", "wu"):
-                with seen_by(Viewer(name, LOCAL.grants)):
-                    for _ in range(limits.MAX_USER_JOBS):
-                        await start(jobs, live, topic)
-                    with pytest.raises(ConsoleBusy, match=f"{limits.MAX_USER_JOBS} of your jobs"):
-                        await start(jobs, live, topic)
-            assert 2 * limits.MAX_USER_JOBS == limits.MAX_CONSOLE_JOBS
-            with pytest.raises(ConsoleBusy, match=f"^{limits.MAX_CONSOLE_JOBS} jobs run already"):
-                await start(jobs, live, topic)
-            gate.through.set()
+async def test_no_more_jobs_run_than_are_allowed_of_one_user_and_in_total(
+    rocketmq, topic, tmp_path
+):
+    gate = Gate()
+    async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+        for name in ("li", "wu"):
+            with seen_by(Viewer(name, LOCAL.grants)):
+                for _ in range(limits.MAX_USER_JOBS):
+                    await start(jobs, live, topic)
+                with pytest.raises(ConsoleBusy, match=f"{limits.MAX_USER_JOBS} of your jobs"):
+                    await start(jobs, live, topic)
+        assert 2 * limits.MAX_USER_JOBS == limits.MAX_CONSOLE_JOBS
+        with pytest.raises(ConsoleBusy, match=f"^{limits.MAX_CONSOLE_JOBS} jobs run already"):
+            await start(jobs, live, topic)
+        gate.through.set()
 
-    asyncio.run(scenario())
 
-
-def test_a_job_of_another_process_cluster_or_store_is_not_run(rocketmq, topic, tmp_path):
-    async def scenario():
-        async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
-            name = await start(jobs, live, topic)
-            await jobs.settled(name, None)
-            header = (await jobs.state(name)).contents.header
-            with ResendJournal.resume(jobs.path(name)), pytest.raises(StoreLocked):
-                await jobs.resume(name, live, rate=1)
-            for field in ("cluster", "origin"):
-                fields = {each: getattr(header, each) for each in header.__slots__}
-                other = type(header)(**{**fields, field: "elsewhere"})
-                with pytest.raises(BadInput, match="elsewhere"):
-                    jobs.origin_of(other)
-            with pytest.raises(MessageNotFound):
-                await jobs.resume(new_name(), live, rate=1)
-            with pytest.raises(MessageNotFound):
-                await jobs.state("../x")
-
-    asyncio.run(scenario())
+async def test_a_job_of_another_process_cluster_or_store_is_not_run(rocketmq, topic, tmp_path):
+    async with console(rocketmq, tmp_path, sleep=lambda _: asyncio.sleep(0)) as (jobs, live):
+        name = await start(jobs, live, topic)
+        await jobs.settled(name, None)
+        header = (await jobs.state(name)).contents.header
+        with ResendJournal.resume(jobs.path(name)), pytest.raises(StoreLocked):
+            await jobs.resume(name, live, rate=1)
+        for field in ("cluster", "origin"):
+            fields = {each: getattr(header, each) for each in header.__slots__}
+            other = type(header)(**{**fields, field: "elsewhere"})
+            with pytest.raises(BadInput, match="elsewhere"):
+                jobs.origin_of(other)
+        with pytest.raises(MessageNotFound):
+            await jobs.resume(new_name(), live, rate=1)
+        with pytest.raises(MessageNotFound):
+            await jobs.state("../x")
 
 
 def test_an_error_that_ends_a_job_is_shown(rocketmq, topic, tmp_path, monkeypatch):
@@ -295,18 +291,15 @@ def test_what_a_list_remembers_of_files_is_bounded(tmp_path, files_read, monkeyp
     assert files_read == [first, second, third, first]
 
 
-def test_a_job_that_is_not_there_or_damaged_is_an_error_each_time(tmp_path):
-    async def scenario():
-        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
-        name = new_name()
-        with pytest.raises(MessageNotFound):
+async def test_a_job_that_is_not_there_or_damaged_is_an_error_each_time(tmp_path):
+    jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+    name = new_name()
+    with pytest.raises(MessageNotFound):
+        await jobs.digest(name)
+    (tmp_path / f"{name}.job").write_bytes(b"00000000 {}\n")
+    for _ in range(2):
+        with pytest.raises(BadInput):
             await jobs.digest(name)
-        (tmp_path / f"{name}.job").write_bytes(b"00000000 {}\n")
-        for _ in range(2):
-            with pytest.raises(BadInput):
-                await jobs.digest(name)
-
-    asyncio.run(scenario())
 
 
 def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files_read):
@@ -424,42 +417,36 @@ async def kept_job(jobs, live, *, user="root", topic="%DLQ%g", target="orders"):
         (("%DLQ%g",), ("%DLQ%g", "%RETRY%g"), None),
     ],
 )
-def test_who_may_not_act_on_all_topics_of_a_job_may_not_change_it(  # noqa: PLR0917
+async def test_who_may_not_act_on_all_topics_of_a_job_may_not_change_it(  # noqa: PLR0917
     rocketmq, tmp_path, verb, topics, job, refused
 ):
     operator = Viewer("op", (Grant(Role.VIEWER), Grant(Role.OPERATOR, topics=topics)))
-
-    async def work():
-        async with console(rocketmq, tmp_path) as (jobs, live):
-            topic, target = job
-            name = await kept_job(jobs, live, topic=topic, target=target)
-            look_up = jobs._look_up
-            actions = Actions(look_up._searches, look_up, jobs)
-            with seen_by(operator):
-                if refused:
-                    with pytest.raises(ActRefused, match=refused):
-                        await actions.change(name, verb, rate=1)
-                else:
+    async with console(rocketmq, tmp_path) as (jobs, live):
+        topic, target = job
+        name = await kept_job(jobs, live, topic=topic, target=target)
+        look_up = jobs._look_up
+        actions = Actions(look_up._searches, look_up, jobs)
+        with seen_by(operator):
+            if refused:
+                with pytest.raises(ActRefused, match=refused):
                     await actions.change(name, verb, rate=1)
+            else:
+                await actions.change(name, verb, rate=1)
 
-    asyncio.run(work())
 
-
-def test_jobs_of_others_neither_hide_ones_own_nor_are_counted(rocketmq, tmp_path, monkeypatch):
+async def test_jobs_of_others_neither_hide_ones_own_nor_are_counted(
+    rocketmq, tmp_path, monkeypatch
+):
     monkeypatch.setattr(limits, "MAX_CONSOLE_JOB_FILES", 2)
-
-    async def work():
-        async with console(rocketmq, tmp_path) as (jobs, live):
-            own = [await kept_job(jobs, live, user="op")]
-            for _ in range(3):
-                await kept_job(jobs, live)
-            look_up = jobs._look_up
-            actions = Actions(look_up._searches, look_up, jobs)
-            with seen_by(Viewer("op", (Grant(Role.OPERATOR, topics=("orders",)),))):
-                found = await actions.all_jobs()
-            assert [each.name for each in found.jobs] == own
-            assert found.more == 0
-            everything = await actions.all_jobs()
-            assert (len(everything.jobs), everything.more) == (2, 2)
-
-    asyncio.run(work())
+    async with console(rocketmq, tmp_path) as (jobs, live):
+        own = [await kept_job(jobs, live, user="op")]
+        for _ in range(3):
+            await kept_job(jobs, live)
+        look_up = jobs._look_up
+        actions = Actions(look_up._searches, look_up, jobs)
+        with seen_by(Viewer("op", (Grant(Role.OPERATOR, topics=("orders",)),))):
+            found = await actions.all_jobs()
+        assert [each.name for each in found.jobs] == own
+        assert found.more == 0
+        everything = await actions.all_jobs()
+        assert (len(everything.jobs), everything.more) == (2, 2)

@@ -217,44 +217,37 @@ def test_a_file_too_many_is_refused_with_429(orders, monkeypatch):
     assert "try again when one is complete" in found.json()["error"]["message"]
 
 
-def test_a_search_ends_when_its_reader_leaves_before_the_first_page():
-    async def run():
-        source = MadeSource([])
-        searches = searches_of(source)
+async def test_a_search_ends_when_its_reader_leaves_before_the_first_page():
+    source = MadeSource([])
+    searches = searches_of(source)
 
-        async def receive():
-            await source.is_asked.wait()
-            return {"type": "http.disconnect"}
+    async def receive():
+        await source.is_asked.wait()
+        return {"type": "http.disconnect"}
 
-        request = Request({"type": "http", "method": "GET", "headers": []}, receive)
-        await export(request, searches, Question(text="k"), "jsonl")
-        assert source.was_cancelled
-        assert (searches.running, searches.counts["left"]) == (0, 1)
-
-    asyncio.run(run())
+    request = Request({"type": "http", "method": "GET", "headers": []}, receive)
+    await export(request, searches, Question(text="k"), "jsonl")
+    assert source.was_cancelled
+    assert (searches.running, searches.counts["left"]) == (0, 1)
 
 
-def test_a_search_ends_when_its_reader_leaves_behind_the_first_page(orders, monkeypatch):
+async def test_a_search_ends_when_its_reader_leaves_behind_the_first_page(orders, monkeypatch):
     monkeypatch.setattr(limits, "MAX_EXPORT_ROWS", 2)
+    with rocketlens.open_store(orders[1].store) as store:
+        source = MadeSource(list(store.find("all")))
+    source.go_on.set()
+    searches = searches_of(source)
 
-    async def run():
-        with rocketlens.open_store(orders[1].store) as store:
-            source = MadeSource(list(store.find("all")))
-        source.go_on.set()
-        searches = searches_of(source)
+    async def receive():
+        await asyncio.Event().wait()
 
-        async def receive():
-            await asyncio.Event().wait()
-
-        request = Request({"type": "http", "method": "GET", "headers": []}, receive)
-        found = await export(request, searches, Question(text="k"), "jsonl")
-        sent = found.body_iterator
-        assert len((await anext(sent)).splitlines()) == 2
-        assert searches.running == 1
-        await sent.aclose()
-        assert (searches.running, searches.counts["left"]) == (0, 1)
-
-    asyncio.run(run())
+    request = Request({"type": "http", "method": "GET", "headers": []}, receive)
+    found = await export(request, searches, Question(text="k"), "jsonl")
+    sent = found.body_iterator
+    assert len((await anext(sent)).splitlines()) == 2
+    assert searches.running == 1
+    await sent.aclose()
+    assert (searches.running, searches.counts["left"]) == (0, 1)
 
 
 def test_the_api_describes_it(orders):

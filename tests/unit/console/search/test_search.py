@@ -66,57 +66,48 @@ def searches_of(source):
     return Searches(Sources([source]), BodyRules())
 
 
-def test_messages_are_there_before_the_search_has_ended(messages):
-    async def run():
-        source = MadeSource(messages)
-        searches = searches_of(source)
-        events = searches.stream(Question(text="k", max_num=3))
-        first = await anext(events)
-        assert isinstance(first, FoundSoFar)
-        assert [row.preview for row in first.rows] == ["0", "1"]
-        assert not source.go_on.is_set()
-        source.go_on.set()
-        rest = [each async for each in events]
-        assert isinstance(rest[-1], SearchAnswer)
-        assert [row.preview for row in rest[-1].messages] == ["5", "4", "3"]
-        assert sum(len(each.rows) for each in [first, *rest[:-1]]) <= 3
-        assert searches.counts["complete"] == 1
-        assert searches.running == 0
-
-    asyncio.run(run())
+async def test_messages_are_there_before_the_search_has_ended(messages):
+    source = MadeSource(messages)
+    searches = searches_of(source)
+    events = searches.stream(Question(text="k", max_num=3))
+    first = await anext(events)
+    assert isinstance(first, FoundSoFar)
+    assert [row.preview for row in first.rows] == ["0", "1"]
+    assert not source.go_on.is_set()
+    source.go_on.set()
+    rest = [each async for each in events]
+    assert isinstance(rest[-1], SearchAnswer)
+    assert [row.preview for row in rest[-1].messages] == ["5", "4", "3"]
+    assert sum(len(each.rows) for each in [first, *rest[:-1]]) <= 3
+    assert searches.counts["complete"] == 1
+    assert searches.running == 0
 
 
-def test_a_search_ends_when_its_reader_is_gone(messages):
-    async def run():
-        source = MadeSource(messages)
-        searches = searches_of(source)
-        events = searches.stream(Question(text="k"))
-        await anext(events)
-        await events.aclose()
-        assert source.was_cancelled
-        assert (searches.running, searches.counts["left"]) == (0, 1)
-
-    asyncio.run(run())
+async def test_a_search_ends_when_its_reader_is_gone(messages):
+    source = MadeSource(messages)
+    searches = searches_of(source)
+    events = searches.stream(Question(text="k"))
+    await anext(events)
+    await events.aclose()
+    assert source.was_cancelled
+    assert (searches.running, searches.counts["left"]) == (0, 1)
 
 
-def test_a_search_that_its_page_streams_counts_once(messages):
-    async def run():
-        source, lines = MadeSource(messages), []
-        audit = SimpleNamespace(record=lambda what, **_: lines.append(what))
-        searches = Searches(Sources([source]), BodyRules(), audit=audit)
-        question = Question(text="k")
-        page = asyncio.create_task(searches.search(question, may_be_streamed=True))
-        # The page stops waiting while the source is held.
-        await source.is_asked.wait()
-        page.cancel()
-        await asyncio.gather(page, return_exceptions=True)
-        source.go_on.set()
-        async for _ in searches.stream(question):
-            pass
-        assert lines == ["search"]
-        assert (searches.counts["left"], searches.counts["complete"]) == (0, 1)
-
-    asyncio.run(run())
+async def test_a_search_that_its_page_streams_counts_once(messages):
+    source, lines = MadeSource(messages), []
+    audit = SimpleNamespace(record=lambda what, **_: lines.append(what))
+    searches = Searches(Sources([source]), BodyRules(), audit=audit)
+    question = Question(text="k")
+    page = asyncio.create_task(searches.search(question, may_be_streamed=True))
+    # The page stops waiting while the source is held.
+    await source.is_asked.wait()
+    page.cancel()
+    await asyncio.gather(page, return_exceptions=True)
+    source.go_on.set()
+    async for _ in searches.stream(question):
+        pass
+    assert lines == ["search"]
+    assert (searches.counts["left"], searches.counts["complete"]) == (0, 1)
 
 
 def test_what_is_read_is_reported_while_a_search_goes_on(messages):
@@ -220,18 +211,14 @@ def test_the_bodies_of_an_answer_are_not_kept_until_its_reader_takes_it(tmp_path
     asyncio.run(run())
 
 
-def test_a_message_larger_than_a_page_may_be_is_a_page_of_its_own(messages, monkeypatch):
+async def test_a_message_larger_than_a_page_may_be_is_a_page_of_its_own(messages, monkeypatch):
     monkeypatch.setattr(limits, "MAX_CONSOLE_ANSWER_BYTES", 1)
-
-    async def run():
-        source = MadeSource(messages)
-        source.go_on.set()
-        answer = await searches_of(source).search(Question(text="k"))
-        assert [row.preview for row in answer.messages] == ["5"]
-        assert answer.truncated
-        assert answer.next_cursor
-
-    asyncio.run(run())
+    source = MadeSource(messages)
+    source.go_on.set()
+    answer = await searches_of(source).search(Question(text="k"))
+    assert [row.preview for row in answer.messages] == ["5"]
+    assert answer.truncated
+    assert answer.next_cursor
 
 
 def test_where_a_message_came_from_is_remembered_for_the_newest_only(messages):

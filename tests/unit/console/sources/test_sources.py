@@ -139,16 +139,12 @@ def test_an_address_has_every_part_escaped(tmp_path):
         assert message_path("s", store.find("k")[0], "a/b?c") == "/m/s/%25RETRY%25g/a%2Fb%3Fc/0/0"
 
 
-def test_sources_of_a_bounded_number_of_users_are_kept(tmp_path, monkeypatch):
+async def test_sources_of_a_bounded_number_of_users_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("rocketlens.console.sources.sources._MAX_VIEWERS", 2)
     store = store_at(make_store(tmp_path / "store", [Sent(keys="k")]).path, "s")
-
-    async def run():
-        async with AsyncExitStack() as stack:
-            sources = await open_sources([store], stack)
-            for number in range(5):
-                with seen_by(Viewer(f"u{number}", (Grant(Role.VIEWER),))):
-                    assert [each.name for each in sources] == ["s"]
-            assert [each.name for each in sources._seen] == ["u3", "u4"]
-
-    asyncio.run(run())
+    async with AsyncExitStack() as stack:
+        sources = await open_sources([store], stack)
+        for number in range(5):
+            with seen_by(Viewer(f"u{number}", (Grant(Role.VIEWER),))):
+                assert [each.name for each in sources] == ["s"]
+        assert [each.name for each in sources._seen] == ["u3", "u4"]

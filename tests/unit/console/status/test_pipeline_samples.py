@@ -251,14 +251,10 @@ def test_a_mistake_in_one_round_does_not_end_the_others(caplog):
 
 
 @pytest.mark.parametrize("clusters", [(), (Cluster(),)])
-def test_closing_waits_for_nothing_that_is_asked(clusters):
+async def test_closing_waits_for_nothing_that_is_asked(clusters):
     for each in clusters:
         each.hangs = True
-
-    async def run():
-        samples = samples_of(*clusters)
-        samples.start()
-        await asyncio.sleep(0)
-        await samples.close()
-
-    asyncio.run(run())
+    samples = samples_of(*clusters)
+    samples.start()
+    await asyncio.sleep(0)
+    await samples.close()
