@@ -145,8 +145,8 @@ def request_of(sent):
 async def test_a_producer_that_was_cut_off_is_introduced_again(cluster):
     async with asking(cluster, "Cut", echo) as producer:
         await producer.request(Message("Cut", "one"), PATIENCE_S)
-        for address in list(producer._introduced):
-            producer._cluster._pool.forget(address)
+        for channel in list(producer._cluster._pool.group.channels):
+            channel.close()
         reply = await producer.request(Message("Cut", "two"), PATIENCE_S)
         assert reply.text == "two!"
 
