@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -280,12 +281,15 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
 
 
 def check_available() -> Path:
-    """Check that pyspark and a JDK can be used, in milliseconds and without starting them.
+    """Check that pyspark, a JDK and the kernels can be used, in milliseconds; start none of them.
 
     Return the ``java`` that Spark will run.
 
     :raises SparkUnavailable: saying what to install.
+    :raises PackageMissing: if a kernel is missing.
     """
+    # An import error in a worker reaches the user as a lost connection to it.
+    import_module("rocketlens.formats.compiled")
     if find_spec("pyspark") is None:
         raise SparkUnavailable(
             f"PySpark is not installed for {sys.executable}: install it with: "
