@@ -81,7 +81,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Show one message in full, and name the others that match."""
     from rocketlens.cli.source import choose_source, find_in
-    from rocketlens.model.due_time import due_text
+    from rocketlens.model.life import due_text
     from rocketlens.query.request import FindRequest
     from rocketlens.terminal.notes import body_note, print_notes
 

@@ -21,18 +21,16 @@ from rocketlens.client.search.cluster_source import ClusterSource
 from rocketlens.client.search.view import broker_with
 from rocketlens.errors import RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage
-from rocketlens.model.message import MessageExt
-from rocketlens.model.properties import ORIGIN_TOPICS
-from rocketlens.model.rocketmq import (
-    DEAD_LETTER_PREFIX,
-    HALF_TOPIC,
-    RETRY_PREFIX,
-    ROCKSDB_HALF_TOPIC,
-    SCHEDULE_TOPIC,
-    SYSTEM_GROUPS,
-    TIMER_TOPIC,
-    is_system_topic,
+from rocketlens.model.life import (
+    KEEPING_TOPICS,
+    copy_topics_of,
+    dead_letter_topic,
+    life_of,
+    origin_topics,
+    retry_topics,
 )
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import is_system_group, is_system_topic
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState
 from rocketlens.query.story.story import Unlearnt
@@ -40,9 +38,6 @@ from rocketlens.query.story.story_search import CopyTopics, SourceFacts
 
 if TYPE_CHECKING:
     from rocketlens.client.connect.route import Broker
-
-_WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC})
-"""Where brokers keep messages that are to be delivered later."""
 
 
 class ClusterStorySource:
@@ -65,7 +60,7 @@ class ClusterStorySource:
         await self._find_holder(message)
         if asked is None:
             listed, coverage = await self._groups_of(message.topic)
-            names = (listed - set(SYSTEM_GROUPS)) | groups
+            names = {each for each in listed if not is_system_group(each)} | groups
         else:
             names, coverage = {self.source.full_topic(asked)}, ()
         turns = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
@@ -103,21 +98,19 @@ class ClusterStorySource:
         listed, failed = await source.topology.topics()
         existing = {each for each in listed if is_in_namespace(source.namespace, each)}
         own = {each.topic for each in messages}
-        own |= {each.properties.get(name, "") for each in messages for name in ORIGIN_TOPICS}
-        groups: set[str] = set()
+        for each in messages:
+            own.update(origin_topics(each.topic, each.properties))
+        groups = {life_of(each, own).group or "" for each in messages}
+        groups |= copy_topics_of(own, ()).by_group.keys()
         coverage = [each for each in failed if each.is_failure]
-        for topic in sorted(own):
-            for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-                if topic.startswith(prefix):
-                    groups.add(topic.removeprefix(prefix))
-            if topic in existing:
-                names, failures = await self._groups_of(topic)
-                groups |= names
-                coverage += failures
-        of_groups = {RETRY_PREFIX + each for each in groups} | {
-            DEAD_LETTER_PREFIX + each for each in groups
-        }
-        chosen = existing & (own | of_groups | _WAITING_TOPICS)
+        for topic in sorted(own & existing):
+            names, failures = await self._groups_of(topic)
+            groups |= names
+            coverage += failures
+        of_groups = {dead_letter_topic(each) for each in groups}.union(
+            *(retry_topics(each, own) for each in groups)
+        )
+        chosen = existing & (own | of_groups | KEEPING_TOPICS)
         if not chosen:
             return CopyTopics(coverage=tuple(coverage))
         return CopyTopics(

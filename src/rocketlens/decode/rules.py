@@ -40,8 +40,8 @@ from rocketlens.decode.layers import unwrap
 from rocketlens.decode.protobuf import message_schema, read_protobuf
 from rocketlens.decode.tree import Tree, tree_of
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
+from rocketlens.model.life import origin_topics
 from rocketlens.model.message import MessageExt
-from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.text.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ class BodyRules:
         """
         if error is not None:
             return DecodedBody(format=bodies.BINARY, why=Sentence("body_as_stored"), error=error)
-        topics = [topic, *map(properties.get, ORIGIN_TOPICS)] if self._rules else ()
+        topics = [topic, *origin_topics(topic, properties)] if self._rules else ()
         for rule in self._rules:
-            if any(each is not None and fnmatchcase(each, rule.topic) for each in topics):
+            if any(fnmatchcase(each, rule.topic) for each in topics):
                 return rule.decode(body)
         return decode_body(body)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rocketlens.model.answer import Coverage, ListAnswer
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.rocketmq import RETRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class FoundGroup:
     subscriptions: dict[str, str] | None
     """What its members subscribe to: expressions by topic."""
     queues: tuple[GroupQueue, ...] | None
-    """Its queues with offsets, its retry topic's included, by topic, broker and queue id."""
+    """Its queues with offsets, its retry topics' included, by topic, broker and queue id."""
     dead_letters: int | None
     """Messages in its dead letter topic."""
 
@@ -60,7 +60,7 @@ class FoundGroup:
 
     @property
     def to_retry(self) -> int | None:
-        """Messages in its retry topic that it has not consumed again."""
+        """Messages in its retry topics that it has not consumed again."""
         return self._lag(is_retry=True)
 
     @property
@@ -84,8 +84,10 @@ class FoundGroup:
     def _lag(self, *, is_retry: bool) -> int | None:
         if self.queues is None:
             return None
-        retry_topic = RETRY_PREFIX + self.name
-        return sum(each.lag for each in self.queues if (each.topic == retry_topic) is is_retry)
+        # No group has offsets in another one's.
+        return sum(
+            each.lag for each in self.queues if each.topic.startswith(RETRY_PREFIX) is is_retry
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -114,11 +116,3 @@ class ProducersAnswer(ListAnswer[ProducerGroup]):
     _noun = "group"
     groups: tuple[ProducerGroup, ...]
     coverage: tuple[Coverage, ...]
-
-
-def group_of_topic(topic: str) -> str | None:
-    """Return the group whose retry or dead letter topic this is, or None."""
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if topic.startswith(prefix):
-            return topic.removeprefix(prefix)
-    return None

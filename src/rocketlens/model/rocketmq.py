@@ -35,6 +35,8 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
+HEARTBEAT_TOPIC: Final = "DefaultHeartBeatSyncerTopic"
+"""Proxies tell each other in it which clients they have."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 _TIMER: Final = "timer"
 """What the names of all topics for timers have, those of RocksDB's, too."""
@@ -68,6 +70,7 @@ INTERNAL_TOPICS: Final = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
         CHECKPOINT_TOPIC,
+        HEARTBEAT_TOPIC,
         OP_HALF_TOPIC,
         ROCKSDB_OP_HALF_TOPIC,
     }
@@ -222,6 +225,13 @@ def is_internal_topic(topic: str) -> bool:
     """
     return topic in INTERNAL_TOPICS or (
         topic.startswith(SYSTEM_TOPIC_PREFIX) and _TIMER not in topic
+    )
+
+
+def is_system_group(group: str) -> bool:
+    """Return whether a group is RocketMQ's own: of brokers, or of proxies."""
+    return group in SYSTEM_GROUPS or group.startswith(
+        (SYSTEM_GROUP_PREFIX, f"CID_{HEARTBEAT_TOPIC}")
     )
 
 

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rocketlens.model.answer import Coverage, ListAnswer
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    HEARTBEAT_TOPIC,
+    RETRY_PREFIX,
+    is_system_topic,
+)
 
 
 class TopicKind(StrEnum):
@@ -26,7 +31,8 @@ class TopicKind(StrEnum):
             return cls.RETRY
         if topic.startswith(DEAD_LETTER_PREFIX):
             return cls.DEAD_LETTER
-        return cls.SYSTEM if is_system_topic(topic) else cls.NORMAL
+        is_system = topic == HEARTBEAT_TOPIC or is_system_topic(topic)
+        return cls.SYSTEM if is_system else cls.NORMAL
 
 
 @dataclass(frozen=True, slots=True)

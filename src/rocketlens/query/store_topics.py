@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.errors import RecordError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.life import dead_letter_topic, retry_topic
 from rocketlens.model.rocketmq import (
     BATCH_QUEUE,
-    DEAD_LETTER_PREFIX,
     LMQ_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     QUEUE_TYPE,
-    RETRY_PREFIX,
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
@@ -250,9 +249,7 @@ class Topics:
             topic, _, group = name.partition("@")
             topics.add(topic)
             groups.add(group)
-        return topics | {
-            f"{kind}{group}" for kind in (RETRY_PREFIX, DEAD_LETTER_PREFIX) for group in groups
-        }
+        return topics | {name(each) for name in (retry_topic, dead_letter_topic) for each in groups}
 
 
 def _is_in_batches(config: Any) -> bool:

@@ -184,3 +184,23 @@ def test_a_record_of_a_broker_that_is_gone_is_named_by_its_address():
 def test_a_topic_that_is_gone_has_no_groups_but_those_of_copies():
     facts, _ = facts_of(Cluster(consumers(), consumed=8), groups={"g"}, brokers={})
     assert [each.group for each in facts.groups] == ["g"]
+
+
+def test_retries_of_pop_are_looked_for_by_the_position_of_the_message():
+    pop = ("%RETRY%g_T", "%RETRY%g+T")
+
+    async def scenario(cluster, admin):
+        (broker,) = cluster.masters
+        for server in cluster.name_servers:
+            server.topics.update({each: [broker.name] for each in ("T", *pop, "%RETRY%gg_T")})
+        for each in ("T", *pop):
+            broker.store(each, b"x", unique_key="U1", keys="K")
+        groups = Response(body=write_body(GroupList(groups=("g",))))
+        answer(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, groups)
+        story = await admin.story(broker.id_at(0))
+        looked_up = [head.topic for code, head in broker.asked if code == RequestCode.QUERY_MESSAGE]
+        return story, looked_up
+
+    story, looked_up = ask(scenario, timeout_s=60)
+    assert {*looked_up} == {"T", *pop}
+    assert [each.topic for each in story.events if each.topic] == ["T", *pop]

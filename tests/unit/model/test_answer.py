@@ -14,7 +14,6 @@ from rocketlens.model.group import (
     GroupsAnswer,
     ProducerGroup,
     ProducersAnswer,
-    group_of_topic,
 )
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue, TopicsAnswer
@@ -183,8 +182,10 @@ def test_what_is_not_known_is_not_zero():
     assert (group.lag, group.to_retry, group.last_consumed_ms) == (None, None, None)
 
 
-def test_groups_are_known_by_their_topics():
-    assert [group_of_topic(each) for each in ("%RETRY%g", "%DLQ%g", "g")] == ["g", "g", None]
+def test_retries_of_pop_are_no_lag():
+    queues = [replace(QUEUE, topic=each) for each in ("T", "%RETRY%g_T", "%RETRY%g+T")]
+    group = replace(GROUP, queues=tuple(queues))
+    assert (group.lag, group.to_retry) == (6, 12)
 
 
 def test_an_answer_of_groups_is_iterated_over_and_printed_in_few_words():

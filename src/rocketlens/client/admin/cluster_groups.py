@@ -25,6 +25,7 @@ from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, TopicNotFound
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import (
     FoundGroup,
     GroupClient,
@@ -32,9 +33,10 @@ from rocketlens.model.group import (
     GroupsAnswer,
     ProducerGroup,
     ProducersAnswer,
-    group_of_topic,
 )
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.model.life import copy_topics_of
+from rocketlens.model.rocketmq import is_system_group
+from rocketlens.model.topic import TopicKind
 from rocketlens.wire.bodies.clients import ConsumerConnection
 from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, TopicOffset
 from rocketlens.wire.codes import ResponseCode
@@ -100,9 +102,14 @@ class _Groups:
             self._coverage.add(each)
         brokers = list(topology.value.values())
         on = await asyncio.gather(*(self._names_on(broker) for broker in brokers))
-        names = set().union(*on, filter(None, map(group_of_topic, topics.value)))
+        names = set().union(*on)
+        copies = copy_topics_of(set(topics.value), names)
+        for note in copies.notes():
+            said = Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, note)
+            self._coverage.add(said)
+        names |= copies.by_group.keys()
         if self._group is None:
-            names -= set(SYSTEM_GROUPS)
+            names = {each for each in names if not is_system_group(each)}
         else:
             names &= {self._group}
         self._by_name.update((name, _Facts(name)) for name in sorted(names))
@@ -110,7 +117,8 @@ class _Groups:
             self._ask_about(broker, facts) for broker in brokers for facts in self._by_name.values()
         )
         await self._all(
-            self._look_at_topics(facts, set(topics.value)) for facts in self._by_name.values()
+            self._look_at_topics(facts, copies.by_group.get(name, set()))
+            for name, facts in self._by_name.items()
         )
         groups = tuple(facts.group() for facts in self._by_name.values())
         return GroupsAnswer(groups, self._coverage.all())
@@ -170,25 +178,17 @@ class _Groups:
 
     async def _look_at_topics(self, facts: _Facts, topics: set[str]) -> None:
         """Count dead letters, and add retry queues in which the group has no offset yet."""
-        if DEAD_LETTER_PREFIX + facts.name in topics:
-            for table in await self._stats_of(DEAD_LETTER_PREFIX + facts.name):
-                if table is None or facts.dead_letters is None:
+        for topic in sorted(topics):
+            is_retry = TopicKind.of(topic) is TopicKind.RETRY
+            for table in await self._stats_of(topic):
+                if is_retry:
+                    _add_queues(facts, table)
+                elif table is None or facts.dead_letters is None:
                     facts.dead_letters = None
-                    continue
-                facts.dead_letters += sum(
-                    each.max_offset - each.min_offset for each in table.values()
-                )
-        if RETRY_PREFIX + facts.name in topics:
-            for table in await self._stats_of(RETRY_PREFIX + facts.name):
-                if table is None or facts.queues is None:
-                    facts.queues = None
-                    continue
-                queues = {(each.topic, each.broker_name, each.queue_id) for each in facts.queues}
-                facts.queues += [
-                    GroupQueue(*queue, offset.max_offset, -1, None, offset.min_offset)
-                    for each, offset in table.items()
-                    if (queue := (each.topic, each.broker_name, each.queue_id)) not in queues
-                ]
+                else:
+                    facts.dead_letters += sum(
+                        each.max_offset - each.min_offset for each in table.values()
+                    )
 
     async def _stats_of(self, topic: str) -> list[Mapping[MessageQueueBody, TopicOffset] | None]:
         """Return the offsets of a topic's queues, by broker; None for one that did not answer."""
@@ -214,6 +214,18 @@ class _Groups:
                 await each
 
         await asyncio.gather(*map(one, work))
+
+
+def _add_queues(facts: _Facts, table: Mapping[MessageQueueBody, TopicOffset] | None) -> None:
+    if table is None or facts.queues is None:
+        facts.queues = None
+        return
+    queues = {(each.topic, each.broker_name, each.queue_id) for each in facts.queues}
+    facts.queues += [
+        GroupQueue(*queue, offset.max_offset, -1, None, offset.min_offset)
+        for each, offset in table.items()
+        if (queue := (each.topic, each.broker_name, each.queue_id)) not in queues
+    ]
 
 
 async def _or_else(call: Awaitable[T], nothing: T) -> T:

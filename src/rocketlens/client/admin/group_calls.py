@@ -21,7 +21,7 @@ from rocketlens.errors import (
     RocketLensError,
     TopicNotFound,
 )
-from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.model.life import retry_topic
 from rocketlens.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -49,15 +49,27 @@ async def group_brokers(cluster: ClusterCalls, group: str) -> list[Broker]:
     :raises RemotingError: if no name server answers.
     """
     try:
-        route = await cluster.route(RETRY_PREFIX + group)
+        brokers = (await cluster.route(retry_topic(group))).brokers
     except TopicNotFound as error:
-        raise TopicNotFound(
-            f"group {group}: no name server knows a broker of it: no consumer of it was ever here"
-        ) from error
-    brokers = [route.brokers[name] for name in sorted(route.brokers)]
-    if not any(broker.addresses for broker in brokers):
+        # Groups that consume by POP have other retry topics, or none before the first retry.
+        brokers = await _brokers_that_list(cluster, group)
+        if not brokers:
+            raise TopicNotFound(
+                f"group {group}: no broker knows it: no consumer of it was ever here"
+            ) from error
+    named = [brokers[name] for name in sorted(brokers)]
+    if not any(broker.addresses for broker in named):
         raise TopicNotFound(f"group {group}: the name servers know no broker of it")
-    return [broker for broker in brokers if broker.addresses]
+    return [broker for broker in named if broker.addresses]
+
+
+async def _brokers_that_list(cluster: ClusterCalls, group: str) -> dict[str, Broker]:
+    """Return the brokers that have a group in their configuration."""
+    answers = await cluster.ask_brokers(
+        (await cluster.all_brokers()).values(),
+        lambda _, address: broker_calls.group_configs(cluster, address),
+    )
+    return {each.broker.name: each.broker for each in answers if group in (each.value or ())}
 
 
 async def connections_of(

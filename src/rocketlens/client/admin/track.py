@@ -29,7 +29,8 @@ from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.search.view import broker_with
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import RETRY_PREFIX, TAG_TYPE
+from rocketlens.model.rocketmq import TAG_TYPE
+from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import (
     GroupFacts,
     GroupState,
@@ -87,8 +88,8 @@ class MessageTrack:
     """Which question failed."""
     has_topic_offsets: bool | None = None
     """Whether it has offsets in any queue of the topic; None if it could not be learnt."""
-    retry_offsets: Mapping[tuple[str | None, int], int] = field(default_factory=dict)
-    """Where it goes on in its retry topic, by broker name and queue id."""
+    retry_offsets: Mapping[tuple[str, str | None, int], int] = field(default_factory=dict)
+    """Where it goes on in its retry topics, by topic, broker name and queue id."""
     state: GroupState = GroupState.UNKNOWN
     """What the group did, with cases told apart that have one `track_type`."""
     rests_on: str = ""
@@ -243,11 +244,11 @@ async def _with_offsets(
     """
     stats = await consume_stats(cluster, track.consumer_group)
     queue_offsets: OffsetWrapper | None = None
-    retry_topic = RETRY_PREFIX + track.consumer_group
-    retry_offsets: dict[tuple[str | None, int], int] = {}
+    retry_offsets: dict[tuple[str, str | None, int], int] = {}
     for queue, offset in stats.offset_table.items():
-        if queue.topic == retry_topic:
-            retry_offsets[queue.broker_name, queue.queue_id] = offset.consumer_offset
+        if TopicKind.of(queue.topic) is TopicKind.RETRY:
+            where = queue.topic, queue.broker_name, queue.queue_id
+            retry_offsets[where] = offset.consumer_offset
         is_same_queue = (queue.topic, queue.queue_id) == (message.topic, message.queue_id)
         if is_same_queue and holder is not None and queue.broker_name == holder.name:
             queue_offsets = offset

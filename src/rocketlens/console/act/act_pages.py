@@ -24,7 +24,8 @@ from rocketlens.console.search.question import Question
 from rocketlens.console.sources.sources import ClusterOfConsole
 from rocketlens.console.sources.visible import namespace_of
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.model.group import group_of_topic
+from rocketlens.model.life import group_of_topic
+from rocketlens.model.rocketmq import is_group_topic
 
 CHOSEN: Final = "chosen"
 """The field of a form that is there for each message that was chosen."""
@@ -98,7 +99,8 @@ class ActPages:
         to = "group" if fields.get("to") == "group" else "topic"
         group, cluster = "", fields.get("cluster", "")
         if to == "group":
-            group = fields.get("group", self._group_of(address)).strip()
+            given = fields.get("group")
+            group = await self._group_of(address, cluster) if given is None else given.strip()
         plan = None
         groups: list[str] = []
         try:
@@ -127,10 +129,12 @@ class ActPages:
             origin=self.actions.sources.named(address.source),
         )
 
-    def _group_of(self, address: MessageAddress) -> str:
+    async def _group_of(self, address: MessageAddress, cluster: str) -> str:
         """Return the group whose retry or dead letter a message is; empty if it is none."""
         namespace = namespace_of(self.actions.sources.named(address.source))
-        return group_of_topic(without_namespace(namespace, address.topic)) or ""
+        topic = without_namespace(namespace, address.topic)
+        groups = await self._groups(address, cluster) if is_group_topic(topic) else []
+        return group_of_topic(topic, groups) or ""
 
     async def _groups(self, address: MessageAddress, cluster: str) -> list[str]:
         origin = self.actions.sources.named(address.source)

@@ -20,7 +20,7 @@ say where a mistake of one is, and do not quote it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,7 +30,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.topic import TopicKind
 
 _ALL: Final = "*"
@@ -108,7 +107,7 @@ class Viewer:
         """Whether everything of some source may be seen and done."""
         return any(each.role is Role.ADMIN and _ALL in each.topics for each in self.grants)
 
-    def may_see_message(self, source: str, topic: str, properties: Mapping[str, str]) -> bool:
+    def may_see_message(self, source: str, topic: str, origins: Collection[str]) -> bool:
         """Return whether a message may be seen: its topic, and those it was a copy of."""
         if not self.may_see(source, topic):
             return False
@@ -116,7 +115,6 @@ class Viewer:
         kind = TopicKind.of(topic)
         if kind is TopicKind.NORMAL:
             return True
-        origins = list(filter(None, map(properties.get, ORIGIN_TOPICS)))
         if not origins and kind in {TopicKind.RETRY, TopicKind.DEAD_LETTER}:
             # It can be of any topic.
             return self.sees_all(source)

@@ -13,7 +13,7 @@ from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
-from rocketlens.model.due_time import due_ms
+from rocketlens.model.life import due_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey
 from rocketlens.model.properties import SYSTEM_PROPERTIES

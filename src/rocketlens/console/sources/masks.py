@@ -34,6 +34,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
 from rocketlens.model.arrow import package
+from rocketlens.model.life import origin_topics
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.query.filters.pattern import TextPattern, TextTooLong
@@ -193,8 +194,7 @@ def _without_any_namespace(topic: str) -> str:
 
 
 def _topics_of(message: MessageExt) -> list[str]:
-    origins = filter(None, map(message.properties.get, props.ORIGIN_TOPICS))
-    return [message.topic, *origins]
+    return [message.topic, *origin_topics(message.topic, message.properties)]
 
 
 def _through(rules: Iterable[MaskRule], name: str, value: str) -> str:

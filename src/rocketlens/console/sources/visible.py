@@ -33,8 +33,8 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupsAnswer
-from rocketlens.model.properties import ORIGIN_TOPICS
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.life import dead_letter_topic, origin_topics, retry_topic
+from rocketlens.model.rocketmq import is_group_topic
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicKind, TopicsAnswer, TopicSettings
@@ -125,11 +125,10 @@ class _Rights:
         return self._viewer.may_see(self._name, without_namespace(self._namespace, topic))
 
     def may_see_message(self, message: "MessageExt | RecordSubject") -> bool:
-        origins = {
-            name: without_namespace(self._namespace, message.properties[name])
-            for name in ORIGIN_TOPICS
-            if name in message.properties
-        }
+        origins = [
+            without_namespace(self._namespace, each)
+            for each in origin_topics(message.topic, message.properties)
+        ]
         topic = without_namespace(self._namespace, message.topic)
         return self._viewer.may_see_message(self._name, topic, origins)
 
@@ -364,11 +363,11 @@ class VisibleSource:
         subscribed = (group.subscriptions or {}).items()
         subscriptions = {topic: each for topic, each in subscribed if self._may_see(topic)}
         queues = tuple(each for each in group.queues or () if self._may_see(each.topic))
-        copies = {RETRY_PREFIX + group.name, DEAD_LETTER_PREFIX + group.name}
-        if not {*subscriptions, *(each.topic for each in queues)} - copies:
+        if all(map(is_group_topic, (*subscriptions, *(each.topic for each in queues)))):
             return None
-        is_retry_visible = self._may_see(RETRY_PREFIX + group.name)
-        is_dead_visible = self._may_see(DEAD_LETTER_PREFIX + group.name)
+        retries = {retry_topic(group.name), *(each.topic for each in group.queues or ())}
+        is_retry_visible = all(self._may_see(each) for each in filter(is_group_topic, retries))
+        is_dead_visible = self._may_see(dead_letter_topic(group.name))
         made = FoundGroup if is_retry_visible else _GroupWithoutRetries
         return made(
             name=group.name,

@@ -32,7 +32,8 @@ from rocketlens.console.sources.visible import namespace_of, no_topic
 from rocketlens.console.status.list_view import ListView
 from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText, TopicValue
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound
-from rocketlens.model.group import FoundGroup, GroupsAnswer, group_of_topic
+from rocketlens.model.group import FoundGroup, GroupsAnswer
+from rocketlens.model.life import group_of_topic
 from rocketlens.model.topic import TopicKind, TopicSettings
 from rocketlens.query.topic_choice import is_pattern
 
@@ -122,7 +123,8 @@ class TopicLookUps:
         errors = [each for each in answers if isinstance(each, TopicNotFound)]
         if not values:
             raise errors[0] if errors else no_topic(name)
-        return TopicPageValue(name=name, group=group_of_topic(name), sources=values)
+        groups = {each.name for value in values for each in value.groups or ()}
+        return TopicPageValue(name=name, group=group_of_topic(name, groups), sources=values)
 
     async def names(self, sources: Sequence[str] = ()) -> TopicNamesValue:
         """Return the names of the topics of some sources, all without names.

@@ -83,6 +83,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "the topic now",
     "passed_unrecorded": "it goes on at offset {offset}; whether it consumed it, or filtered or "
     "skipped it, is not recorded",
+    "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names do not "
+    "tell",
     # Who said it.
     "by_record": "its record",
     "by_log": "commit log",

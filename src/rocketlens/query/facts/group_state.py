@@ -89,8 +89,8 @@ class GroupFacts:
     pull_offset: int | None = None
     """Where its last pull of the queue began, as files of RocketMQ 5 have it; its brokers answer
     with the larger of this and the offset (208), which says nothing."""
-    retry_offsets: Mapping[tuple[str | None, int], int] | None = None
-    """Where it goes on in its retry topic, by broker name and queue id."""
+    retry_offsets: Mapping[tuple[str, str | None, int], int] | None = None
+    """Where it goes on in its retry topics, by topic, broker name and queue id."""
     retry_max_times: int | None = None
     offsets_source: str = ""
     """Who said its offsets: a broker, a file."""

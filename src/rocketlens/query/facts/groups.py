@@ -19,8 +19,10 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
-from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
+from rocketlens.model.life import copy_topics_of
+from rocketlens.model.rocketmq import is_system_group
+from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.topic_list import topics_of_store
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.store.read.config_tables import (
@@ -62,17 +64,11 @@ class StoreGroupFiles:
         self._reader.refresh()
         offsets = self.offsets()
         names = set(offsets) | set(self.configs())
-        dead_letters: dict[str, int] = defaultdict(int)
-        for topic, queue_id in self._queue_names():
-            name = group_of_topic(topic)
-            if name is not None:
-                names.add(name)
-                if topic.startswith(RETRY_PREFIX):
-                    offsets[name].setdefault((topic, queue_id), -1)
-                if topic.startswith(DEAD_LETTER_PREFIX):
-                    first, end = self._bounds(topic, queue_id)
-                    dead_letters[name] += end - first
-        names = names - set(SYSTEM_GROUPS) if group_name is None else names & {group_name}
+        dead_letters = self._add_copy_topics(offsets, names)
+        if group_name is None:
+            names = {each for each in names if not is_system_group(each)}
+        else:
+            names &= {group_name}
         self._count_queues_behind({name: offsets[name] for name in names if name in offsets})
         groups = tuple(
             FoundGroup(
@@ -89,6 +85,37 @@ class StoreGroupFiles:
             for name in sorted(names)
         )
         return GroupsAnswer(groups, tuple(self._coverage))
+
+    def _add_copy_topics(
+        self, offsets: dict[str, dict[tuple[str, int], int]], names: set[str]
+    ) -> dict[str, int]:
+        """Add groups that topics name, and the queues of retries; return counts of dead letters."""
+        queues = self._queue_names()
+        read_by: dict[str, set[str]] = defaultdict(set)
+        for group, of_group in offsets.items():
+            for topic, _ in of_group:
+                read_by[topic].add(group)
+        copies = copy_topics_of({topic for topic, _ in queues}, names)
+        for topic, readings in copies.ambiguous.items():
+            # Who has an offset there is who reads it.
+            for each in readings if read_by[topic] else ():
+                if each.group not in read_by[topic]:
+                    copies.by_group[each.group].discard(topic)
+        for note in copies.notes():
+            said = Coverage(CONSUME_QUEUE, SourceKind.TOPICS, SourceState.SEARCHED, None, note)
+            self._coverage.append(said)
+        dead_letters: dict[str, int] = defaultdict(int)
+        for group, topics in copies.by_group.items():
+            names.add(group)
+            for topic, queue_id in queues:
+                if topic not in topics:
+                    continue
+                if TopicKind.of(topic) is TopicKind.RETRY:
+                    offsets[group].setdefault((topic, queue_id), -1)
+                else:
+                    first, end = self._bounds(topic, queue_id)
+                    dead_letters[group] += end - first
+        return dead_letters
 
     def _count_queues_behind(self, offsets: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
         """Count the messages of topics in the log whose queues end before a group's offset.

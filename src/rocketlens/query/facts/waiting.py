@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
-from rocketlens.model.due_time import due_ms
+from rocketlens.model.life import due_ms
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
 
 MAX_TIMER_MS: Final = 3 * 86_400_000

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.model.rocketmq import is_system_group
 from rocketlens.model.text.sentences import Sentence
+from rocketlens.model.topic import TopicKind
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.facts.groups import StoreGroupFiles
 from rocketlens.query.request import StoryRequest
@@ -68,17 +69,17 @@ class StoreStorySource:
             for group, queues in offsets.items()
             if any(topic == message.topic for topic, _ in queues)
         }
-        names = (in_topic - set(SYSTEM_GROUPS)) | groups
+        names = {each for each in in_topic if not is_system_group(each)} | groups
         failures = tuple(each for each in files.coverage if each.is_failure)
         is_known = not any(each.source.startswith(OFFSETS_FILE) for each in failures)
         queue = (message.topic, message.queue_id)
         facts = []
         for name in sorted({only_group} if only_group is not None else names):
             own = offsets.get(name, {})
-            retry: dict[tuple[str | None, int], int] = {
-                (None, queue_id): offset
+            retry: dict[tuple[str, str | None, int], int] = {
+                (topic, None, queue_id): offset
                 for (topic, queue_id), offset in own.items()
-                if topic == RETRY_PREFIX + name
+                if TopicKind.of(topic) is TopicKind.RETRY
             }
             facts.append(
                 GroupFacts(

@@ -22,13 +22,10 @@ from dataclasses import dataclass
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.due_time import due_text
-from rocketlens.model.group import group_of_topic
+from rocketlens.model.life import State, due_text, life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
-    DEAD_LETTER_PREFIX,
     PRODUCER_RETRY_MS,
-    RETRY_PREFIX,
     is_group_topic,
     is_system_topic,
 )
@@ -131,18 +128,13 @@ def _origin(message: MessageExt) -> str:
     return message.properties.get(props.ORIGIN_MESSAGE_ID) or message.offset_msg_id
 
 
-def groups_in(copies: Sequence[MessageExt], traces: Sequence[TraceEntry]) -> set[str]:
-    """Return the consumer groups that copies and traces name."""
-    names = {group for each in copies if (group := consumer_group_of(each)) is not None}
-    return names | {each.group for each in deliveries_of(traces) if each.group}
-
-
-def consumer_group_of(copy: MessageExt) -> str | None:
-    """Return the group that a copy is for: a retry, waiting or not, or a dead letter."""
-    topic = copy.topic
-    if is_system_topic(topic):
-        topic = copy.properties.get(props.REAL_TOPIC, "")
-    return group_of_topic(topic)
+def groups_in(
+    message: MessageExt, copies: Sequence[MessageExt], traces: Sequence[TraceEntry]
+) -> set[str]:
+    """Return the consumer groups that copies and traces of a message name."""
+    names = {life_of(each, (message.topic,)).group for each in copies}
+    names |= {each.group for each in deliveries_of(traces)}
+    return {each for each in names if each}
 
 
 def tell(
@@ -208,7 +200,8 @@ def _group_story(
     originals: Sequence[MessageExt],
     deliveries: Sequence[Delivery],
 ) -> GroupStory:
-    own = [each for each in copies if consumer_group_of(each) == facts.group]
+    topics = (evidence.message.topic,)
+    own = [each for each in copies if life_of(each, topics).group == facts.group]
     of_group = [each for each in deliveries if each.group == facts.group]
     last = own[-1] if own else None
     retries = max((_retry_number(each) for each in own), default=0)
@@ -227,7 +220,7 @@ def _group_story(
 
 def _retry_number(copy: MessageExt) -> int:
     """Return which retry a copy is; that of a dead letter is the last one before."""
-    is_dead = copy.topic.startswith(DEAD_LETTER_PREFIX)
+    is_dead = life_of(copy).state is State.DEAD_LETTER
     return max(0, copy.reconsume_times - 1) if is_dead else copy.reconsume_times
 
 
@@ -239,7 +232,7 @@ def _proved(
 ) -> tuple[GroupVerdict, str, int | None]:
     """Return the verdict, who said what it rests on, and since when it holds."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
-    if last is not None and last.topic.startswith(DEAD_LETTER_PREFIX):
+    if last is not None and life_of(last).state is State.DEAD_LETTER:
         rests_on = Sentence("dead_letter_is", at=last.position)
         verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
         return verdict, said_by, last.store_timestamp_ms
@@ -267,13 +260,13 @@ def _proved(
 
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
     copy: dict[str, object] = {"number": last.reconsume_times, "at": last.position}
-    if not last.topic.startswith(RETRY_PREFIX):
+    if life_of(last).state is not State.RETRY:
         due = due_text(last, (), evidence.now_ms) or ""
         rests_on = Sentence("retry_waits", due=due, **copy)
         return GroupVerdict(GroupState.RETRYING, rests_on)
     names = evidence.broker_names
     broker_name = None if names is None else names.get(str(last.store_host))
-    offset = (facts.retry_offsets or {}).get((broker_name, last.queue_id))
+    offset = (facts.retry_offsets or {}).get((last.topic, broker_name, last.queue_id))
     if facts.retry_offsets is None:
         return GroupVerdict(GroupState.RETRYING, Sentence("retry_unknown", **copy))
     if offset is not None and offset > last.queue_offset:
@@ -289,7 +282,7 @@ def _offset_repeats(
     records: dict[int, int] = defaultdict(int)
     records[0] = max(1, len(originals))
     for copy in own:
-        if copy.topic.startswith(RETRY_PREFIX):
+        if life_of(copy).state is State.RETRY:
             records[copy.reconsume_times] += 1
     attempts: dict[int, list[Delivery]] = defaultdict(list)
     for each in deliveries:

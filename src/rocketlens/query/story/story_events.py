@@ -8,18 +8,9 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.due_time import WAITING_TOPICS, due_text
-from rocketlens.model.group import group_of_topic
+from rocketlens.model.life import Life, State, due_text, life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
-from rocketlens.model.rocketmq import (
-    CHECK_MAX_TIME_TOPIC,
-    DEAD_LETTER_PREFIX,
-    HALF_TOPIC,
-    ROCKSDB_HALF_TOPIC,
-    SYS_FLAG_COMMIT,
-    SYS_FLAG_TRANSACTION_MASK,
-)
 from rocketlens.model.text.sentences import Sentence
 
 _CONTEXT: Final = ("", "too_late", "exception", "null_returned")
@@ -163,7 +154,7 @@ def events_of(
     for copy in copies:
         due = due_text(copy, copies, now_ms) or ""
         source = sources.get(copy.offset_msg_id, "")
-        events.append(_of_copy(copy, source, due, is_again=is_stored))
+        events.append(_of_copy(message, copy, source, due, is_again=is_stored))
         is_stored |= events[-1].kind is EventKind.STORED
     for each in traces:
         event = _of_trace(each)
@@ -195,14 +186,17 @@ def _born(message: MessageExt) -> StoryEvent:
     return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
 
 
-def _of_copy(copy: MessageExt, source: str, due: str, *, is_again: bool) -> StoryEvent:
-    kind, text, group = _what_a_copy_is(copy, due, is_again=is_again)
+def _of_copy(
+    message: MessageExt, copy: MessageExt, source: str, due: str, *, is_again: bool
+) -> StoryEvent:
+    life = life_of(copy, (message.topic,))
+    kind, text = _what_a_copy_is(copy, life, due, is_again=is_again)
     return StoryEvent(
         copy.store_timestamp_ms,
         kind,
         text,
         source,
-        group,
+        life.group,
         copy.topic,
         copy.queue_id,
         copy.queue_offset,
@@ -211,38 +205,30 @@ def _of_copy(copy: MessageExt, source: str, due: str, *, is_again: bool) -> Stor
 
 
 def _what_a_copy_is(
-    copy: MessageExt, due: str, *, is_again: bool
-) -> tuple[EventKind, str, str | None]:
-    topic, given = copy.topic, copy.properties
-    at = f"{topic}/{copy.queue_id}/{copy.queue_offset}"
-    real_topic = given.get(props.REAL_TOPIC, "")
-    group = group_of_topic(topic)
-    if topic in WAITING_TOPICS:
-        group = group_of_topic(real_topic)
-        if group is not None:
-            number = copy.reconsume_times
+    copy: MessageExt, life: Life, due: str, *, is_again: bool
+) -> tuple[EventKind, str]:
+    at, group, number = copy.position, life.group, copy.reconsume_times
+    topic = life.topic or "?"
+    match life.state:
+        case State.DELAYED | State.TIMED if group is not None:
             text = Sentence("given_back", group=group, number=number, at=at, due=due)
-            return EventKind.GIVEN_BACK, text, group
-        text = Sentence("delayed", at=at, topic=real_topic or "?", due=due)
-        return EventKind.DELAYED, text, None
-    if topic in {HALF_TOPIC, ROCKSDB_HALF_TOPIC}:
-        times = given.get(props.TRANSACTION_CHECK_TIMES)
-        checked = Sentence("half_checked", times=times) if times else ""
-        text = Sentence("half", at=at, topic=real_topic or "?", checked=checked)
-        return EventKind.HALF, text, None
-    if topic == CHECK_MAX_TIME_TOPIC:
-        return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at), None
-    if group is not None:
-        if topic.startswith(DEAD_LETTER_PREFIX):
-            text = Sentence("dead_letter_stored", group=group, at=at)
-            return EventKind.DEAD_LETTER, text, group
-        text = Sentence("retry_stored", number=copy.reconsume_times, group=group, at=at)
-        return EventKind.RETRY, text, group
-    is_commit = copy.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
+            return EventKind.GIVEN_BACK, text
+        case State.DELAYED | State.TIMED:
+            return EventKind.DELAYED, Sentence("delayed", at=at, topic=topic, due=due)
+        case State.HALF:
+            times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
+            checked = Sentence("half_checked", times=times) if times else ""
+            return EventKind.HALF, Sentence("half", at=at, topic=topic, checked=checked)
+        case State.GIVEN_UP:
+            return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at)
+        case State.DEAD_LETTER:
+            return EventKind.DEAD_LETTER, Sentence("dead_letter_stored", group=group, at=at)
+        case State.RETRY:
+            return EventKind.RETRY, Sentence("retry_stored", number=number, group=group, at=at)
+    name = "committed" if life.state is State.COMMITTED else "stored"
     if is_again:
-        name = "committed_again" if is_commit else "stored_again"
-        return EventKind.STORED_AGAIN, Sentence(name, at=at), None
-    return EventKind.STORED, Sentence("committed" if is_commit else "stored", at=at), None
+        return EventKind.STORED_AGAIN, Sentence(f"{name}_again", at=at)
+    return EventKind.STORED, Sentence(name, at=at)
 
 
 def _of_trace(entry: TraceEntry) -> StoryEvent | None:

@@ -16,6 +16,7 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.life import life_of
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import TRACE_TOPIC, is_system_topic
 from rocketlens.model.text.sentences import Sentence
@@ -28,7 +29,6 @@ from rocketlens.query.story.story import (
     StoryEvidence,
     Unlearnt,
     choose_message,
-    consumer_group_of,
     groups_in,
     is_same_message,
     tell,
@@ -133,7 +133,7 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     message = choose_message(copies) or chosen
     for each in sources:
         await _find_traces(each, message, copies, traces_in, gathered)
-    if _is_told_of_more(gathered):
+    if _is_told_of_more(message, gathered):
         # Retries that were stored and consumed since the copies were searched.
         for each in sources:
             more = await _find_copies(each, message, copies, gathered)
@@ -260,11 +260,11 @@ def trace_entries(
                 yield TraceEntry(record, address, said_by)
 
 
-def _is_told_of_more(gathered: _Gathered) -> bool:
+def _is_told_of_more(message: MessageExt, gathered: _Gathered) -> bool:
     """Return whether traces tell of a later retry in a group than any copy is."""
     retries: dict[str | None, int] = {}
     for copy in gathered.copies.values():
-        group = consumer_group_of(copy)
+        group = life_of(copy, (message.topic,)).group
         retries[group] = max(retries.get(group, 0), copy.reconsume_times)
     told = deliveries_of(list(gathered.traces.values()))
     return any(each.retry_times > retries.get(each.group, 0) for each in told)
@@ -276,7 +276,8 @@ async def _ask_about_groups(
     if is_system_topic(message.topic):
         # It waits at its broker: no group of its topic can have it yet.
         return SourceFacts()
-    names = groups_in(list(gathered.copies.values()), list(gathered.traces.values()))
+    copies, traces = list(gathered.copies.values()), list(gathered.traces.values())
+    names = groups_in(message, copies, traces)
     groups: dict[str, GroupFacts] = {}
     broker_names: dict[str, str] | None = None
     for each in sources:

@@ -5,8 +5,14 @@ import json
 from rocketlens.client.send.message import Message
 from rocketlens.net.channel import Response
 from rocketlens.testing import cluster as embedded
+from rocketlens.wire.bodies.tables import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask, fail
+from tests.unit.client.admin.test_group_calls import answer
 
 
 def table_of(**groups):
@@ -66,3 +72,24 @@ def test_a_slave_does_not_answer_for_its_master():
         return await admin.producers()
 
     assert not ask(scenario, slaves=1, timeout_s=1).complete
+
+
+def test_retry_topics_of_pop_are_of_known_groups_and_no_groups_themselves():
+    names = ("a", "a_b", "CID_RMQ_SYS_REVIVE_GROUP", "CID_DefaultHeartBeatSyncerTopic")
+    topics = ("T", "b_T", "%RETRY%a_b_T", "%RETRY%a+T", "%RETRY%lonely")
+
+    async def scenario(cluster, admin):
+        (broker,) = cluster.masters
+        for server in cluster.name_servers:
+            server.topics.update({each: [broker.name] for each in topics})
+        configs = {each: SubscriptionGroupConfig(group_name=each) for each in names}
+        table = write_body(SubscriptionGroupTable(subscription_group_table=configs))
+        answer(broker, RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG, Response(body=table))
+        for each in topics[2:]:
+            broker.store(each, b"x")
+        return await admin.groups()
+
+    found = ask(scenario, timeout_s=60)
+    assert {each.name: each.to_retry for each in found.groups} == {"a": 2, "a_b": 1, "lonely": 1}
+    notes = [each.error for each in found.coverage if each.error]
+    assert any(each.startswith("%RETRY%a_b_T can be the retry topic of each of") for each in notes)

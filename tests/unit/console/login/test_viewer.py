@@ -58,10 +58,10 @@ def test_an_administrator_is_one_of_all_topics_of_some_source():
 
 def test_a_copy_is_seen_only_by_those_who_see_the_original():
     retry = "%RETRY%group"
-    assert PAY.may_see_message("prod", retry, {"RETRY_TOPIC": "order-paid"})
-    assert not PAY.may_see_message("prod", retry, {"RETRY_TOPIC": "salary"})
-    assert not PAY.may_see_message("prod", retry, {"DLQ_ORIGIN_TOPIC": "salary"})
-    assert not PAY.may_see_message("prod", "salary", {"RETRY_TOPIC": "order-paid"})
+    assert PAY.may_see_message("prod", retry, ["order-paid"])
+    assert not PAY.may_see_message("prod", retry, ["salary"])
+    assert not PAY.may_see_message("prod", retry, ["salary"])
+    assert not PAY.may_see_message("prod", "salary", ["order-paid"])
 
 
 def test_the_patterns_of_a_source_are_those_of_all_grants_for_it():
@@ -93,10 +93,10 @@ def test_tasks_that_a_request_starts_have_its_viewer():
 @pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
 def test_a_copy_that_does_not_tell_its_topic_is_shown_to_those_who_may_see_all(topic):
     pay = Viewer("pay", (Grant(Role.ADMIN, topics=("order-*", "%RETRY%*", "%DLQ%*")),))
-    assert pay.may_see_message("prod", topic, {"RETRY_TOPIC": "order-1"})
-    assert not pay.may_see_message("prod", topic, {"RETRY_TOPIC": "salary"})
-    assert not pay.may_see_message("prod", topic, {})
-    assert Viewer("all", (Grant(Role.VIEWER),)).may_see_message("prod", topic, {})
+    assert pay.may_see_message("prod", topic, ["order-1"])
+    assert not pay.may_see_message("prod", topic, ["salary"])
+    assert not pay.may_see_message("prod", topic, [])
+    assert Viewer("all", (Grant(Role.VIEWER),)).may_see_message("prod", topic, [])
 
 
 def test_a_grant_is_for_everything_that_it_does_not_narrow():

@@ -75,3 +75,36 @@ def test_a_file_without_pull_offsets_is_one_of_rocketmq_4(store):
     story = story_of(store)
     assert [each.state.value for each in story.groups] == ["passed"]
     assert story.complete
+
+
+@pytest.mark.parametrize(
+    ("retry_topic", "given"),
+    [
+        ("%RETRY%a_b_T", {"ORIGIN_GROUP": "a_b"}),
+        ("%RETRY%a_b_T", {}),
+        ("%RETRY%a_b+T", {"ORIGIN_GROUP": "a_b"}),
+    ],
+)
+@pytest.mark.parametrize("text", [KEY, "T/0/0"])
+def test_retries_of_pop_are_those_of_their_group(write_store, retry_topic, given, text):
+    pop = {"UNIQ_KEY": KEY, "1ST_POP_TIME": "1", **given}
+    path = write_store(
+        {"properties": {"UNIQ_KEY": KEY}},
+        *(
+            {"topic": retry_topic, "properties": pop, "queue_offset": n, "reconsume_times": n + 1}
+            for n in range(2)
+        ),
+    )
+    (path / "config").mkdir()
+    offsets = {"T@a_b": {"0": 1}, f"{retry_topic}@a_b": {"0": 2}}
+    (path / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    with rocketlens.open_store(path) as store:
+        story = store.story(text)
+        groups = store.groups().groups
+    [group] = story.groups
+    assert (group.group, group.state, group.retries) == ("a_b", "consumed", 2)
+    assert "it goes on there at 2" in group.rests_on
+    assert [each.text for each in story.events if each.kind == "retry"] == [
+        f"retry {n} of group a_b stored as {retry_topic}/0/{n - 1}" for n in (1, 2)
+    ]
+    assert [(each.name, each.lag, each.to_retry) for each in groups] == [("a_b", 0, 0)]

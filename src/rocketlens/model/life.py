@@ -1,0 +1,352 @@
+"""Where RocketMQ keeps a message, what that proves, and what ends it.
+
+Every program that derives a topic from a group, a group from a topic, or a state from a record does
+it here. `docs/reference/life.md` says what ends each state.
+
+=================  ================================================================================
+state              the record is in
+=================  ================================================================================
+``stored``         a topic that producers send to
+``committed``      the same; bits of its ``sysFlag`` say that it was a transaction
+``delayed``        ``SCHEDULE_TOPIC_XXXX``, until the delay of its level is over, by default: a
+                   broker can have other delays (``messageDelayLevel``)
+``timed``          ``rmq_sys_wheel_timer``, until ``TIMER_OUT_MS``
+``recall``         the same, with ``TIMER_DEL_UNIQKEY``: the message with that key is not delivered
+``half``           ``RMQ_SYS_TRANS_HALF_TOPIC``, or RocksDB's, until its producer ends the
+                   transaction
+``ended``          ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, or RocksDB's: names halves that are ended
+``given_up``       ``TRANS_CHECK_MAX_TIME_TOPIC``: its producer never answered
+``retry``          ``%RETRY%GROUP``; of POP ``%RETRY%GROUP_TOPIC`` (V1), ``%RETRY%GROUP+TOPIC`` (V2)
+``dead_letter``    ``%DLQ%GROUP``
+``handed_out``     ``rmq_sys_REVIVE_LOG_CLUSTER``, tag ``ck``: POP gave messages to a consumer, and
+                   gives them again if it does not acknowledge them in time
+``acknowledged``   the same, tags ``ack`` and ``bAck``
+=================  ================================================================================
+
+Records of the last two wait as timers first: their ``REAL_TOPIC`` is the topic above.
+Sources: ``KeyBuilder``, ``PopAckConstants``, ``PopCheckPoint``, ``AckMsg``, ``PopReviveService``,
+``TimerMessageStore`` and ``TransactionalMessageServiceImpl`` of RocketMQ 5.5.0.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.model import properties as props
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import (
+    CHECK_MAX_TIME_TOPIC,
+    DEAD_LETTER_PREFIX,
+    DELAY_LEVELS,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+    TIMER_TOPIC,
+    parse_delay_levels,
+)
+from rocketlens.model.text.counted import span_text
+from rocketlens.model.text.sentences import Sentence, TimeText
+
+WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+"""Where brokers keep messages until a time."""
+HALF_TOPICS: Final = frozenset({HALF_TOPIC, ROCKSDB_HALF_TOPIC})
+KEEPING_TOPICS: Final = WAITING_TOPICS | HALF_TOPICS
+"""Where brokers keep messages that are for other topics."""
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+_V1, _V2 = "_", "+"
+"""Between group and topic in the name of a retry topic of POP."""
+_DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
+_MAX_DIGITS: Final = 19
+
+
+class State(StrEnum):
+    """What a record proves of its message: see the table above."""
+
+    STORED = "stored"
+    COMMITTED = "committed"
+    DELAYED = "delayed"
+    TIMED = "timed"
+    RECALL = "recall"
+    HALF = "half"
+    ENDED = "ended"
+    GIVEN_UP = "given_up"
+    RETRY = "retry"
+    DEAD_LETTER = "dead_letter"
+    HANDED_OUT = "handed_out"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class Life(NamedTuple):
+    """What a record proves of its message."""
+
+    state: State
+    topic: str | None
+    """The topic that its producer meant; None if the record does not have it."""
+    group: str | None
+    """The consumer group that the record is for: a retry, waiting or not, or a dead letter."""
+    next_ms: int | None
+    """When it is to be delivered, in epoch milliseconds, where the record says so."""
+
+
+class GroupTopic(NamedTuple):
+    """A retry or dead letter topic: of which group, and of POP of which topic's messages."""
+
+    group: str
+    topic: str | None = None
+
+
+_BY_TOPIC: Final = {
+    SCHEDULE_TOPIC: State.DELAYED,
+    TIMER_TOPIC: State.TIMED,
+    **dict.fromkeys(HALF_TOPICS, State.HALF),
+    **dict.fromkeys((OP_HALF_TOPIC, ROCKSDB_OP_HALF_TOPIC), State.ENDED),
+    CHECK_MAX_TIME_TOPIC: State.GIVEN_UP,
+}
+
+
+def life_of(message: MessageExt, topics: Collection[str] = ()) -> Life:
+    """Return what a record proves of its message.
+
+    ``topics`` may be the one that it was sent to: retries of POP from before RocketMQ 5.3 do not
+    name their group, and then the topic is what tells where its name ends.
+    """
+    given = message.properties
+    target = message.topic
+    if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
+        target = given.get(props.REAL_TOPIC, "")
+    state = _BY_TOPIC.get(message.topic) or _state_in(target, message)
+    if state is State.TIMED and props.TIMER_DELETED_KEY in given:
+        state = State.RECALL
+    elif state is State.TIMED and target.startswith(REVIVE_PREFIX):
+        state = _state_in(target, message)
+    of_group = copy_topic(target, given, topics)
+    group = None if of_group is None else of_group.group
+    topic = _meant(target, of_group, given, topics)
+    is_own = state in {State.ENDED, State.HANDED_OUT, State.ACKNOWLEDGED}
+    return Life(state, None if is_own else topic or None, group, due_ms(message))
+
+
+def _meant(
+    target: str, of_group: GroupTopic | None, given: Mapping[str, str], topics: Collection[str]
+) -> str | None:
+    """Return the topic that a producer meant, of a record that is in another one or for it."""
+    if of_group is None or of_group.topic is not None:
+        return target if of_group is None else of_group.topic
+    for name in (props.RETRY_TOPIC, props.DLQ_ORIGIN_TOPIC):
+        origin = given.get(name)
+        if origin:
+            of_origin = copy_topic(origin, given, topics)
+            return origin if of_origin is None else of_origin.topic
+    return None
+
+
+def _state_in(topic: str, message: MessageExt) -> State:
+    if topic.startswith(RETRY_PREFIX):
+        return State.RETRY
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        return State.DEAD_LETTER
+    if topic.startswith(REVIVE_PREFIX):
+        return State.HANDED_OUT if message.tags == "ck" else State.ACKNOWLEDGED
+    is_commit = message.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
+    return State.COMMITTED if is_commit else State.STORED
+
+
+def retry_topic(group: str) -> str:
+    """Return the topic of a group's retries; those of POP are in others: see `retry_topics`."""
+    return RETRY_PREFIX + group
+
+
+def retry_topics(group: str, topics: Iterable[str]) -> set[str]:
+    """Return the topics that a group's retries of messages of some topics can be in."""
+    of_pop = {f"{RETRY_PREFIX}{group}{mark}{topic}" for topic in topics for mark in (_V1, _V2)}
+    return {retry_topic(group)} | of_pop
+
+
+def dead_letter_topic(group: str) -> str:
+    """Return the topic of a group's dead letters."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def group_topics(
+    name: str, groups: Collection[str] = (), topics: Collection[str] | None = None
+) -> tuple[GroupTopic, ...]:
+    """Return whose retry or dead letter topic a name can be; nothing for another topic.
+
+    ``groups`` and ``topics`` are those that are known; without topics, any can be.
+    ``%RETRY%a_b_c`` can be that of group ``a_b_c``, and of POP that of ``a`` for topic ``b_c`` or
+    of ``a_b`` for ``c``: those that are known are returned, and if none is, the first.
+    """
+    if name.startswith(DEAD_LETTER_PREFIX):
+        return (GroupTopic(name.removeprefix(DEAD_LETTER_PREFIX)),)
+    if not name.startswith(RETRY_PREFIX):
+        return ()
+    rest = name.removeprefix(RETRY_PREFIX)
+    group, mark, topic = rest.partition(_V2)
+    if mark:
+        return (GroupTopic(group, topic),)
+    known = [GroupTopic(rest)] if rest in groups else []
+    known += [
+        each
+        for each in _splits(rest)
+        if each.group in groups and (topics is None or each.topic in topics)
+    ]
+    return tuple(known) or (GroupTopic(rest),)
+
+
+def group_of_topic(name: str, groups: Collection[str]) -> str | None:
+    """Return the group whose retry or dead letter topic this is; None if several can have made it.
+
+    ``groups`` are those that are known.
+    """
+    readings = group_topics(name, groups)
+    return readings[0].group if len(readings) == 1 else None
+
+
+def _splits(rest: str) -> list[GroupTopic]:
+    at = (number for number, letter in enumerate(rest) if letter == _V1)
+    return [GroupTopic(rest[:number], rest[number + 1 :]) for number in at]
+
+
+class CopyTopics(NamedTuple):
+    """The retry and dead letter topics of groups."""
+
+    by_group: dict[str, set[str]]
+    ambiguous: dict[str, tuple[GroupTopic, ...]]
+    """Names that several groups can have made, with what they can mean."""
+
+    def notes(self) -> list[Sentence]:
+        """Return in words which names are ambiguous."""
+        return [
+            Sentence("two_groups", topic=name, groups=", ".join(each.group for each in readings))
+            for name, readings in sorted(self.ambiguous.items())
+        ]
+
+
+def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> CopyTopics:
+    """Return which of some topics are for the retries and dead letters of which groups.
+
+    ``groups`` are those that are known; of others a topic can be, too.
+    """
+    by_group: dict[str, set[str]] = {}
+    ambiguous = {}
+    for name in topics:
+        readings = group_topics(name, groups, topics)
+        for each in readings:
+            by_group.setdefault(each.group, set()).add(name)
+        if len(readings) > 1:
+            ambiguous[name] = readings
+    return CopyTopics(by_group, ambiguous)
+
+
+def copy_topic(
+    name: str, properties: Mapping[str, str], topics: Collection[str] = ()
+) -> GroupTopic | None:
+    """Return whose retry or dead letter topic a record is in, or waits for; None for another topic.
+
+    ``topics`` as `life_of` takes them.
+    """
+    first = next(iter(group_topics(name)), None)
+    if first is None or first.topic is not None or not _is_of_pop(name, properties):
+        return first
+    group = properties.get(props.ORIGIN_GROUP)
+    splits = _splits(first.group)
+    for each in splits:
+        if each.group == group or (group is None and each.topic in topics):
+            return each
+    return first
+
+
+def _is_of_pop(name: str, properties: Mapping[str, str]) -> bool:
+    """Return whether POP made a retry: a consumer that sends one back names its topic."""
+    is_retry = name.startswith(RETRY_PREFIX)
+    return is_retry and props.FIRST_POP_TIME in properties and props.RETRY_TOPIC not in properties
+
+
+def origin_topics(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the topics of which a record of a topic can be a copy, by its name and properties.
+
+    Of a retry of POP whose group is not known, these are all that its name can mean.
+    """
+    named = [properties[name] for name in props.ORIGIN_TOPICS if properties.get(name)]
+    for each in (topic, *named):
+        of_group = copy_topic(each, properties)
+        if of_group is not None and of_group.topic is not None:
+            named.append(of_group.topic)
+        elif of_group is not None and _is_of_pop(each, properties):
+            named += [each.topic or "" for each in _splits(of_group.group)]
+    return tuple(filter(None, dict.fromkeys(named)))
+
+
+def due_ms(copy: MessageExt) -> int | None:
+    """Return when a copy is due, in epoch milliseconds; None if that is not known, or it waits for
+    nothing.
+    """
+    if copy.topic == TIMER_TOPIC:
+        due = _number(copy.properties.get(props.TIMER_OUT_MS))
+        return due if due is not None and due <= limits.MAX_TIMESTAMP_MS else None
+    level = props.delay_level(copy.properties) if copy.topic == SCHEDULE_TOPIC else 0
+    if not 0 < level < len(_DELAYS_MS):
+        return None
+    return copy.store_timestamp_ms + _DELAYS_MS[level]
+
+
+def delivered_ms(copy: MessageExt, others: Iterable[MessageExt]) -> int | None:
+    """Return when a copy that waited was delivered, in epoch milliseconds, as others show.
+
+    That is the store time of the first record in the topic it waited for, of the same retry.
+    """
+    topic, number = copy.properties.get(props.REAL_TOPIC), copy.reconsume_times
+    times = [
+        each.store_timestamp_ms
+        for each in others
+        if (each.topic, each.reconsume_times) == (topic, number)
+        and each.store_timestamp_ms >= copy.store_timestamp_ms
+    ]
+    return min(times, default=None)
+
+
+def due_text(copy: MessageExt, others: Iterable[MessageExt], now_ms: int) -> Sentence | None:
+    """Return in words when a copy is due, was due, or was delivered; None if it never waited.
+
+    ``others`` are other copies of the message. Times are local, with their zone.
+    """
+    if copy.topic not in WAITING_TOPICS:
+        return None
+    level = _level_text(copy) if copy.topic == SCHEDULE_TOPIC else ""
+    delivered = delivered_ms(copy, others)
+    if delivered is not None:
+        return Sentence("delivered_at", time=_time_text(delivered), level=level)
+    due = due_ms(copy)
+    if due is None:
+        return Sentence("due_unknown", level=level)
+    name = "due_in" if due > now_ms else "due_ago"
+    return Sentence(name, time=_time_text(due), span=span_text(abs(due - now_ms)), level=level)
+
+
+def _level_text(copy: MessageExt) -> Sentence:
+    number = props.delay_level(copy.properties)
+    if 0 < number < len(_DELAYS_MS):
+        return Sentence("at_level_for", level=number, delay=DELAY_LEVELS.split()[number - 1])
+    return Sentence("at_level", level=copy.properties.get(props.DELAY, "?"))
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit()
+    return int(text) if text and is_number and len(text) <= _MAX_DIGITS else None
+
+
+def _time_text(epoch_ms: int) -> TimeText:
+    # Late: it is needed for few messages.
+    from datetime import datetime
+
+    try:
+        local = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return TimeText(f"{epoch_ms} ms", epoch_ms)
+    return TimeText(local.isoformat(" ", "seconds"), epoch_ms)
