@@ -110,6 +110,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_all_topics(parser)
     parser.add_argument(
+        "--only-delivered",
+        action="store_true",
+        help="leave out messages that wait for the topics: delays, timers, halves of transactions",
+    )
+    parser.add_argument(
         "--forget-broker",
         metavar="NAME",
         help="forget a broker that was seen in this cluster and is gone for good: from now on "
@@ -153,6 +158,7 @@ def run(arguments: Namespace) -> ExitCode:
         max_num=arguments.max,
         exhaustive=arguments.exhaustive,
         all_topics=arguments.all,
+        only_delivered=arguments.only_delivered,
         **content,
     )
     # A filter can name a key: then the request has a text.

@@ -283,6 +283,34 @@ def origin_topics(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(filter(None, dict.fromkeys(named)))
 
 
+def recall_of(copy: MessageExt, others: Iterable[MessageExt]) -> MessageExt | None:
+    """Return the record that recalls a message that waits for its time; None without one.
+
+    ``others`` are other copies of the message.
+    """
+    if life_of(copy).state is not State.TIMED:
+        return None
+    for each in others:
+        is_recall = life_of(each).state is State.RECALL
+        if is_recall and each.properties[props.TIMER_DELETED_KEY] == copy.unique_key:
+            return each
+    return None
+
+
+def ends_half(mark: MessageExt, half: MessageExt) -> bool:
+    """Return whether a record of state `State.ENDED` is the mark of a half message.
+
+    A broker writes one when the producer commits or rolls back, and for a half message that it
+    stores anew at a check.
+    """
+    if mark.store_host != half.store_host or mark.physical_offset <= half.physical_offset:
+        return False
+    if mark.topic == ROCKSDB_OP_HALF_TOPIC:
+        return mark.properties.get(props.TRANSACTION_OFFSET) == str(half.physical_offset)
+    is_queue = mark.topic == OP_HALF_TOPIC and mark.queue_id == half.queue_id
+    return is_queue and str(half.queue_offset).encode() in mark.body.split(b",")
+
+
 def due_ms(copy: MessageExt) -> int | None:
     """Return when a copy is due, in epoch milliseconds; None if that is not known, or it waits for
     nothing.
@@ -296,7 +324,7 @@ def due_ms(copy: MessageExt) -> int | None:
     return copy.store_timestamp_ms + _DELAYS_MS[level]
 
 
-def delivered_ms(copy: MessageExt, others: Iterable[MessageExt]) -> int | None:
+def delivered_ms(copy: MessageExt, others: Collection[MessageExt]) -> int | None:
     """Return when a copy that waited was delivered, in epoch milliseconds, as others show.
 
     That is the store time of the first record in the topic it waited for, of the same retry.
@@ -311,7 +339,7 @@ def delivered_ms(copy: MessageExt, others: Iterable[MessageExt]) -> int | None:
     return min(times, default=None)
 
 
-def due_text(copy: MessageExt, others: Iterable[MessageExt], now_ms: int) -> Sentence | None:
+def due_text(copy: MessageExt, others: Collection[MessageExt], now_ms: int) -> Sentence | None:
     """Return in words when a copy is due, was due, or was delivered; None if it never waited.
 
     ``others`` are other copies of the message. Times are local, with their zone.
@@ -321,12 +349,15 @@ def due_text(copy: MessageExt, others: Iterable[MessageExt], now_ms: int) -> Sen
     level = _level_text(copy) if copy.topic == SCHEDULE_TOPIC else ""
     delivered = delivered_ms(copy, others)
     if delivered is not None:
-        return Sentence("delivered_at", time=_time_text(delivered), level=level)
+        return Sentence("delivered_at", time=time_text(delivered), level=level)
+    recall = recall_of(copy, others)
+    if recall is not None:
+        return Sentence("recalled_at", time=time_text(recall.store_timestamp_ms))
     due = due_ms(copy)
     if due is None:
         return Sentence("due_unknown", level=level)
     name = "due_in" if due > now_ms else "due_ago"
-    return Sentence(name, time=_time_text(due), span=span_text(abs(due - now_ms)), level=level)
+    return Sentence(name, time=time_text(due), span=span_text(abs(due - now_ms)), level=level)
 
 
 def _level_text(copy: MessageExt) -> Sentence:
@@ -341,7 +372,8 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and is_number and len(text) <= _MAX_DIGITS else None
 
 
-def _time_text(epoch_ms: int) -> TimeText:
+def time_text(epoch_ms: int) -> TimeText:
+    """Return a time as text: local, with its zone."""
     # Late: it is needed for few messages.
     from datetime import datetime
 

@@ -71,7 +71,12 @@ TIMER_DELETED_KEY: Final = "TIMER_DEL_UNIQKEY"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 CRC32: Final = "__CRC32#"
 RESENT: Final = "RESENT_BY_ROCKETLENS"
-"""Job and number of a message that RocketLens sent again; no word of RocketMQ."""
+RESENT_WHY: Final = "RESENT_BY_ROCKETLENS_WHY"
+"""Job and number of a message that RocketLens sent again, who did it, and why; no words of
+RocketMQ.
+"""
+TRANSACTION_OFFSET: Final = "TRANS_OFFSET"
+"""On the mark of a transaction in RocksDB: the physical offset of its half message."""
 
 SYSTEM_PROPERTIES: Final = frozenset(
     {

@@ -18,6 +18,7 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -34,6 +35,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
+from rocketlens.query.kept import kept_findings, told_what_waits
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import DatedSource, LocalSource, Source
 
@@ -60,10 +62,14 @@ def find_local(request: FindRequest, source: LocalSource, on_read: OnRead | None
     """Ask one source that never waits; errors as `find`. A search ends if ``on_read`` says so."""
     findings = _findings(request, source, on_read)
     source.find(request, findings)
+    kept = kept_findings(request, findings, source)
+    if kept is not None:
+        source.find(kept.request, kept)
+        kept.end()
     if _asks_for_topics(request, [findings]):
         source.check_topics(request.topics, findings)
     _raise_unknown([findings])
-    return findings.answer(request.query)
+    return told_what_waits(request, findings.answer(request.query))
 
 
 async def find(
@@ -84,7 +90,7 @@ async def find(
     """
     findings = _findings(request, source, on_read)
     try:
-        await source.find(request, findings)
+        await _find_with_kept(request, source, findings)
     except BaseException as error:
         if on_cancelled is None or not _is_cancelled(error):
             raise
@@ -94,7 +100,16 @@ async def find(
     if _asks_for_topics(request, [findings]):
         await source.check_topics(request.topics, findings)
     _raise_unknown([findings])
-    return findings.answer(request.query)
+    return told_what_waits(request, findings.answer(request.query))
+
+
+async def _find_with_kept(request: FindRequest, source: Source, findings: Findings) -> None:
+    await source.find(request, findings)
+    kept = kept_findings(request, findings, source)
+    if kept is not None:
+        with suppress(TopicNotFound):
+            await source.find(kept.request, kept)
+        kept.end()
 
 
 def _findings(
@@ -148,7 +163,7 @@ async def find_in_all(
         end = timeout(max_s)
         try:
             async with end:
-                await source.find(request, findings)
+                await _find_with_kept(request, source, findings)
         except TimeoutError:
             if not end.expired():
                 raise
@@ -174,7 +189,7 @@ async def find_in_all(
         await gather(*map(check, sources, results))
     _raise_unknown(results, [each.name for each in sources])
     kept = messages.in_order()
-    return Answer(
+    answer = Answer(
         request.query,
         kept,
         tuple(
@@ -186,6 +201,7 @@ async def find_in_all(
         index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
         held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
+    return told_what_waits(request, answer)
 
 
 def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | None) -> Findings:

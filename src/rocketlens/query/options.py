@@ -89,11 +89,14 @@ class FindOptions(RangeOptions, total=False):
     ``max_num``: return the newest messages, so many; None is all.
     ``exhaustive``: read all that could hold a message, instead of relying on the order of store
     times, or on consume queues that lack nothing.
+    ``only_delivered``: leave out messages that wait for the topics: delayed ones, timers, halves of
+    transactions.
     """
 
     kind: Kind
     max_num: int | None
     exhaustive: bool
+    only_delivered: bool
 
 
 class ScanOptions(RangeOptions, total=False):

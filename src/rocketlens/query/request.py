@@ -72,7 +72,8 @@ class FindRequest:
     milliseconds, both ends included. The newest ``max_num`` messages are returned, or with
     ``oldest`` the oldest; None for all. ``exhaustive`` asks sources that would rely on the order of
     store times to read whole queues instead. Without ``all_topics`` messages of RocketMQ's own
-    topics are left out, and counted: see `rocketlens.query.tally`.
+    topics are left out, and counted: see `rocketlens.query.tally`. With ``only_delivered`` messages
+    that wait for the topics are not looked for: see `rocketlens.query.kept`.
     """
 
     text: str | None = None
@@ -86,6 +87,7 @@ class FindRequest:
     exhaustive: bool = False
     content: "ContentFilter | None" = None
     all_topics: bool = False
+    only_delivered: bool = False
 
     @classmethod
     def parse(
@@ -105,6 +107,7 @@ class FindRequest:
         grep: str | None = None,
         grep_in: Collection[str] = ("body",),
         body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        only_delivered: bool = False,
     ) -> Self:
         """Return the request for what a caller passed; keywords as `FindOptions` describes them.
 
@@ -134,6 +137,7 @@ class FindRequest:
             exhaustive,
             content_filter(where, grep, grep_in, body_rules),
             all_topics,
+            only_delivered,
         )
         request._check_text()
         return request._narrowed()
@@ -150,7 +154,7 @@ class FindRequest:
 
         Errors as `parse`.
         """
-        request = cls.parse(topic=topic, exhaustive=True, **options)
+        request = cls.parse(topic=topic, exhaustive=True, only_delivered=True, **options)
         return replace(request, exhaustive=exhaustive)
 
     def _narrowed(self) -> Self:

@@ -8,6 +8,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.query.kept import KEPT
 from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.terminal.times import iso_text
 
@@ -44,7 +45,10 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
         yield "more messages match: these are the newest"
     yield from _held(searched)
     yield from _as_stored(answer.messages)
-    yield from _listed("", (c for c in searched if c.error))
+    # What waits is told first, and each begins with its position.
+    waits = [c for c in searched if c.error and c.source == KEPT]
+    yield from (printable(c.error or "") for c in waits)
+    yield from _listed("", (c for c in searched if c.error and c not in waits))
     for each in answer.relies_on:
         yield f"this relies on what was not read in full: {printable(each)}"
     if answer.relies_on:

@@ -61,6 +61,9 @@ audit_logger: Final = logging.getLogger("rocketlens.audit")
 
 MARKER: Final = props.RESENT
 """The property of a copy: the job's name, a slash, and the message's number in it."""
+_SHOWN_WHY: Final = 200
+"""Characters of who sent a message again, and why, in a property of it."""
+_SEPARATORS: Final = props.NAME_VALUE_SEPARATOR + props.PROPERTY_SEPARATOR
 _SETTLED_S: Final = 10.0
 """Seconds after which a request that got no answer is not stored any more, if it was not before:
 brokers refuse requests that have waited in their queue for longer than some seconds."""
@@ -72,7 +75,7 @@ _OF_DELIVERY: Final = frozenset(
         *(props.WAIT, props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID, props.RECONSUME_TIME),
         *(props.MAX_RECONSUME_TIMES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET, props.CRC32),
         *(props.CLUSTER, props.MSG_REGION, props.TRACE_ON, props.POP_CHECKPOINT),
-        *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "POP_CK_OFFSET", "1ST_POP_TIME"),
+        *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "POP_CK_OFFSET", props.FIRST_POP_TIME),
         *(
             props.DLQ_ORIGIN_TOPIC,
             "DLQ_ORIGIN_MESSAGE_ID",
@@ -157,7 +160,7 @@ def planned(
     )
 
 
-def copy_of(message: MessageExt, target: str, marker: str) -> Message:
+def copy_of(message: MessageExt, target: str, marker: str, why: str = "") -> Message:
     """Return what is sent for a stored message: body, flag, unique key, keys, tags and properties.
 
     In the retry topic of a group it is a message that the group had from its original topic, with
@@ -178,6 +181,8 @@ def copy_of(message: MessageExt, target: str, marker: str) -> Message:
         copy.properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_msg_id)
         copy.put(props.RECONSUME_TIME, "0")
     copy.put(MARKER, marker)
+    if why:
+        copy.put(props.RESENT_WHY, why)
     return copy
 
 
@@ -347,7 +352,10 @@ class ResendJob:
             message.unique_key,
         ):
             raise TopicNotFound(f"{message.offset_msg_id} is another message now than was planned")
-        return copy_of(stored, message.target, self._marker(number))
+        header = self._journal.header
+        why = f"{header.user}: {header.reason}"[:_SHOWN_WHY]
+        why = why.translate(dict.fromkeys(map(ord, _SEPARATORS)))
+        return copy_of(stored, message.target, self._marker(number), why)
 
     async def _pause(self) -> None:
         """Wait as the rate asks for."""

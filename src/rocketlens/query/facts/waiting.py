@@ -1,6 +1,7 @@
 """Counts the messages that brokers keep for later, by the topics that they are for.
 
-Those that were delivered stay in the log, so a message waits if it is due later than now; in the
+Those that were delivered or recalled stay in the log, so a message waits if it is due later than
+now and not recalled; in the
 files of a store, later than the newest message there, because no broker may run on it.
 The newest messages of each topic in which brokers keep them are looked at, up to a bound.
 """
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
-from rocketlens.model.life import due_ms
+from rocketlens.model.life import State, life_of
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
 
 MAX_TIMER_MS: Final = 3 * 86_400_000
@@ -41,9 +42,11 @@ def waiting_messages(answers: Iterable[Answer], now_ms: int) -> WaitingMessages 
     for answer in answers:
         if not answer.complete:
             return None
-        due = [due_ms(each) or 0 for each in answer]
-        for message, at_ms in zip(answer, due, strict=True):
-            if at_ms > now_ms:
+        recalled = {each.properties.get(props.TIMER_DELETED_KEY) for each in answer} - {None}
+        for message in answer:
+            life = life_of(message)
+            waits = life.state in {State.DELAYED, State.TIMED} and (life.next_ms or 0) > now_ms
+            if waits and (life.state is State.DELAYED or message.unique_key not in recalled):
                 counts[message.properties.get(props.REAL_TOPIC, "")] += 1
         oldest = min((each.store_timestamp_ms for each in answer), default=0)
         longest = max((KEPT_FOR_MS.get(each.topic, 0) for each in answer), default=0)

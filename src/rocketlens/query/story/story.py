@@ -37,6 +37,7 @@ from rocketlens.query.story.story_events import (
     TraceEntry,
     deliveries_of,
     events_of,
+    resent_by,
 )
 
 
@@ -104,6 +105,8 @@ class StoryEvidence:
     unlearnt: Sequence[Unlearnt] = ()
     now_ms: int = 0
     """The time at which the story was written, in epoch milliseconds."""
+    open_half: MessageExt | None = None
+    """The half message, if its producer did not end the transaction."""
 
 
 def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
@@ -144,9 +147,16 @@ def tell(
     message = evidence.message
     copies = sorted(evidence.copies, key=lambda each: (each.store_timestamp_ms, _position(each)))
     deliveries = deliveries_of(evidence.traces)
-    originals = [each for each in copies if each.topic == message.topic]
-    sources, now_ms = evidence.sources or {}, evidence.now_ms
-    events = events_of(message, copies, evidence.traces, deliveries, sources, now_ms=now_ms)
+    originals = _originals(message, copies)
+    events = events_of(
+        message,
+        copies,
+        evidence.traces,
+        deliveries,
+        evidence.sources or {},
+        now_ms=evidence.now_ms,
+        open_half=evidence.open_half,
+    )
     groups = [
         _group_story(evidence, facts, copies, originals, deliveries) for facts in evidence.groups
     ]
@@ -172,6 +182,21 @@ def _position(message: MessageExt) -> tuple[str, int]:
     return str(message.store_host), message.physical_offset
 
 
+def _originals(message: MessageExt, copies: Sequence[MessageExt]) -> list[MessageExt]:
+    """Return the records that were sent to the topic of a message, or wait for it.
+
+    A broker stores half messages, and timers of a long delay, again and again.
+    """
+    state = life_of(message).state
+    own = [each for each in copies if each.topic == message.topic]
+    if state is State.HALF:
+        return own[:1]
+    if state is not State.TIMED:
+        return own
+    sent = {(each.born_timestamp_ms, each.born_host): each for each in reversed(own)}
+    return [each for each in reversed(sent.values()) if life_of(each).state is state]
+
+
 def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
     """Return for each further record in the topic what made it."""
     if not originals:
@@ -183,7 +208,7 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
         is_same_host = each.born_host.address == first.born_host.address
         after = {"seconds": f"{later_ms / 1000:.3f}", "address": each.born_host.address}
         if props.RESENT in each.properties:
-            why = Sentence("resent_by_job", job=each.properties[props.RESENT])
+            why = Sentence("resent_by_job", **resent_by(each))
         elif is_same_host and 0 <= later_ms < PRODUCER_RETRY_MS:
             why = Sentence("producer_retry", **after)
         else:

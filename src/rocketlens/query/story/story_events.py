@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.life import Life, State, due_text, life_of
+from rocketlens.model.life import Life, State, due_text, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.sentences import Sentence
 
+CHECK_INTERVAL_MS: Final = 30_000
+"""From a half message to its next check. RocketMQ 5: transactionCheckInterval, by default."""
 _CONTEXT: Final = ("", "too_late", "exception", "null_returned")
 """Which sentence a number of ConsumeReturnType is; 0 is none."""
 
@@ -147,12 +149,18 @@ def events_of(
     sources: Mapping[str, str],
     *,
     now_ms: int,
+    open_half: MessageExt | None = None,
 ) -> list[StoryEvent]:
-    """Return all events in order of time; ``now_ms`` is from when on something is due."""
+    """Return all events in order of time; ``now_ms`` is from when on something is due.
+
+    ``open_half`` is the half message whose transaction is not ended.
+    """
     events = [_born(message)]
     is_stored = False
     for copy in copies:
         due = due_text(copy, copies, now_ms) or ""
+        if copy is open_half:
+            due = _next_check(copy, now_ms)
         source = sources.get(copy.offset_msg_id, "")
         events.append(_of_copy(message, copy, source, due, is_again=is_stored))
         is_stored |= events[-1].kind is EventKind.STORED
@@ -172,9 +180,13 @@ def events_of(
     return sorted(events, key=lambda each: (each.time_ms or 0, _KINDS.index(each.kind)))
 
 
-def _born(message: MessageExt) -> StoryEvent:
+def _by(message: MessageExt) -> str:
     group = message.properties.get(props.PRODUCER_GROUP)
-    by = Sentence("sent_by", group=group) if group else ""
+    return Sentence("sent_by", group=group) if group else ""
+
+
+def _born(message: MessageExt) -> StoryEvent:
+    group, by = message.properties.get(props.PRODUCER_GROUP), _by(message)
     try:
         maker = UniqueKey.decode(message.unique_key or "")
     except BadInput:
@@ -209,6 +221,7 @@ def _what_a_copy_is(
 ) -> tuple[EventKind, str]:
     at, group, number = copy.position, life.group, copy.reconsume_times
     topic = life.topic or "?"
+    resent = resent_by(copy)
     match life.state:
         case State.DELAYED | State.TIMED if group is not None:
             text = Sentence("given_back", group=group, number=number, at=at, due=due)
@@ -218,17 +231,45 @@ def _what_a_copy_is(
         case State.HALF:
             times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
             checked = Sentence("half_checked", times=times) if times else ""
-            return EventKind.HALF, Sentence("half", at=at, topic=topic, checked=checked)
+            text = Sentence("half", at=at, topic=topic, checked=checked, open=due)
+            return EventKind.HALF, text
+        case State.ENDED:
+            return EventKind.TRANSACTION_ENDED, Sentence("rolled_back", at=at)
+        case State.RECALL:
+            by = _by(copy)
+            text = Sentence("recalled_by", host=str(copy.born_host), by=by, at=at)
+            return EventKind.RECALLED, text
         case State.GIVEN_UP:
             return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at)
         case State.DEAD_LETTER:
             return EventKind.DEAD_LETTER, Sentence("dead_letter_stored", group=group, at=at)
+        case State.RETRY if resent and not number:
+            text = Sentence("resent_to_group", group=group, at=at, **resent)
+            return EventKind.RETRY, text
         case State.RETRY:
             return EventKind.RETRY, Sentence("retry_stored", number=number, group=group, at=at)
+    if resent:
+        kind = EventKind.STORED_AGAIN if is_again else EventKind.STORED
+        return kind, Sentence("resent_stored", at=at, **resent)
     name = "committed" if life.state is State.COMMITTED else "stored"
     if is_again:
         return EventKind.STORED_AGAIN, Sentence(f"{name}_again", at=at)
     return EventKind.STORED, Sentence(name, at=at)
+
+
+def resent_by(copy: MessageExt) -> dict[str, object]:
+    """Return the job that sent a message again, and why; nothing if none did."""
+    job, why = (copy.properties.get(name) for name in (props.RESENT, props.RESENT_WHY))
+    if job is None:
+        return {}
+    return {"job": job, "why": Sentence("resent_why", why=why) if why else ""}
+
+
+def _next_check(half: MessageExt, now_ms: int) -> Sentence:
+    check_ms = half.store_timestamp_ms + CHECK_INTERVAL_MS
+    if check_ms <= now_ms:
+        return Sentence("half_open")
+    return Sentence("half_next_check", time=time_text(check_ms))
 
 
 def _of_trace(entry: TraceEntry) -> StoryEvent | None:

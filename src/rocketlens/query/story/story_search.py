@@ -16,9 +16,15 @@ from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats import trace_body
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import life_of
+from rocketlens.model.life import HALF_TOPICS, ends_half, life_of
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import TRACE_TOPIC, is_system_topic
+from rocketlens.model.rocketmq import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    ROCKSDB_OP_HALF_TOPIC,
+    TRACE_TOPIC,
+    is_system_topic,
+)
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts
 from rocketlens.query.find import find, find_in_all
@@ -35,6 +41,8 @@ from rocketlens.query.story.story import (
 )
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
+MAX_MARKS: Final = 10_000
+"""Marks of ended transactions, from a half message on, among which its own is looked for."""
 _MAX_OTHERS: Final = 100
 """Other matching messages that a story names."""
 
@@ -139,6 +147,8 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
             more = await _find_copies(each, message, copies, gathered)
             await _add_copies(each, message, more, gathered)
         copies = list(gathered.copies.values())
+    open_half = await _end_transaction(sources, gathered)
+    copies = list(gathered.copies.values())
     facts = await _ask_about_groups(sources, message, gathered, question.group)
     others = [each for each in matches if not is_same_message(each, message)]
     evidence = StoryEvidence(
@@ -150,6 +160,7 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
         facts.broker_names,
         gathered.unlearnt,
         time.time_ns() // 1_000_000,
+        open_half,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
     named = tuple(each.position for each in others[:_MAX_OTHERS])
@@ -209,10 +220,55 @@ async def _add_copies(
 ) -> None:
     for message in copies:
         if is_same_message(message, chosen):
-            identity = (message.store_host, message.physical_offset, message.topic)
-            gathered.copies.setdefault(identity, message)
-            if message.offset_msg_id not in gathered.sources:
-                gathered.sources[message.offset_msg_id] = await source.said_by(message)
+            await _add(source, message, gathered)
+
+
+async def _add(source: StorySource, message: MessageExt, gathered: _Gathered) -> None:
+    identity = (message.store_host, message.physical_offset, message.topic)
+    gathered.copies.setdefault(identity, message)
+    if message.offset_msg_id not in gathered.sources:
+        gathered.sources[message.offset_msg_id] = await source.said_by(message)
+
+
+async def _end_transaction(
+    sources: Sequence[StorySource], gathered: _Gathered
+) -> MessageExt | None:
+    """Add the mark that ends the transaction of a message that was not committed.
+
+    Return its half message if there is no mark; None if that is not known.
+    """
+    halves = [each for each in gathered.copies.values() if each.topic in HALF_TOPICS]
+    if not halves or len(halves) < len(gathered.copies):
+        return None
+    last = max(halves, key=lambda each: each.physical_offset)
+    marks = OP_HALF_TOPIC if last.topic == HALF_TOPIC else ROCKSDB_OP_HALF_TOPIC
+    request = FindRequest(
+        topics=(marks,), begin=last.store_timestamp_ms, max_num=MAX_MARKS, oldest=True
+    )
+    what = Sentence("how_ended")
+    is_known = True
+    for source in sources:
+        try:
+            answer = await find(request, source.source)
+        except TopicNotFound:
+            continue
+        except (WrongUse, BadInput):
+            raise
+        except RocketLensError as error:
+            gathered.unlearnt.append(Unlearnt(what, str(error), is_failure=True))
+            is_known = False
+            continue
+        for each in answer.messages:
+            if ends_half(each, last):
+                await _add(source, each, gathered)
+                return None
+        if answer.truncated or not answer.complete:
+            is_known = False
+            why = Sentence("marks_unread")
+            if answer.truncated:
+                why = Sentence("too_many_marks", count=MAX_MARKS)
+            gathered.unlearnt.append(Unlearnt(what, why, is_failure=True))
+    return last if is_known else None
 
 
 async def _find_traces(

@@ -9,7 +9,7 @@ from rocketlens.wire.bodies.tables import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
 )
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.fake_cluster import ask, fail
 from tests.unit.client.admin.test_group_calls import answer
@@ -84,7 +84,10 @@ def test_retry_topics_of_pop_are_of_known_groups_and_no_groups_themselves():
             server.topics.update({each: [broker.name] for each in topics})
         configs = {each: SubscriptionGroupConfig(group_name=each) for each in names}
         table = write_body(SubscriptionGroupTable(subscription_group_table=configs))
-        answer(broker, RequestCode.GET_ALL_SUBSCRIPTION_GROUP_CONFIG, Response(body=table))
+        answer(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Response(body=table))
+        nothing = Response(ResponseCode.CONSUMER_NOT_ONLINE, remark="none")
+        for code in (RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_CONSUME_STATS):
+            answer(broker, code, nothing)
         for each in topics[2:]:
             broker.store(each, b"x")
         return await admin.groups()

@@ -2,7 +2,7 @@
 
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.query.facts.waiting import newest_ms, waiting_messages
-from tests.support.story_world import copy
+from tests.support.story_world import KEY, copy
 from tests.unit.conftest import NOON_MS
 
 SEARCHED = (Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED),)
@@ -42,3 +42,12 @@ def test_the_number_is_not_exact_if_older_ones_can_wait():
 def test_the_time_of_a_store_is_that_of_its_newest_message():
     assert newest_ms([answer(delayed(7, 1))], [None, NOON_MS + 3]) == NOON_MS + 7
     assert newest_ms([], [None]) == 0
+
+
+def test_recalled_messages_and_checkpoints_of_pop_do_not_wait():
+    recall = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(NOON_MS + 9), "TIMER_DEL_UNIQKEY": KEY}
+    checkpoint = {"REAL_TOPIC": "rmq_sys_REVIVE_LOG_c", "TIMER_OUT_MS": str(NOON_MS + 9)}
+    timers = [
+        copy("rmq_sys_wheel_timer", 0, n, each) for n, each in enumerate((recall, checkpoint))
+    ]
+    assert waiting_messages([answer(timed(9), *timers)], NOON_MS).counts == {}

@@ -5,7 +5,9 @@ import json
 import pytest
 
 import rocketlens
+from rocketlens.query.story import story_search
 from tests.support.story_world import KEY
+from tests.unit.conftest import NOON_MS
 
 OFFSETS = {
     "T@late": {"0": 0},
@@ -32,9 +34,9 @@ def store(write_store):
     return path
 
 
-def story_of(path, **options):
+def story_of(path, text=KEY, **options):
     with rocketlens.open_store(path) as store:
-        return store.story(KEY, **options)
+        return store.story(text, **options)
 
 
 def test_each_group_with_an_offset_in_the_topic_has_a_state(store):
@@ -108,3 +110,107 @@ def test_retries_of_pop_are_those_of_their_group(write_store, retry_topic, given
         f"retry {n} of group a_b stored as {retry_topic}/0/{n - 1}" for n in (1, 2)
     ]
     assert [(each.name, each.lag, each.to_retry) for each in groups] == [("a_b", 0, 0)]
+
+
+TIMER, HALF, MARKS = (
+    "rmq_sys_wheel_timer",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+)
+TIMED = {"UNIQ_KEY": KEY, "REAL_TOPIC": "T", "TIMER_OUT_MS": "4102444800000"}
+PREPARED = {"UNIQ_KEY": KEY, "REAL_TOPIC": "T", "TRAN_MSG": "true", "TAGS": "t"}
+
+
+def half(offset, **given):
+    properties = {**PREPARED, **given}
+    return {"topic": HALF, "queue_offset": offset, "queue_id": 0, "properties": properties}
+
+
+def mark(body, topic=MARKS, **properties):
+    given = {"TAGS": "d", **properties}
+    return {"topic": topic, "queue_offset": 0, "queue_id": 0, "body": body, "properties": given}
+
+
+@pytest.mark.parametrize("text", [KEY, f"{TIMER}/0/0"])
+def test_a_recalled_message_does_not_wait_and_came_once(write_store, text):
+    recall = {**TIMED, "TIMER_DEL_UNIQKEY": KEY, "PGROUP": "p", "TAGS": "_RECALL_TAG_"}
+    path = write_store(
+        {"topic": TIMER, "properties": TIMED},
+        {"topic": TIMER, "properties": recall, "store_timestamp_ms": NOON_MS + 9},
+    )
+    story = story_of(path, text)
+    delayed, recalled = (each for each in story.events if each.topic)
+    assert ("recalled at" in delayed.text, "due" in delayed.text) == (True, False)
+    assert recalled.kind == "recalled"
+    assert recalled.text.startswith("recalled from 10.0.0.9:")
+    assert "by producer group p" in recalled.text
+    assert story.repeats == ()
+
+
+def test_a_timer_that_a_broker_stored_anew_came_once(write_store):
+    rolled = {**TIMED, "TIMER_ROLL_TIMES": "1"}
+    path = write_store(*({"topic": TIMER, "properties": each} for each in (TIMED, rolled)))
+    assert story_of(path).repeats == ()
+
+
+@pytest.mark.parametrize(
+    ("marks", "ending"),
+    [
+        ([], "; its producer did not answer yet"),
+        ([mark(b"0,1,")], "; its producer did not answer yet"),
+        ([mark(b"0,1,2,")], f"transaction rolled back: {MARKS}/0/0 ends it, and nothing has it "),
+        ([mark(b"2")], "transaction rolled back: "),
+    ],
+)
+def test_how_a_transaction_ended_is_read_from_its_marks(write_store, marks, ending):
+    halves = [half(0), half(1, TRANSACTION_CHECK_TIMES="1"), half(2, TRANSACTION_CHECK_TIMES="2")]
+    story = story_of(write_store(*halves, *marks))
+    assert ending in story.events[-1].text
+    # The broker stored it anew at each check: that is no producer's retry.
+    assert story.repeats == ()
+    assert "checks so far: 2" in story.events[3].text
+    assert story.complete
+
+
+@pytest.mark.parametrize(("offset", "is_ended"), [("0", True), ("4", False)])
+def test_the_mark_of_a_transaction_in_rocksdb_names_its_half_message(write_store, offset, is_ended):
+    first = {**half(0), "topic": "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"}
+    ended = mark(b"", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", TRANS_OFFSET=offset)
+    story = story_of(write_store(first, ended))
+    assert (story.events[-1].kind == "transaction_ended") is is_ended
+
+
+def test_a_committed_transaction_is_not_rolled_back(write_store):
+    committed = {"properties": {"UNIQ_KEY": KEY}, "sys_flag": 8}
+    story = story_of(write_store(half(0), committed, mark(b"0")))
+    assert [each.kind for each in story.events] == ["sent", "half", "stored"]
+
+
+def test_marks_that_cannot_be_read_leave_the_end_unknown(write_store, monkeypatch):
+    monkeypatch.setattr(story_search, "MAX_MARKS", 1)
+    story = story_of(write_store(half(0), mark(b"7"), {**mark(b"8"), "queue_offset": 1}))
+    assert "did not answer" not in story.events[-1].text
+    assert "how its transaction ended" in [each.what for each in story.unlearnt]
+    assert not story.complete
+
+
+def test_a_resend_says_who_did_it_and_why(write_store):
+    again = {
+        "RESENT_BY_ROCKETLENS": "j/1",
+        "RESENT_BY_ROCKETLENS_WHY": "ann: INC-1",
+        "RETRY_TOPIC": "T",
+    }
+    given = {"UNIQ_KEY": KEY}
+    path = write_store(
+        {"properties": given},
+        {"topic": "%RETRY%g", "properties": {**given, **again}},
+        {"queue_offset": 1, "properties": {**given, **again}},
+    )
+    story = story_of(path)
+    assert [each.text for each in story.events][2:] == [
+        "sent again by RocketLens, job j/1, ann: INC-1: stored as T/0/1",
+        "sent again to group g by RocketLens, job j/1, ann: INC-1: stored as %RETRY%g/0/1",
+    ]
+    assert story.repeats == (
+        "T/0/1 has the same unique key as T/0/0: a resend by RocketLens, job j/1, ann: INC-1",
+    )

@@ -1,0 +1,167 @@
+"""Finds messages that brokers keep for the topics that a search names: delays, timers, halves.
+
+They are stored in topics of the broker (`rocketlens.model.life`), so a search of their own topic
+would miss them. Each search that names topics is followed by one of those, for records whose
+``REAL_TOPIC`` is among the topics:
+
+==========================  ====================================================================
+search                      then in the answer are
+==========================  ====================================================================
+by id or key                all of them that were not delivered, as far as the answer shows
+newest, or by time          delays and timers that are due later, among the newest
+                            `rocketlens.limits.MAX_WAITING_MESSAGES` of them
+==========================  ====================================================================
+
+The coverage says of each what it waits for, and until when.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.life import (
+    KEEPING_TOPICS,
+    WAITING_TOPICS,
+    State,
+    delivered_ms,
+    due_text,
+    life_of,
+)
+from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.facts.waiting import KEPT_FOR_MS
+from rocketlens.query.request import FindRequest
+
+if TYPE_CHECKING:
+    from rocketlens.model.message import MessageExt
+    from rocketlens.query.source import LocalSource, Source
+
+KEPT: Final = "waiting"
+"""The source of what is said of messages that wait."""
+_MAX_NOTES: Final = 20
+"""Messages that wait of which the coverage says so one by one."""
+
+
+def asks_for_kept(request: FindRequest) -> bool:
+    """Return whether a search is followed by one of what brokers keep for its topics."""
+    is_position = request.kind == "queue-offset"
+    return (
+        bool(request.topics)
+        and not (request.only_delivered or is_position)
+        and not all(map(is_system_topic, request.topics))
+        and KEEPING_TOPICS.isdisjoint(request.topics)
+    )
+
+
+class KeptFindings(Findings):
+    """Adds to other findings, of the messages that brokers keep, those for the topics of a search.
+
+    ``request`` is what to ask the source for.
+    """
+
+    def __init__(
+        self, asked: FindRequest, outer: Findings, source: "LocalSource | Source", now_ms: int
+    ) -> None:
+        """Prepare the search of one source that comes after ``asked``."""
+        super().__init__(outer.messages, tally=outer.tally)
+        self._outer: Final = outer
+        self._is_looked_up: Final = asked.text is not None
+        full_topic = getattr(source, "full_topic", str)
+        self._topics: Final = [full_topic(each) for each in asked.topics]
+        self._now_ms: Final = now_ms
+        self._seen = 0
+        longest = max(KEPT_FOR_MS.values())
+        self.request: Final = replace(
+            asked,
+            topics=tuple(sorted(KEEPING_TOPICS if self._is_looked_up else WAITING_TOPICS)),
+            begin=asked.begin if self._is_looked_up else max(asked.begin or 0, now_ms - longest),
+            all_topics=True,
+        )
+
+    def take(self, record: Record) -> bool:
+        """Add the message in a record, if it is for one of the topics and waits."""
+        return self.add(message_of(record))
+
+    def add(self, message: "MessageExt") -> bool:
+        """Add a message, if it is for one of the topics and waits."""
+        self._seen += 1
+        real = message.properties.get(props.REAL_TOPIC, "")
+        life = life_of(message)
+        if any(fnmatchcase(real, each) for each in self._topics):
+            waits = life.next_ms is not None and life.next_ms > self._now_ms
+            if waits or self._is_looked_up:
+                self._outer.add(message)
+        return self._is_looked_up or self._seen < limits.MAX_WAITING_MESSAGES
+
+    def end(self) -> None:
+        """Say in the other findings what could not be searched."""
+        self._outer.cover(tuple(each for each in self.searched if each.is_failure))
+        if not self._is_looked_up and self._seen >= limits.MAX_WAITING_MESSAGES:
+            note = Sentence("more_wait", count=limits.MAX_WAITING_MESSAGES)
+            self._outer.cover((_note(note),))
+
+
+def kept_findings(
+    request: FindRequest, findings: Findings, source: "LocalSource | Source"
+) -> KeptFindings | None:
+    """Return the search of a source that comes after ``request``; None if there is none."""
+    if not asks_for_kept(request):
+        return None
+    return KeptFindings(request, findings, source, time.time_ns() // 1_000_000)
+
+
+def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
+    """Return an answer whose coverage says what waits, without what was delivered."""
+    if not asks_for_kept(request):
+        return answer
+    kept = [each for each in answer.messages if each.topic in KEEPING_TOPICS]
+    if not kept:
+        return answer
+    others = [each for each in answer.messages if each.topic not in KEEPING_TOPICS]
+    # A recall is told of by what is said of the message.
+    waits = [
+        each
+        for each in kept
+        if life_of(each).state is not State.RECALL and not _is_delivered(each, others)
+    ]
+    gone = {id(each) for each in kept} - {id(each) for each in waits}
+    shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
+    notes = tuple(map(_note, _words(waits, kept)))
+    return replace(
+        answer,
+        messages=tuple(answer.messages[number] for number in shown),
+        held_by=tuple(answer.held_by[number] for number in shown if answer.held_by),
+        coverage=(*answer.coverage, *notes),
+    )
+
+
+def _is_delivered(kept: "MessageExt", others: "list[MessageExt]") -> bool:
+    same = [each for each in others if each.unique_key and each.unique_key == kept.unique_key]
+    if life_of(kept).state is State.HALF:
+        return bool(same)
+    return delivered_ms(kept, same) is not None
+
+
+def _words(waits: "list[MessageExt]", kept: "list[MessageExt]") -> Iterator[Sentence]:
+    now_ms = time.time_ns() // 1_000_000
+    for each in waits[:_MAX_NOTES]:
+        topic = each.properties.get(props.REAL_TOPIC, "?")
+        same = [other for other in kept if other.unique_key == each.unique_key]
+        due = due_text(each, same, now_ms)
+        if due is None:
+            yield Sentence("half_waits", at=each.position, topic=topic)
+        else:
+            yield Sentence("waits_for", at=each.position, topic=topic, due=due)
+    if waits[_MAX_NOTES:]:
+        yield Sentence("more_waiting", count=len(waits) - _MAX_NOTES)
+
+
+def _note(text: Sentence) -> Coverage:
+    return Coverage(KEPT, SourceKind.TOPICS, SourceState.SEARCHED, None, text)
