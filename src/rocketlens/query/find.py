@@ -36,6 +36,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.kept import kept_findings, told_what_waits
+from rocketlens.query.pasted import contained, understood
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import DatedSource, LocalSource, Source
 
@@ -69,7 +70,9 @@ def find_local(request: FindRequest, source: LocalSource, on_read: OnRead | None
     if _asks_for_topics(request, [findings]):
         source.check_topics(request.topics, findings)
     _raise_unknown([findings])
-    return told_what_waits(request, findings.answer(request.query))
+    answer = told_what_waits(request, findings.answer(request.query))
+    more = [find_local(each, source, on_read) for each in contained(request, answer)]
+    return understood(request, answer, more)
 
 
 async def find(
@@ -100,7 +103,9 @@ async def find(
     if _asks_for_topics(request, [findings]):
         await source.check_topics(request.topics, findings)
     _raise_unknown([findings])
-    return told_what_waits(request, findings.answer(request.query))
+    answer = told_what_waits(request, findings.answer(request.query))
+    more = [await find(each, source, on_read=on_read) for each in contained(request, answer)]
+    return understood(request, answer, more)
 
 
 async def _find_with_kept(request: FindRequest, source: Source, findings: Findings) -> None:
@@ -201,7 +206,12 @@ async def find_in_all(
         index_last_update_timestamp_ms=max((each.indexed_to_ms for each in results), default=0),
         held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
-    return told_what_waits(request, answer)
+    answer = told_what_waits(request, answer)
+    more = [
+        await find_in_all(each, sources, watch=watch, max_bytes=max_bytes, max_s=max_s)
+        for each in contained(request, answer)
+    ]
+    return understood(request, answer, more)
 
 
 def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | None) -> Findings:

@@ -139,7 +139,7 @@ class FindRequest:
             all_topics,
             only_delivered,
         )
-        request._check_text()
+        request.checked()
         return request._narrowed()
 
     @classmethod
@@ -187,9 +187,10 @@ class FindRequest:
         """Whether messages of RocketMQ's own topics are left out."""
         return not (self.all_topics or names_topics(self.topics))
 
-    def _check_text(self) -> None:
+    def checked(self) -> Self:
+        """Return this request, if its text can be what ``kind`` says; errors as `parse`."""
         if self.text is None:
-            return
+            return self
         check_key(self.text)
         if self.kind == "offset-id":
             OffsetMessageId.decode(self.text)
@@ -200,6 +201,7 @@ class FindRequest:
                     f"{self.text[:80]!r} is not a queue position: expected TOPIC/QUEUE/OFFSET"
                 )
             check_queue_position(position)
+        return self
 
     @property
     def query(self) -> str:

@@ -197,6 +197,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "messages": "{count} messages",
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
+    "understood_as": "nothing has this text as key or id; searched for what is in it: {texts}",
+    "understood_first": "nothing has this text as key or id; searched for the first {searched} of "
+    "{count} texts that are in it: {texts}",
     "waits_for": "{at} waits for {topic}: {due}",
     "half_waits": "{at} waits for {topic}: half message of a transaction that is not committed",
     "more_waiting": "{count} more wait",

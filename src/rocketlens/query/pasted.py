@@ -1,0 +1,115 @@
+"""What a text contains that people paste: ids and positions in lines of logs, quoted texts, lists.
+
+A text is first searched as it is, since a key can look like anything. If that finds nothing, what
+it contains is searched, the first of these rows that it has:
+
+=====================================================  =========================================
+in the text                                            searched
+=====================================================  =========================================
+texts of the form of message ids (32, 34, 40, 56       each of them, up to `MAX_TEXTS`
+hexadecimal digits), also full-width ones
+``MessageQueue [topic=T, brokerName=B, queueId=1]``    ``T/1/5``
+and ``queueOffset=5``
+``broker-a/T/1/5``                                     ``T/1/5``
+several texts, with commas or lines between them       each of them, without what is around it
+white space, format characters, quotes or brackets     what is inside of them
+around it, a comma behind it, ``msgId=`` before it
+=====================================================  =========================================
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+from rocketlens.errors import BadInput
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.text.sentences import Sentence
+from rocketlens.query.answer_builder import order_in_time
+from rocketlens.query.request import FindRequest
+
+MAX_TEXTS: Final = 100
+"""Texts that are searched of one that was pasted."""
+_SHOWN: Final = 5
+_ID: Final = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{56}|[0-9A-Fa-f]{40}|[0-9A-Fa-f]{34}|[0-9A-Fa-f]{32})"
+    r"(?![0-9A-Za-z])"
+)
+_QUEUE: Final = re.compile(
+    r"topic=(?P<topic>[^,\]\s]+).*?queueId=(?P<queue>\d{1,10}).*?queueOffset[=:]\s*(?P<at>\d{1,19})",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
+)
+_WITH_BROKER: Final = re.compile(r"[^/\s]+/([^/\s]+/\d{1,10}/\d{1,19})", re.ASCII)
+_NAMED: Final = re.compile(
+    r"(?:msg_?id|message_?id|offset_?msg_?id|uniq(?:ue)?_?key|keys?|id)[\"']?\s*[=:]\s*",
+    re.IGNORECASE,
+)
+_BETWEEN: Final = re.compile(r"[,;\n\r\t\u3001\uff0c]")
+_AROUND: Final = " \t\r\n\"'`,;()[]<>{}\u2018\u2019\u201c\u201d\u300c\u300d"
+
+
+def texts_in(text: str) -> tuple[str, ...]:
+    """Return what a text contains that can be searched instead of it; nothing if it is plain."""
+    plain = unicodedata.normalize("NFKC", text)
+    plain = "".join(each for each in plain if unicodedata.category(each) != "Cf")
+    queue = _QUEUE.search(plain)
+    with_broker = _WITH_BROKER.fullmatch(_bare(plain))
+    found: Sequence[str] = _ID.findall(plain)
+    if not found and queue is not None:
+        found = [f"{queue['topic']}/{queue['queue']}/{queue['at']}"]
+    if not found and with_broker is not None:
+        found = [with_broker[1]]
+    if not found:
+        found = [each for each in map(_bare, _BETWEEN.split(plain)) if each]
+    return tuple(each for each in dict.fromkeys(found) if each != text)
+
+
+def _bare(text: str) -> str:
+    bare = text.strip(_AROUND)
+    named = _NAMED.match(bare)
+    return bare if named is None else bare[named.end() :].strip(_AROUND)
+
+
+def contained(request: FindRequest, answer: Answer) -> list[FindRequest]:
+    """Return what to search if the text of a request was not found as it is."""
+    if request.text is None or request.kind == "queue-offset" or answer.messages:
+        return []
+    requests = []
+    for text in texts_in(request.text)[:MAX_TEXTS]:
+        try:
+            requests.append(replace(request, text=text).checked())
+        except BadInput:
+            continue
+    return requests
+
+
+def understood(request: FindRequest, answer: Answer, more: Sequence[Answer]) -> Answer:
+    """Return an answer with those to what its text contains, and how it was understood."""
+    if not more:
+        return answer
+    by_identity = {order_in_time(message): message for each in more for message in each.messages}
+    messages = [by_identity[rank] for rank in sorted(by_identity)]
+    most = len(messages) if request.max_num is None else request.max_num
+    kept = (
+        messages[:most] if request.oldest else messages[len(messages) - min(most, len(messages)) :]
+    )
+    held = {id(message): each.sources_of(message) for each in more for message in each.messages}
+    texts = [each.query for each in more]
+    shown = ", ".join(texts[:_SHOWN]) + (", ..." if texts[_SHOWN:] else "")
+    note = Sentence("understood_as", texts=shown)
+    count = len(texts_in(request.text or ""))
+    if count > MAX_TEXTS:
+        note = Sentence("understood_first", texts=shown, searched=MAX_TEXTS, count=count)
+    state = SourceState.FAILED if count > MAX_TEXTS else SourceState.SEARCHED
+    said = Coverage("text", SourceKind.TOPICS, state, None, note)
+    searched = (each.coverage for each in (answer, *more))
+    return Answer(
+        request.query,
+        tuple(kept),
+        (said, *dict.fromkeys(chain.from_iterable(searched))),
+        truncated=len(kept) < len(messages) or any(each.truncated for each in more),
+        index_last_update_timestamp_ms=answer.index_last_update_timestamp_ms,
+        held_by=tuple(held[id(each)] for each in kept) if any(held.values()) else (),
+    )
