@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.arguments import check_text, wrong_type
 from rocketlens.model.text.sentences import Sentence
+
+if TYPE_CHECKING:
+    from rocketlens.query.request import QueuePosition
 
 _WILDCARDS: Final = frozenset("*?[")
 _SHOWN_TOPICS: Final = 3
@@ -76,6 +79,33 @@ def no_topic_of_position(name: str, topics: Collection[str]) -> Coverage:
         else Sentence("no_topic", name=repr(name))
     )
     return Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, sentence)
+
+
+def outside_of(
+    position: "QueuePosition",
+    bounds: tuple[int, int] | None,
+    queue_ids: Collection[int],
+    broker: str = "",
+) -> tuple[Coverage, ...]:
+    """Return what says that no message has a position, if the queue does not reach so far.
+
+    ``bounds`` are the offset of its first message and of its next one, None if it is not known.
+    ``queue_ids`` are those of the topic.
+    """
+    queue = f"{position.topic}/{position.queue_id}"
+    where = Sentence("on_broker", broker=broker) if broker else ""
+    if bounds is None:
+        if not queue_ids or position.queue_id in queue_ids:
+            return ()
+        ids = {"least": min(queue_ids), "most": max(queue_ids)}
+        text = Sentence("no_such_queue", queue=queue, broker=where, **ids)
+    elif position.queue_offset >= bounds[1]:
+        text = Sentence("queue_ends", queue=queue, broker=where, end=f"{bounds[1]:,}")
+    elif position.queue_offset < bounds[0]:
+        text = Sentence("queue_begins", queue=queue, broker=where, begin=f"{bounds[0]:,}")
+    else:
+        return ()
+    return (Coverage("position", SourceKind.TOPICS, SourceState.SEARCHED, None, text),)
 
 
 def suggestion(

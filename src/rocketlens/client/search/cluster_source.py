@@ -8,6 +8,7 @@ searched, and messages have their topics' full names.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -47,6 +48,7 @@ from rocketlens.query.topic_choice import (
     is_pattern,
     matching_topics,
     no_topic_of_position,
+    outside_of,
     unknown_topic,
 )
 from rocketlens.wire.codes import ResponseCode
@@ -306,12 +308,14 @@ class ClusterSource:
         self, position: QueuePosition, message_filter: MessageFilter, findings: Findings
     ) -> None:
         topic, queue_id, queue_offset = position
+        bounds: dict[str, tuple[int, int]] = {}
 
         async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
             address = search.address
             async with self.cluster.turn(address):
                 puller = tools_puller(self.cluster)
                 pulled = await puller.pull(address, queue, queue_offset, count=1)
+                bounds[queue.broker_name] = pulled.min_offset, pulled.max_offset
                 records = list(pulled.records(search.damage))
                 compacted = pulled.max_offset > queue_offset and await is_compacted(
                     self.cluster, topic, address
@@ -333,6 +337,20 @@ class ClusterSource:
                 await ask(queue, search)
 
         await self._ask_queues(topic, queue_ids, ask_each, findings)
+        if not findings.count:
+            await self._say_outside(position, bounds, findings)
+
+    async def _say_outside(
+        self, position: QueuePosition, bounds: dict[str, tuple[int, int]], findings: Findings
+    ) -> None:
+        """Say of each broker whether its queue does not reach so far."""
+        named = position._replace(topic=without_namespace(self.namespace, position.topic))
+        for name, span in sorted(bounds.items()):
+            findings.cover(outside_of(named, span, (), name if len(bounds) > 1 else ""))
+        if not bounds:
+            with suppress(TopicNotFound):
+                route = (await self.topology.route(position.topic)).value
+                findings.cover(outside_of(named, None, [q.queue_id for q in route.read_queues]))
 
     async def _replaced(
         self, queue: MessageQueue, queue_offset: int, search: _BrokerSearch

@@ -197,6 +197,10 @@ SENTENCES: Final[Mapping[str, str]] = {
     "messages": "{count} messages",
     "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
+    "queue_ends": "{queue} ends at {end}{broker}",
+    "queue_begins": "{queue} begins at {begin}{broker}",
+    "no_such_queue": "there is no queue {queue}{broker}: its topic has queues {least} to {most}",
+    "on_broker": " on {broker}",
     "understood_as": "nothing has this text as key or id; searched for what is in it: {texts}",
     "understood_first": "nothing has this text as key or id; searched for the first {searched} of "
     "{count} texts that are in it: {texts}",

@@ -19,6 +19,7 @@ from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.tally import SearchTally
 from rocketlens.query.tiered import FindingsOutsideLog, place_of
+from rocketlens.query.topic_choice import outside_of
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
 
@@ -163,7 +164,23 @@ class _Search:
         if not records:
             self._findings.cover(self._reader.kept_elsewhere(None))
             self._find_in_tiers()
+            if not self._findings.count:
+                self._findings.cover(self._outside())
         self._findings.indexed_to_ms = max(self._findings.indexed_to_ms, newest_ms)
+
+    def _outside(self) -> tuple[Coverage, ...]:
+        topic, queue_id, _ = self._position
+        queues = self._reader.queues
+        try:
+            queue = queues.queue(topic, queue_id)
+            ids = [each for name, each in queues.names() if name == topic]
+        except OSError:
+            # It is said why the queue cannot be read.
+            return ()
+        bounds = None
+        if queue is not None and queue.files:
+            bounds = queue.files[0].first_queue_offset, queue.max_offset
+        return outside_of(self._position, bounds, ids)
 
     def _find_in_tiers(self) -> None:
         """Add the message if only tiered storage has it."""

@@ -203,3 +203,12 @@ async def test_topics_are_searched_several_at_a_time_also_without_a_text(cluster
     for topic in server.topics:
         broker.store(topic, topic.encode())
     assert sorted(bodies(await admin.find(None, ["T", "U"]))) == [b"T", b"U"]
+
+
+@within(ask)
+async def test_a_position_outside_of_the_queue_says_where_that_ends(cluster, admin, /):
+    cluster.masters[0].store("T", b"x")
+    ends, none = [await admin.find(each) for each in ("T/0/7", "T/900/0")]
+    assert (ends.complete, len(ends)) == (True, 0)
+    assert "T/0 ends at 1" in [each.error for each in ends.coverage]
+    assert any((each.error or "").startswith("there is no queue T/900") for each in none.coverage)

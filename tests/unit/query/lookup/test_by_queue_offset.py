@@ -58,3 +58,26 @@ def test_neighbours_of_the_deleted_topic_do_not_bound_where_a_message_can_be(mad
     with rocketlens.open_store(path) as store:
         (message,) = store.find("T/0/7")
     assert message.physical_offset == log[len(FORMER) + 7].physical_offset
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("T/0/99999", "T/0 ends at 1,200"),
+        ("T/9/0", "there is no queue T/9: its topic has queues 0 to 0"),
+    ],
+)
+def test_a_position_outside_of_the_queue_says_where_that_ends(tmp_path, text, expected):
+    path = tmp_path / "store"
+    log = write_log(
+        path, [record(n, topic="T", queue_offset=n) for n in range(1_200)], SEGMENT_BYTES * 64
+    )
+    entries = b"".join(QueueEntry(e.physical_offset, e.total_size, 0).encode() for e in log)
+    queue = path / "consumequeue" / "T" / "0" / f"{0:020}"
+    queue.parent.mkdir(parents=True)
+    queue.write_bytes(entries.ljust(30_000, b"\0"))
+    with rocketlens.open_store(path) as store:
+        answer = store.find(text)
+        assert len(store.find("T/0/1199")) == 1
+    assert (len(answer), answer.complete) == (0, True)
+    assert expected in [each.error for each in answer.coverage]
