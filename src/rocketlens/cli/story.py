@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_message
 from rocketlens.cli.table import cells
+from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import BOLD, DIM, GREEN, RED, YELLOW, coloured, note
@@ -50,6 +51,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_message(parser)
     parser.add_argument("-g", "--group", metavar="G", help="tell of this consumer group alone")
     parser.add_argument(
+        "--one",
+        action="store_true",
+        help="of several messages that match, tell the story of the first alone",
+    )
+    parser.add_argument(
         "--trace-topic",
         metavar="T",
         help="where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)",
@@ -76,12 +82,17 @@ def run(arguments: Namespace) -> ExitCode:
         arguments.text,
         trace_topic=arguments.trace_topic,
         group=arguments.group,
+        one=arguments.one,
     )
     if arguments.output == "json":
         _print_json(story)
     else:
-        for line in story_lines(story, columns_of_output()):
-            print(line)
+        columns = columns_of_output()
+        if story.summary:
+            print("\n".join([*_wrapped(story.summary, columns), ""]))
+        for number, each in enumerate((story, *story.more)):
+            for line in ("", *story_lines(each, columns)) if number else story_lines(each, columns):
+                print(line)
     sys.stdout.flush()
     messages = () if story.message is None else (story.message,)
     answer = Answer(story.query, messages, story.coverage)
@@ -92,9 +103,10 @@ def run(arguments: Namespace) -> ExitCode:
     if story.others:
         shown = ", ".join(story.others[:_MAX_LISTED])
         more = len(story.others) - _MAX_LISTED
+        matches = "match" if len(story.others) > 1 else "matches"
         note(
-            f"{len(story.others)} other messages match, which `rocketlens find` lists: {shown}"
-            + (f" and {more} more" if more > 0 else "")
+            f"{counted(len(story.others), 'other message')} {matches}, which `rocketlens find` "
+            f"lists: {shown}" + (f" and {more} more" if more > 0 else "")
         )
     return ExitCode.INCOMPLETE if not story.complete else exit_code(answer)
 
@@ -210,28 +222,31 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def _print_json(story: "Story") -> None:
+    from rocketlens.terminal.as_json import json_line
+
+    more = {"summary": story.summary, "more": [_fields(each) for each in story.more]}
+    print(json_line(_fields(story) | (more if story.more else {})))
+
+
+def _fields(story: "Story") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from rocketlens.terminal.as_json import coverage_fields, json_line, message_fields
+    from rocketlens.terminal.as_json import coverage_fields, message_fields
 
     message: dict[str, Any] | None = None
     if story.message is not None:
         message = message_fields(story.message)
-    print(
-        json_line(
-            {
-                "query": story.query,
-                "complete": story.complete,
-                "message": message,
-                "others": list(story.others),
-                "events": [{**asdict(each), "time": _iso(each.time_ms)} for each in story.events],
-                "groups": [{**asdict(each), "since": _iso(each.since_ms)} for each in story.groups],
-                "repeats": list(story.repeats),
-                "unlearnt": [asdict(each) for each in story.unlearnt],
-                "coverage": [coverage_fields(each) for each in story.coverage],
-            }
-        )
-    )
+    return {
+        "query": story.query,
+        "complete": story.complete,
+        "message": message,
+        "others": list(story.others),
+        "events": [{**asdict(each), "time": _iso(each.time_ms)} for each in story.events],
+        "groups": [{**asdict(each), "since": _iso(each.since_ms)} for each in story.groups],
+        "repeats": list(story.repeats),
+        "unlearnt": [asdict(each) for each in story.unlearnt],
+        "coverage": [coverage_fields(each) for each in story.coverage],
+    }
 
 
 def _iso(epoch_ms: int | None) -> str | None:

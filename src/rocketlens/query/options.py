@@ -129,11 +129,13 @@ class StoryOptions(TypedDict, total=False):
     ``kind``: what the text is, as `FindOptions` has it.
     ``trace_topic``: where clients write their traces, if it is not RocketMQ's own topic.
     ``group``: tell of this consumer group alone.
+    ``one``: of several messages that match, tell the story of the first alone.
     """
 
     kind: Kind
     trace_topic: str | None
     group: str | None
+    one: bool
 
 
 def meant_keyword(name: str, keywords: Collection[str]) -> str:

@@ -281,6 +281,7 @@ class StoryRequest:
     message: FindRequest
     trace_topic: str | None = None
     group: str | None = None
+    one: bool = False
 
     @classmethod
     def parse(
@@ -291,12 +292,14 @@ class StoryRequest:
         kind: Kind = "auto",
         trace_topic: str | None = None,
         group: str | None = None,
+        one: bool = False,
     ) -> Self:
         """Return the request for what a caller passed; errors as `FindRequest.parse`."""
         return cls(
             FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True),
             None if trace_topic is None else check_text(trace_topic, "trace_topic"),
             None if group is None else check_text(group, "group"),
+            one,
         )
 
 

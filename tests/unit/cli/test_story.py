@@ -99,12 +99,18 @@ def test_a_group_that_never_subscribed_is_said_to_be_so(run, rocketmq):
     assert f"\n  {GROUP}: " not in done.out
 
 
-def test_other_messages_with_the_key_are_named(run, write_store):
+def test_other_messages_with_the_key_are_told_or_named(run, write_store):
     store = write_store(*({"properties": {"KEYS": "k", "UNIQ_KEY": f"{n:032X}"}} for n in (1, 2)))
     done = run("story", "k", "--store", store)
     # The store has no file of offsets.
     assert done.code == 3
-    assert "1 other messages match" in done.err
+    assert done.out.startswith("k: 2 messages; none is a dead letter, in retry or waiting\n\nT/0/0")
+    assert "\nT/0/1\n" in done.out
+    told = json.loads(run("story", "k", "--store", store, "-o", "json").out)
+    assert [each["message"]["queue_offset"] for each in (told, *told["more"])] == [0, 1]
+    assert told["summary"].startswith("k: 2 messages")
+    done = run("story", "k", "--store", store, "--one")
+    assert "1 other message matches" in done.err
     assert "T/0/1" in done.err
 
 

@@ -283,6 +283,8 @@ class VisibleSource:
                 if not names_hidden(each.rests_on)
             ),
             others=(),
+            more=(),
+            summary="",
             repeats=tuple(each for each in story.repeats if not names_hidden(each)),
             unlearnt=tuple(dict.fromkeys(unlearnt)),
             coverage=without_names(story.coverage),

@@ -93,6 +93,14 @@ SENTENCES: Final[Mapping[str, str]] = {
     "skipped it, is not recorded",
     "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names do not "
     "tell",
+    # Several messages of one key.
+    "key_summary": "{query}: {count} messages; {worst}",
+    "dead_letter_of": "{at} is a dead letter of {group}{since}{why}",
+    "retrying_of": "{at} is in retry by {group}{since}{why}",
+    "not_yet_of": "{group} did not consume {at} yet",
+    "still_waits": "{at} waits for {topic}",
+    "none_failed": "none is a dead letter, in retry or waiting",
+    "since": " since {time}",
     # Who said it.
     "by_record": "its record",
     "by_log": "commit log",

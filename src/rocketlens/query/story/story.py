@@ -18,11 +18,11 @@ consumed              the last copy is a retry, and the group's offset there is 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import State, due_text, life_of
+from rocketlens.model.life import State, due_text, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     PRODUCER_RETRY_MS,
@@ -33,6 +33,7 @@ from rocketlens.model.text.sentences import Sentence
 from rocketlens.query.facts.group_state import GroupFacts, GroupState, GroupVerdict, judge
 from rocketlens.query.story.story_events import (
     Delivery,
+    EventKind,
     StoryEvent,
     TraceEntry,
     deliveries_of,
@@ -82,12 +83,17 @@ class Story:
     """Why the topic has it more than once, so that every group sees it again."""
     unlearnt: tuple[Unlearnt, ...]
     coverage: tuple[Coverage, ...]
+    more: tuple["Story", ...] = ()
+    """The stories of other messages that match, those with which most is wrong first."""
+    summary: str = ""
+    """What became of the messages, in one sentence, if several match."""
 
     @property
     def complete(self) -> bool:
         """Whether everything could be asked or read; see also `unlearnt`."""
         failed = any(each.is_failure for each in self.unlearnt)
-        return not failed and Answer(self.query, (), self.coverage).complete
+        is_read = not failed and Answer(self.query, (), self.coverage).complete
+        return is_read and all(each.complete for each in self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,12 @@ class StoryEvidence:
 
 def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
     """Return the message that a story is about: the first one that groups of its topic read."""
-    return min(matches, key=lambda each: (_rank(each), each.store_timestamp_ms), default=None)
+    return min(matches, key=rank_of, default=None)
+
+
+def rank_of(message: MessageExt) -> tuple[int, int]:
+    """Return the order of records for `choose_message`."""
+    return _rank(message), message.store_timestamp_ms
 
 
 def _rank(message: MessageExt) -> int:
@@ -176,6 +187,51 @@ def tell(
         tuple(unlearnt),
         coverage,
     )
+
+
+_WORST_FIRST = (GroupState.DEAD_LETTER, GroupState.RETRYING, GroupState.NOT_YET)
+
+
+def in_one(query: str, stories: Sequence[Story]) -> Story:
+    """Return the stories of messages with one key as one: the worst, and the others after it."""
+    ordered = sorted(stories, key=_badness)
+    worst = ordered[0]
+    if len(ordered) == 1:
+        return worst
+    count = len(ordered) + len(worst.others)
+    summary = Sentence("key_summary", query=query, count=count, worst=_in_words(worst))
+    return replace(worst, more=tuple(ordered[1:]), summary=summary)
+
+
+def _badness(story: Story) -> int:
+    states = [each.state for each in story.groups]
+    found = [number for number, each in enumerate(_WORST_FIRST) if each in states]
+    # One that waits has no groups yet.
+    waits = story.message is not None and is_system_topic(story.message.topic)
+    return min(found, default=len(_WORST_FIRST) - 1 if waits else len(_WORST_FIRST))
+
+
+def _in_words(story: Story) -> str:
+    message = story.message
+    assert message is not None  # noqa: S101 - stories are of messages
+    at = message.position
+    for state in _WORST_FIRST:
+        for each in story.groups:
+            if each.state is not state:
+                continue
+            failed = [
+                one.text
+                for one in story.events
+                if one.kind is EventKind.CONSUME_FAILED and one.group == each.group
+            ]
+            why = Sentence("because", why=failed[-1]) if failed else ""
+            since = ""
+            if each.since_ms is not None:
+                since = Sentence("since", time=time_text(each.since_ms))
+            return Sentence(f"{state}_of", at=at, group=each.group, since=since, why=why)
+    if is_system_topic(message.topic):
+        return Sentence("still_waits", at=at, topic=life_of(message).topic or "?")
+    return Sentence("none_failed")
 
 
 def _position(message: MessageExt) -> tuple[str, int]:

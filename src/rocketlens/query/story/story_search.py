@@ -36,13 +36,17 @@ from rocketlens.query.story.story import (
     Unlearnt,
     choose_message,
     groups_in,
+    in_one,
     is_same_message,
+    rank_of,
     tell,
 )
 from rocketlens.query.story.story_events import TraceEntry, deliveries_of
 
 MAX_MARKS: Final = 10_000
 """Marks of ended transactions, from a half message on, among which its own is looked for."""
+MAX_STORIES: Final = 20
+"""Messages with one key whose stories are told; others are named."""
 _MAX_OTHERS: Final = 100
 """Other matching messages that a story names."""
 
@@ -110,7 +114,9 @@ class _Gathered:
 async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> Story:
     """Return the story of the message that a request finds; without one, `message` is None.
 
-    Of several messages that match, it is about the first that is not a copy; the others are named.
+    If several messages match, as with a business key, each has its story: that of the one with
+    which most is wrong has the others as `more`. If one alone is asked for, it is the first that is
+    not a copy, and the others are named.
 
     :raises TopicNotFound: if nothing is found and there is no such topic.
     :raises RocketLensError: if the only source cannot be searched.
@@ -124,9 +130,35 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     traces_in = question.trace_topic or TRACE_TOPIC
     # A trace has the ids of the messages that it is about among its keys.
     matches = [each for each in answer.messages if each.topic != traces_in] or answer.messages
-    chosen = choose_message(matches)
-    if chosen is None:
+    messages = _distinct(matches)
+    if not messages:
         return Story(request.query, None, (), (), (), (), (), answer.coverage)
+    told = messages[: 1 if question.one else MAX_STORIES]
+    others = tuple(each.position for each in messages[len(told) :][:_MAX_OTHERS])
+    stories = [await _story_of(question, sources, answer, each, others) for each in told]
+    return in_one(request.query, stories)
+
+
+def _distinct(matches: Sequence[MessageExt]) -> list[MessageExt]:
+    """Return the messages that records are of: of each the first one that groups can read."""
+    messages: list[MessageExt] = []
+    by_rank = sorted(matches, key=rank_of)
+    for each in by_rank:
+        if not any(is_same_message(each, message) for message in messages[:_MAX_OTHERS]):
+            messages.append(each)
+    return messages
+
+
+async def _story_of(
+    question: StoryRequest,
+    sources: Sequence[StorySource],
+    answer: Answer,
+    chosen: MessageExt,
+    others: tuple[str, ...],
+) -> Story:
+    """Return the story of one of the messages that an answer has."""
+    request, several = question.message, len(sources) > 1
+    traces_in = question.trace_topic or TRACE_TOPIC
     gathered = _Gathered()
     if answer.truncated:
         gathered.unlearnt.append(_too_many("too_many_matches", query=request.query))
@@ -150,7 +182,6 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
     open_half = await _end_transaction(sources, gathered)
     copies = list(gathered.copies.values())
     facts = await _ask_about_groups(sources, message, gathered, question.group)
-    others = [each for each in matches if not is_same_message(each, message)]
     evidence = StoryEvidence(
         message,
         copies,
@@ -163,8 +194,7 @@ async def find_story(question: StoryRequest, sources: Sequence[StorySource]) -> 
         open_half,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
-    named = tuple(each.position for each in others[:_MAX_OTHERS])
-    return tell(request.query, evidence, named, coverage)
+    return tell(request.query, evidence, others, coverage)
 
 
 def _too_many(name: str, **values: object) -> Unlearnt:

@@ -45,7 +45,7 @@ def store(write_store):
 @pytest.mark.parametrize("text", [KEY, "T/0/0", "order-1", "%RETRY%g/0/2"])
 def test_the_story_is_the_same_by_any_name_of_the_message(store, text):
     with rocketlens.open_store(store) as opened:
-        story = opened.story(text)
+        story = opened.story(text, one=True)
     assert story.message.topic == "T"
     assert story.message.unique_key == KEY
     topics = [each.topic for each in story.events if each.topic]
@@ -56,6 +56,27 @@ def test_the_story_is_the_same_by_any_name_of_the_message(store, text):
     ]
     assert story.others == (("T/0/4",) if text == "order-1" else ())
     assert story.complete
+
+
+def test_the_story_of_a_business_key_is_that_of_each_message(write_store):
+    paid = {"KEYS": "order-1", "UNIQ_KEY": "P"}
+    waits = {"KEYS": "order-1", "UNIQ_KEY": "W", "REAL_TOPIC": "pay", "DELAY": "18"}
+    path = write_store(
+        *messages(),
+        {"topic": "pay", "properties": paid},
+        {"topic": "%DLQ%billing", "properties": paid},
+        {"topic": "SCHEDULE_TOPIC_XXXX", "properties": waits},
+    )
+    with rocketlens.open_store(path) as opened:
+        story = opened.story("order-1")
+        alone = opened.story("order-1", one=True)
+    # The worst one first, and each message once, whatever its records are.
+    positions = [each.message.position for each in (story, *story.more)]
+    assert positions == ["pay/0/5", "T/0/0", "SCHEDULE_TOPIC_XXXX/0/7", "T/0/4"]
+    assert story.summary.startswith("order-1: 4 messages; pay/0/5 is a dead letter of billing ")
+    assert (story.others, story.complete) == ((), True)
+    assert (alone.message.position, alone.more, alone.summary) == ("T/0/0", (), "")
+    assert alone.others == ("T/0/4", "pay/0/5", "SCHEDULE_TOPIC_XXXX/0/7")
 
 
 def test_nothing_found_is_a_story_without_a_message(store):
