@@ -149,6 +149,7 @@ _DELAY_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])")
 
 _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_POP_RETRY_NAME: Final = re.compile(rf"{RETRY_PREFIX}[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+\Z")
 _ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 
 
@@ -202,9 +203,12 @@ def group_problem(group: str, longest: int = limits.MAX_GROUP_CHARACTERS) -> str
 def is_topic_name(text: str) -> bool:
     """Return whether a store may have a topic of this name, so that it is safe in a path.
 
-    Any topic may be as long as those of groups here: brokers can be configured to allow that.
+    Any topic may be as long as those of groups here: brokers can be configured to allow that. POP
+    makes retry topics with a plus in their names (V2), which clients may not create.
     """
-    return len(text) <= limits.MAX_TOPIC_CHARACTERS and _LEGAL_NAME.match(text) is not None
+    if len(text) > limits.MAX_TOPIC_CHARACTERS:
+        return False
+    return bool(_LEGAL_NAME.match(text) or _POP_RETRY_NAME.match(text))
 
 
 def is_group_topic(topic: str) -> bool:

@@ -81,6 +81,12 @@ def test_a_store_may_have_topics_that_cannot_be_created():
     assert not any(map(is_topic_name, ("", "t" * 256, "a/b", "..", "a b", "a\n", "主题")))
 
 
+def test_retry_topics_of_pop_have_a_plus():
+    assert is_topic_name("%RETRY%group+topic")
+    assert topic_problem("%RETRY%group+topic") is not None
+    assert not any(map(is_topic_name, ("a+b", "%RETRY%a+", "%RETRY%a+b+c", "%RETRY%a+../b")))
+
+
 def test_only_a_prefix_makes_a_topic_one_of_a_group():
     assert is_group_topic("%RETRY%g")
     assert is_group_topic("%DLQ%g")
