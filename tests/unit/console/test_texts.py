@@ -17,7 +17,7 @@ from rocketlens.console.preferences import LANGUAGES, Texts, language_of, table_
 from rocketlens.formats import trace_body
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import SourceKind
-from rocketlens.model.due_time import due_text
+from rocketlens.model.life import due_text
 from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.filters.pattern import MAX_PATTERN_CHARACTERS
