@@ -42,6 +42,7 @@ from rocketlens.model.rocketmq import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     RETRY_PREFIX,
+    REVIVE_PREFIX,
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -58,14 +59,13 @@ WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 HALF_TOPICS: Final = frozenset({HALF_TOPIC, ROCKSDB_HALF_TOPIC})
 KEEPING_TOPICS: Final = WAITING_TOPICS | HALF_TOPICS
 """Where brokers keep messages that are for other topics."""
-REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 _V1, _V2 = "_", "+"
 """Between group and topic in the name of a retry topic of POP."""
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
 _MAX_DIGITS: Final = 19
 
 
-class State(StrEnum):
+class LifeState(StrEnum):
     """What a record proves of its message: see the table above."""
 
     STORED = "stored"
@@ -85,7 +85,7 @@ class State(StrEnum):
 class Life(NamedTuple):
     """What a record proves of its message."""
 
-    state: State
+    state: LifeState
     topic: str | None
     """The topic that its producer meant; None if the record does not have it."""
     group: str | None
@@ -102,11 +102,11 @@ class GroupTopic(NamedTuple):
 
 
 _BY_TOPIC: Final = {
-    SCHEDULE_TOPIC: State.DELAYED,
-    TIMER_TOPIC: State.TIMED,
-    **dict.fromkeys(HALF_TOPICS, State.HALF),
-    **dict.fromkeys((OP_HALF_TOPIC, ROCKSDB_OP_HALF_TOPIC), State.ENDED),
-    CHECK_MAX_TIME_TOPIC: State.GIVEN_UP,
+    SCHEDULE_TOPIC: LifeState.DELAYED,
+    TIMER_TOPIC: LifeState.TIMED,
+    **dict.fromkeys(HALF_TOPICS, LifeState.HALF),
+    **dict.fromkeys((OP_HALF_TOPIC, ROCKSDB_OP_HALF_TOPIC), LifeState.ENDED),
+    CHECK_MAX_TIME_TOPIC: LifeState.GIVEN_UP,
 }
 
 
@@ -121,14 +121,14 @@ def life_of(message: MessageExt, topics: Collection[str] = ()) -> Life:
     if target in KEEPING_TOPICS or target == CHECK_MAX_TIME_TOPIC:
         target = given.get(props.REAL_TOPIC, "")
     state = _BY_TOPIC.get(message.topic) or _state_in(target, message)
-    if state is State.TIMED and props.TIMER_DELETED_KEY in given:
-        state = State.RECALL
-    elif state is State.TIMED and target.startswith(REVIVE_PREFIX):
+    if state is LifeState.TIMED and props.TIMER_DELETED_KEY in given:
+        state = LifeState.RECALL
+    elif state is LifeState.TIMED and target.startswith(REVIVE_PREFIX):
         state = _state_in(target, message)
     of_group = copy_topic(target, given, topics)
     group = None if of_group is None else of_group.group
     topic = _meant(target, of_group, given, topics)
-    is_own = state in {State.ENDED, State.HANDED_OUT, State.ACKNOWLEDGED}
+    is_own = state in {LifeState.ENDED, LifeState.HANDED_OUT, LifeState.ACKNOWLEDGED}
     return Life(state, None if is_own else topic or None, group, due_ms(message))
 
 
@@ -146,15 +146,15 @@ def _meant(
     return None
 
 
-def _state_in(topic: str, message: MessageExt) -> State:
+def _state_in(topic: str, message: MessageExt) -> LifeState:
     if topic.startswith(RETRY_PREFIX):
-        return State.RETRY
+        return LifeState.RETRY
     if topic.startswith(DEAD_LETTER_PREFIX):
-        return State.DEAD_LETTER
+        return LifeState.DEAD_LETTER
     if topic.startswith(REVIVE_PREFIX):
-        return State.HANDED_OUT if message.tags == "ck" else State.ACKNOWLEDGED
+        return LifeState.HANDED_OUT if message.tags == "ck" else LifeState.ACKNOWLEDGED
     is_commit = message.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
-    return State.COMMITTED if is_commit else State.STORED
+    return LifeState.COMMITTED if is_commit else LifeState.STORED
 
 
 def retry_topic(group: str) -> str:
@@ -213,7 +213,7 @@ def _splits(rest: str) -> list[GroupTopic]:
     return [GroupTopic(rest[:number], rest[number + 1 :]) for number in at]
 
 
-class CopyTopics(NamedTuple):
+class GroupTopics(NamedTuple):
     """The retry and dead letter topics of groups."""
 
     by_group: dict[str, set[str]]
@@ -228,7 +228,7 @@ class CopyTopics(NamedTuple):
         ]
 
 
-def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> CopyTopics:
+def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> GroupTopics:
     """Return which of some topics are for the retries and dead letters of which groups.
 
     ``groups`` are those that are known; of others a topic can be, too.
@@ -241,7 +241,7 @@ def copy_topics_of(topics: Collection[str], groups: Collection[str]) -> CopyTopi
             by_group.setdefault(each.group, set()).add(name)
         if len(readings) > 1:
             ambiguous[name] = readings
-    return CopyTopics(by_group, ambiguous)
+    return GroupTopics(by_group, ambiguous)
 
 
 def copy_topic(
@@ -288,17 +288,17 @@ def recall_of(copy: MessageExt, others: Iterable[MessageExt]) -> MessageExt | No
 
     ``others`` are other copies of the message.
     """
-    if life_of(copy).state is not State.TIMED:
+    if life_of(copy).state is not LifeState.TIMED:
         return None
     for each in others:
-        is_recall = life_of(each).state is State.RECALL
+        is_recall = life_of(each).state is LifeState.RECALL
         if is_recall and each.properties[props.TIMER_DELETED_KEY] == copy.unique_key:
             return each
     return None
 
 
 def ends_half(mark: MessageExt, half: MessageExt) -> bool:
-    """Return whether a record of state `State.ENDED` is the mark of a half message.
+    """Return whether a record of state `LifeState.ENDED` is the mark of a half message.
 
     A broker writes one when the producer commits or rolls back, and for a half message that it
     stores anew at a check.

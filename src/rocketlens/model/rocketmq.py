@@ -38,6 +38,8 @@ CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 HEARTBEAT_TOPIC: Final = "DefaultHeartBeatSyncerTopic"
 """Proxies tell each other in it which clients they have."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
+"""Topics in which POP keeps what it gave to consumers, and what they acknowledged."""
 _TIMER: Final = "timer"
 """What the names of all topics for timers have, those of RocksDB's, too."""
 

@@ -207,11 +207,8 @@ async def find_in_all(
         held_by=messages.holders_of(kept, [each.name for each in sources]),
     )
     answer = told_what_waits(request, answer)
-    more = [
-        await find_in_all(each, sources, watch=watch, max_bytes=max_bytes, max_s=max_s)
-        for each in contained(request, answer)
-    ]
-    return understood(request, answer, more)
+    again = partial(find_in_all, sources=sources, watch=watch, max_bytes=max_bytes, max_s=max_s)
+    return understood(request, answer, [await again(each) for each in contained(request, answer)])
 
 
 def _findings_of(source: Source, messages: AnswerMessages, watch: FindWatch | None) -> Findings:

@@ -28,7 +28,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.life import (
     KEEPING_TOPICS,
     WAITING_TOPICS,
-    State,
+    LifeState,
     delivered_ms,
     due_text,
     life_of,
@@ -101,7 +101,7 @@ class KeptFindings(Findings):
         return self._is_looked_up or self._seen < limits.MAX_WAITING_MESSAGES
 
     def end(self) -> None:
-        """Say in the other findings what could not be searched."""
+        """Add what could not be searched to the coverage of the other findings."""
         self._outer.cover(tuple(each for each in self.searched if each.is_failure))
         if not self._is_looked_up and self._seen >= limits.MAX_WAITING_MESSAGES:
             note = Sentence("more_wait", count=limits.MAX_WAITING_MESSAGES)
@@ -129,7 +129,7 @@ def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
     waits = [
         each
         for each in kept
-        if life_of(each).state is not State.RECALL and not _is_delivered(each, others)
+        if life_of(each).state is not LifeState.RECALL and not _is_delivered(each, others)
     ]
     gone = {id(each) for each in kept} - {id(each) for each in waits}
     shown = [number for number, each in enumerate(answer.messages) if id(each) not in gone]
@@ -144,7 +144,7 @@ def told_what_waits(request: FindRequest, answer: Answer) -> Answer:
 
 def _is_delivered(kept: "MessageExt", others: "list[MessageExt]") -> bool:
     same = [each for each in others if each.unique_key and each.unique_key == kept.unique_key]
-    if life_of(kept).state is State.HALF:
+    if life_of(kept).state is LifeState.HALF:
         return bool(same)
     return delivered_ms(kept, same) is not None
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.model.life import (
     GroupTopic,
-    State,
+    LifeState,
     copy_topics_of,
     delivered_ms,
     due_ms,
@@ -89,36 +89,36 @@ POP = {"1ST_POP_TIME": "1"}
 @pytest.mark.parametrize(
     ("topic", "properties", "expected"),
     [
-        ("T", {}, (State.STORED, "T", None)),
-        (SCHEDULE, {"REAL_TOPIC": "T", "DELAY": "3"}, (State.DELAYED, "T", None)),
+        ("T", {}, (LifeState.STORED, "T", None)),
+        (SCHEDULE, {"REAL_TOPIC": "T", "DELAY": "3"}, (LifeState.DELAYED, "T", None)),
         (
             SCHEDULE,
             {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "T", "DELAY": "3"},
-            (State.DELAYED, "T", "g"),
+            (LifeState.DELAYED, "T", "g"),
         ),
-        (TIMER, {"REAL_TOPIC": "T", "TIMER_OUT_MS": "5"}, (State.TIMED, "T", None)),
-        (TIMER, {"REAL_TOPIC": "T", "TIMER_DEL_UNIQKEY": "K"}, (State.RECALL, "T", None)),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, (State.HALF, "T", None)),
-        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, (State.HALF, "T", None)),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", {"TAGS": "d"}, (State.ENDED, None, None)),
-        ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "T"}, (State.GIVEN_UP, "T", None)),
-        ("%RETRY%g", {"RETRY_TOPIC": "T"}, (State.RETRY, "T", "g")),
-        ("%RETRY%g_T", {"RETRY_TOPIC": "T"}, (State.RETRY, "T", "g_T")),
-        ("%RETRY%a_b_T", {**POP, "ORIGIN_GROUP": "a_b"}, (State.RETRY, "T", "a_b")),
-        ("%RETRY%a_b_T", {**POP, "ORIGIN_GROUP": "a"}, (State.RETRY, "b_T", "a")),
-        ("%RETRY%g+T", POP, (State.RETRY, "T", "g")),
-        ("%RETRY%g_T", POP, (State.RETRY, None, "g_T")),
-        ("%DLQ%g", {"DLQ_ORIGIN_TOPIC": "T"}, (State.DEAD_LETTER, "T", "g")),
+        (TIMER, {"REAL_TOPIC": "T", "TIMER_OUT_MS": "5"}, (LifeState.TIMED, "T", None)),
+        (TIMER, {"REAL_TOPIC": "T", "TIMER_DEL_UNIQKEY": "K"}, (LifeState.RECALL, "T", None)),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, (LifeState.HALF, "T", None)),
+        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, (LifeState.HALF, "T", None)),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", {"TAGS": "d"}, (LifeState.ENDED, None, None)),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "T"}, (LifeState.GIVEN_UP, "T", None)),
+        ("%RETRY%g", {"RETRY_TOPIC": "T"}, (LifeState.RETRY, "T", "g")),
+        ("%RETRY%g_T", {"RETRY_TOPIC": "T"}, (LifeState.RETRY, "T", "g_T")),
+        ("%RETRY%a_b_T", {**POP, "ORIGIN_GROUP": "a_b"}, (LifeState.RETRY, "T", "a_b")),
+        ("%RETRY%a_b_T", {**POP, "ORIGIN_GROUP": "a"}, (LifeState.RETRY, "b_T", "a")),
+        ("%RETRY%g+T", POP, (LifeState.RETRY, "T", "g")),
+        ("%RETRY%g_T", POP, (LifeState.RETRY, None, "g_T")),
+        ("%DLQ%g", {"DLQ_ORIGIN_TOPIC": "T"}, (LifeState.DEAD_LETTER, "T", "g")),
         (
             "%DLQ%g",
             {**POP, "ORIGIN_GROUP": "g", "DLQ_ORIGIN_TOPIC": "%RETRY%g_T"},
-            (State.DEAD_LETTER, "T", "g"),
+            (LifeState.DEAD_LETTER, "T", "g"),
         ),
-        ("rmq_sys_REVIVE_LOG_c", {"TAGS": "ck"}, (State.HANDED_OUT, None, None)),
+        ("rmq_sys_REVIVE_LOG_c", {"TAGS": "ck"}, (LifeState.HANDED_OUT, None, None)),
         (
             TIMER,
             {"TAGS": "ack", "REAL_TOPIC": "rmq_sys_REVIVE_LOG_c"},
-            (State.ACKNOWLEDGED, None, None),
+            (LifeState.ACKNOWLEDGED, None, None),
         ),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_record_proves_a_state_a_topic_and_a_group(topic, properties, expected
 
 
 def test_a_commit_is_told_by_its_flags():
-    assert life_of(copy(sys_flag=8)).state is State.COMMITTED
+    assert life_of(copy(sys_flag=8)).state is LifeState.COMMITTED
 
 
 def test_the_topic_of_the_message_tells_where_the_name_of_a_group_ends():

@@ -343,7 +343,7 @@ class ClusterSource:
     async def _say_outside(
         self, position: QueuePosition, bounds: dict[str, tuple[int, int]], findings: Findings
     ) -> None:
-        """Say of each broker whether its queue does not reach so far."""
+        """Add to the coverage which brokers' queues do not reach so far."""
         named = position._replace(topic=without_namespace(self.namespace, position.topic))
         for name, span in sorted(bounds.items()):
             findings.cover(outside_of(named, span, (), name if len(bounds) > 1 else ""))

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer
-from rocketlens.model.life import State, life_of
+from rocketlens.model.life import LifeState, life_of
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
 
 MAX_TIMER_MS: Final = 3 * 86_400_000
@@ -45,8 +45,9 @@ def waiting_messages(answers: Iterable[Answer], now_ms: int) -> WaitingMessages 
         recalled = {each.properties.get(props.TIMER_DELETED_KEY) for each in answer} - {None}
         for message in answer:
             life = life_of(message)
-            waits = life.state in {State.DELAYED, State.TIMED} and (life.next_ms or 0) > now_ms
-            if waits and (life.state is State.DELAYED or message.unique_key not in recalled):
+            is_timed = life.state is LifeState.TIMED and message.unique_key not in recalled
+            is_later = (life.next_ms or 0) > now_ms
+            if is_later and (is_timed or life.state is LifeState.DELAYED):
                 counts[message.properties.get(props.REAL_TOPIC, "")] += 1
         oldest = min((each.store_timestamp_ms for each in answer), default=0)
         longest = max((KEPT_FOR_MS.get(each.topic, 0) for each in answer), default=0)

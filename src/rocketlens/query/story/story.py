@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.life import State, due_text, life_of, time_text
+from rocketlens.model.life import LifeState, due_text, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     PRODUCER_RETRY_MS,
@@ -245,9 +245,9 @@ def _originals(message: MessageExt, copies: Sequence[MessageExt]) -> list[Messag
     """
     state = life_of(message).state
     own = [each for each in copies if each.topic == message.topic]
-    if state is State.HALF:
+    if state is LifeState.HALF:
         return own[:1]
-    if state is not State.TIMED:
+    if state is not LifeState.TIMED:
         return own
     sent = {(each.born_timestamp_ms, each.born_host): each for each in reversed(own)}
     return [each for each in reversed(sent.values()) if life_of(each).state is state]
@@ -301,7 +301,7 @@ def _group_story(
 
 def _retry_number(copy: MessageExt) -> int:
     """Return which retry a copy is; that of a dead letter is the last one before."""
-    is_dead = life_of(copy).state is State.DEAD_LETTER
+    is_dead = life_of(copy).state is LifeState.DEAD_LETTER
     return max(0, copy.reconsume_times - 1) if is_dead else copy.reconsume_times
 
 
@@ -313,7 +313,7 @@ def _proved(
 ) -> tuple[GroupVerdict, str, int | None]:
     """Return the verdict, who said what it rests on, and since when it holds."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
-    if last is not None and life_of(last).state is State.DEAD_LETTER:
+    if last is not None and life_of(last).state is LifeState.DEAD_LETTER:
         rests_on = Sentence("dead_letter_is", at=last.position)
         verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
         return verdict, said_by, last.store_timestamp_ms
@@ -341,7 +341,7 @@ def _proved(
 
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
     copy: dict[str, object] = {"number": last.reconsume_times, "at": last.position}
-    if life_of(last).state is not State.RETRY:
+    if life_of(last).state is not LifeState.RETRY:
         due = due_text(last, (), evidence.now_ms) or ""
         rests_on = Sentence("retry_waits", due=due, **copy)
         return GroupVerdict(GroupState.RETRYING, rests_on)
@@ -363,7 +363,7 @@ def _offset_repeats(
     records: dict[int, int] = defaultdict(int)
     records[0] = max(1, len(originals))
     for copy in own:
-        if life_of(copy).state is State.RETRY:
+        if life_of(copy).state is LifeState.RETRY:
             records[copy.reconsume_times] += 1
     attempts: dict[int, list[Delivery]] = defaultdict(list)
     for each in deliveries:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.life import Life, State, due_text, life_of, time_text
+from rocketlens.model.life import Life, LifeState, due_text, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.sentences import Sentence
@@ -223,35 +223,35 @@ def _what_a_copy_is(
     topic = life.topic or "?"
     resent = resent_by(copy)
     match life.state:
-        case State.DELAYED | State.TIMED if group is not None:
+        case LifeState.DELAYED | LifeState.TIMED if group is not None:
             text = Sentence("given_back", group=group, number=number, at=at, due=due)
             return EventKind.GIVEN_BACK, text
-        case State.DELAYED | State.TIMED:
+        case LifeState.DELAYED | LifeState.TIMED:
             return EventKind.DELAYED, Sentence("delayed", at=at, topic=topic, due=due)
-        case State.HALF:
+        case LifeState.HALF:
             times = copy.properties.get(props.TRANSACTION_CHECK_TIMES)
             checked = Sentence("half_checked", times=times) if times else ""
             text = Sentence("half", at=at, topic=topic, checked=checked, open=due)
             return EventKind.HALF, text
-        case State.ENDED:
+        case LifeState.ENDED:
             return EventKind.TRANSACTION_ENDED, Sentence("rolled_back", at=at)
-        case State.RECALL:
+        case LifeState.RECALL:
             by = _by(copy)
             text = Sentence("recalled_by", host=str(copy.born_host), by=by, at=at)
             return EventKind.RECALLED, text
-        case State.GIVEN_UP:
+        case LifeState.GIVEN_UP:
             return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at)
-        case State.DEAD_LETTER:
+        case LifeState.DEAD_LETTER:
             return EventKind.DEAD_LETTER, Sentence("dead_letter_stored", group=group, at=at)
-        case State.RETRY if resent and not number:
+        case LifeState.RETRY if resent and not number:
             text = Sentence("resent_to_group", group=group, at=at, **resent)
             return EventKind.RETRY, text
-        case State.RETRY:
+        case LifeState.RETRY:
             return EventKind.RETRY, Sentence("retry_stored", number=number, group=group, at=at)
     if resent:
         kind = EventKind.STORED_AGAIN if is_again else EventKind.STORED
         return kind, Sentence("resent_stored", at=at, **resent)
-    name = "committed" if life.state is State.COMMITTED else "stored"
+    name = "committed" if life.state is LifeState.COMMITTED else "stored"
     if is_again:
         return EventKind.STORED_AGAIN, Sentence(f"{name}_again", at=at)
     return EventKind.STORED, Sentence(name, at=at)
