@@ -32,7 +32,7 @@ once_more = echo "== once more, alone; a test that passes now should not have fa
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all coverage sanitize check format blocking docs map bench release lock clean
+.PHONY: help demo test test-all coverage sanitize check format docs map bench release lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,9 +74,6 @@ docs: .venv/ready ## Build the documentation as a site in build/site
 
 map: ## Print the size of each room
 	@$(PYTHON) docs/module_map.py
-
-blocking: .venv/ready ## Write the blocking clients from the async ones
-	@$(bin)/python packaging/blocking_clients.py
 
 bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for what can be chosen)
 	@$(bin)/python -m bench $(BENCH_ARGS)

@@ -11,6 +11,9 @@ import griffe
 from docs.generate import markdown_of
 from rocketlens.client.blocking.blocking_client import blocking_doc
 
+_MAKERS = {"waits", "calls", "iterates"}
+"""What makes a blocking method of an async one."""
+
 
 class MarkdownDocstrings(griffe.Extension):
     """Rewrites each docstring after it was read."""
@@ -23,8 +26,9 @@ class MarkdownDocstrings(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Show what decorators give clients: arguments, and docstrings. griffe calls this."""
         for client in _classes(pkg):
-            for argument in _arguments(client, "documented_by"):
-                _add_docstrings(client, pkg.modules_collection[argument.canonical_path])
+            for name, member in list(client.members.items()):
+                if _is_blocking(member):
+                    client.set_member(name, _blocking_method(member, pkg))
             init = client.members.get("__init__")
             if not isinstance(init, griffe.Function):
                 continue
@@ -42,12 +46,29 @@ def _arguments(decorated: griffe.Class | griffe.Function, name: str) -> Iterator
             yield call.arguments[0]
 
 
-def _add_docstrings(client: griffe.Class, documented: griffe.Class) -> None:
-    for name, member in client.members.items():
-        original = documented.all_members.get(name)
-        has_both = member.docstring and original is not None and original.docstring
-        if has_both and not name.startswith("_"):
-            member.docstring.value = blocking_doc(original.docstring.value)
+def _is_blocking(member: Any) -> bool:
+    """Return whether an attribute is a method that is made of that of an async client."""
+    value = member.value if isinstance(member, griffe.Attribute) else None
+    return isinstance(value, griffe.ExprCall) and str(value.function) in _MAKERS
+
+
+def _blocking_method(member: Any, pkg: griffe.Module) -> griffe.Function:
+    """Return the method: with the arguments and the docstring of the async one."""
+    path, _, name = member.value.arguments[0].canonical_path.rpartition(".")
+    original = pkg.modules_collection[path].all_members[name]
+    returns = original.returns
+    if len(member.value.arguments) > 1:
+        returns = member.value.arguments[1]
+    made = griffe.Function(
+        member.name,
+        parameters=original.parameters,
+        returns=returns,
+        lineno=member.lineno,
+        endlineno=member.endlineno,
+    )
+    if original.docstring is not None:
+        made.docstring = griffe.Docstring(blocking_doc(original.docstring.value), parent=made)
+    return made
 
 
 def _parameters_of(settings: griffe.Class) -> list[griffe.Parameter]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.client.blocking.iterators import SyncClusterMessages
+    from rocketlens.client.blocking.sync_admin import SyncClusterMessages
     from rocketlens.model.answer import Answer
     from rocketlens.model.message import MessageExt
     from rocketlens.model.message_id import NearlyMessageId

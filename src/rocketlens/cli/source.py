@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketlens.archive.archive import Archive
     from rocketlens.archive.scan import ArchiveScan
     from rocketlens.client.all_sources import AnySource
-    from rocketlens.client.blocking.iterators import SyncClusterMessages
+    from rocketlens.client.blocking.sync_admin import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.lookup.by_time import Scan

@@ -1,35 +1,26 @@
-"""What blocking clients have that is not generated: a thread, its end, iteration, futures.
+"""What blocking clients have in common: a thread with an event loop, and methods that wait for it.
 
-The methods that wait for one of an async client are in `sync` and `sync_consumer`, which
-``make blocking`` writes.
+Each method of a blocking client is made of that of the async client, with its arguments and
+docstring::
+
+    class SyncMQAdmin(SyncClusterClient[MQAdmin]):
+        topics = waits(MQAdmin.topics)
 """
 
-import asyncio
+import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.threaded_source import ThreadedSource
 
-if TYPE_CHECKING:
-    from rocketlens.client.connect.route import MessageQueue
-    from rocketlens.client.consume.consumer_client import ConsumerClient
-    from rocketlens.client.consume.lite_pull import LitePullConsumer
-    from rocketlens.client.consume.push import PushConsumer
-    from rocketlens.client.send.message import Message
-    from rocketlens.client.send.producer import Producer
-    from rocketlens.client.send.send_result import SendResult
-
 C = TypeVar("C", bound=ClusterClient)
-M = TypeVar("M", bound="ConsumerClient")
-P = TypeVar("P", bound="Producer")
-Push = TypeVar("Push", bound="PushConsumer")
-LitePull = TypeVar("LitePull", bound="LitePullConsumer")
+P = ParamSpec("P")
 T = TypeVar("T")
+B = TypeVar("B")
 _PHRASES: Final = {
     "an async iterator": "an iterator",
     "an async context manager": "a context manager",
@@ -46,23 +37,56 @@ def blocking_doc(text: str) -> str:
     return text
 
 
-def documented_by(client: type) -> Callable[[T], T]:
-    """Return a decorator of a blocking client, whose methods get the docstrings of ``client``.
+def waits(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking method for an async one: it waits for that, in the client's thread."""
 
-    In the source a generated method has the first paragraph only.
+    @functools.wraps(method)
+    def wait(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        result: T = self._thread.run(_method_of(self, method)(*arguments, **options))
+        return result
+
+    wait.__doc__ = blocking_doc(method.__doc__ or "")
+    return wait
+
+
+def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Return the blocking method for one that takes no time: it runs in the client's thread."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        result: T = self._call(lambda _: _method_of(self, method)(*arguments, **options))
+        return result
+
+    call.__doc__ = blocking_doc(method.__doc__ or "")
+    return call
+
+
+def iterates(
+    method: Callable[Concatenate[Any, P], T], blocking: Callable[[LoopThread, T], B]
+) -> Callable[Concatenate[Any, P], B]:
+    """Return the blocking method for one whose result is iterated over: it returns a ``blocking``
+    iterator of the client's thread and that result.
     """
+    call = calls(method)
 
-    def decorate(blocking: T) -> T:
-        for name, method in vars(blocking).items():
-            text = inspect.getdoc(getattr(client, name, None))
-            if text and not name.startswith("_"):
-                method.__doc__ = blocking_doc(text)
-        return blocking
+    @functools.wraps(call)
+    def iterate(self: Any, /, *arguments: P.args, **options: P.kwargs) -> B:
+        return blocking(self._thread, call(self, *arguments, **options))
 
-    return decorate
+    made: Any = iterate
+    made.__signature__ = inspect.signature(method).replace(return_annotation=blocking)
+    return iterate
 
 
-class SyncClient(Generic[C]):
+def _method_of(blocking: Any, method: Callable[..., T]) -> Callable[..., T]:
+    """Return the method of the async client, whose class may have another than ``method``."""
+    own: Callable[..., T] = getattr(blocking._client, method.__name__)  # noqa: SLF001 - its client
+    return own
+
+
+class SyncClusterClient(Generic[C]):
     """An async client in a thread with an event loop of its own; any threads may use it."""
 
     _client: C
@@ -80,12 +104,27 @@ class SyncClient(Generic[C]):
         )
         """The source for `rocketlens.find`."""
 
+    find = waits(ClusterClient.find)
+    story = waits(ClusterClient.story)
+    query_message = waits(ClusterClient.query_message)
+    query_message_by_unique_key = waits(ClusterClient.query_message_by_unique_key)
+    forget_broker = calls(ClusterClient.forget_broker)
+    message_queues = waits(ClusterClient.message_queues)
+    search_offset = waits(ClusterClient.search_offset)
+    min_offset = waits(ClusterClient.min_offset)
+    max_offset = waits(ClusterClient.max_offset)
+    earliest_message_store_time = waits(ClusterClient.earliest_message_store_time)
+    create_topic = waits(ClusterClient.create_topic)
+
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
     def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
     def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
-        """Return one message: by its offset message id, or by either id of a topic."""
+        """Return one message: by its offset message id, or by either id of a topic.
+
+        Errors are those of `ClusterClient.view_message`.
+        """
         if second is None:
             return self._thread.run(self._client.view_message(first))
         return self._thread.run(self._client.view_message(first, second))
@@ -120,101 +159,8 @@ class SyncClient(Generic[C]):
         self.close()
 
 
-class SendsInBackground(SyncClient[P]):
-    """Sends without waiting for the broker."""
-
-    def send_async(
-        self,
-        message: "Message",
-        *,
-        queue: "MessageQueue | None" = None,
-        sharding_key: str | None = None,
-        timeout_s: float | None = None,
-    ) -> "Future[SendResult]":
-        """Start to send; the future has the result, and takes callbacks.
-
-        Callbacks run in the client's thread: they must not block, nor call this client.
-        """
-        result: Future[SendResult] = Future()
-        result.set_running_or_notify_cancel()
-        work = self._client.send(
-            message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s
-        )
-        self._thread.run(_begin(work, result))
-        return result
-
-
-class SyncConsumer(SyncClient[M]):
-    """A consumer that begins with `start`, or with its ``with`` block."""
-
-    def __init__(self, make: Callable[[], M]) -> None:
-        super().__init__(make, starts=False)
-        self._is_running = False
-
-    def start(self) -> None:
-        """Join the group, and begin to consume. No effect the second time."""
-        if not self._is_running:
-            self._thread.run(self._client.start())
-            self._is_running = True
-
-    def __enter__(self) -> Self:
-        """Start, and return this consumer."""
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-
-class IteratesOverMessages(SyncConsumer[Push]):
-    """Is iterated over in place of a listener."""
-
-    def __iter__(self) -> Iterator[MessageExt]:
-        """Iterate over messages, each of which must be acked; see `PushConsumer.__aiter__`."""
-        messages = self._call(aiter)
-        while True:
-            try:
-                yield self._thread.run(_next_of(messages))
-            except StopAsyncIteration:
-                return
-
-
-class LeavesUnconsumed(SyncConsumer[LitePull]):
-    """Commits nothing at the end of a ``with`` block that raised."""
-
-    def __exit__(self, *raised: object) -> None:
-        """Close; after an exception the messages of the last `poll` stay unconsumed."""
-        self._close(lambda: self._client.__aexit__(*raised))
-
-
 async def _made(make: Callable[[], C], *, starts: bool) -> C:
     client = make()
     if starts:
         await client.start()
     return client
-
-
-async def _begin(work: Coroutine[Any, Any, T], result: "Future[T]") -> None:
-    """Start ``work`` in the background; ``result`` gets its result or error."""
-    task = asyncio.get_running_loop().create_task(work)
-
-    def done(_: object) -> None:
-        if task.cancelled():
-            result.set_exception(asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(task.result())
-
-    _RUNNING.add(task)
-    task.add_done_callback(_RUNNING.discard)
-    task.add_done_callback(done)
-
-
-async def _next_of(messages: AsyncIterator[MessageExt]) -> MessageExt:
-    return await anext(messages)
-
-
-_RUNNING: Final[set["asyncio.Task[Any]"]] = set()
-"""A reference: the event loop keeps none to a task."""

@@ -1,90 +1,58 @@
-"""Producers for programs without an event loop.
+"""Producers for programs without an event loop."""
 
-Generated from the async clients by ``make blocking``: change those instead.
-"""
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from collections.abc import Iterable
-
-from rocketlens.client.blocking.blocking_client import SendsInBackground, SyncClient, documented_by
-from rocketlens.client.blocking.sync_cluster_client import SyncClusterClient
+from rocketlens.client.blocking.blocking_client import SyncClusterClient, waits
 from rocketlens.client.connect.connection_settings import arguments_of, takes_settings
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer, ProducerSettings
-from rocketlens.client.send.request_reply import ReplyMessage
-from rocketlens.client.send.send_result import SendResult
-from rocketlens.client.send.transaction_producer import (
-    Execute,
-    TransactionProducer,
-    TransactionSendResult,
-    TransactionSettings,
-)
+from rocketlens.client.send.transaction_producer import TransactionProducer, TransactionSettings
+
+if TYPE_CHECKING:
+    from rocketlens.client.send.send_result import SendResult
+
+T = TypeVar("T")
 
 
-@documented_by(Producer)
-class SyncProducer(SyncClusterClient[Producer], SendsInBackground[Producer]):
+class SyncProducer(SyncClusterClient[Producer]):
     """`rocketlens.Producer` with blocking calls; the same arguments."""
 
     @takes_settings(ProducerSettings)
     def __init__(self, settings: ProducerSettings) -> None:
         super().__init__(lambda: Producer(**arguments_of(settings)))
 
-    def send(
+    send = waits(Producer.send)
+    send_batch = waits(Producer.send_batch)
+    send_oneway = waits(Producer.send_oneway)
+    request = waits(Producer.request)
+    recall = waits(Producer.recall)
+    write_queues = waits(Producer.write_queues)
+
+    def send_async(
         self,
         message: Message,
         *,
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
         timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send a message, and wait until a broker has stored it."""
-        return self._thread.run(
-            self._client.send(message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s)
+    ) -> "Future[SendResult]":
+        """Start to send; the future has the result, and takes callbacks.
+
+        Callbacks run in the client's thread: they must not block, nor call this client.
+        """
+        result: Future[SendResult] = Future()
+        result.set_running_or_notify_cancel()
+        work = self._client.send(
+            message, queue=queue, sharding_key=sharding_key, timeout_s=timeout_s
         )
-
-    def send_batch(
-        self,
-        messages: Iterable[Message],
-        *,
-        queue: MessageQueue | None = None,
-        timeout_s: float | None = None,
-    ) -> SendResult:
-        """Send several messages of one topic at once; they are stored side by side, or none is."""
-        return self._thread.run(self._client.send_batch(messages, queue=queue, timeout_s=timeout_s))
-
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-    ) -> None:
-        """Send a message without waiting for a response: if it is lost, no error is raised."""
-        self._thread.run(self._client.send_oneway(message, queue=queue, sharding_key=sharding_key))
-
-    def request(
-        self,
-        message: Message,
-        timeout_s: float,
-        *,
-        queue: MessageQueue | None = None,
-        sharding_key: str | None = None,
-    ) -> ReplyMessage:
-        """Send a message, and return the reply to it of the consumer that handled it."""
-        return self._thread.run(
-            self._client.request(message, timeout_s, queue=queue, sharding_key=sharding_key)
-        )
-
-    def recall(self, topic: str, recall_handle: str, *, timeout_s: float | None = None) -> str:
-        """Take back a message before it is delivered; return its unique key."""
-        return self._thread.run(self._client.recall(topic, recall_handle, timeout_s=timeout_s))
-
-    def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return the queues that a topic's messages go to, in the order of broker name and id."""
-        return self._thread.run(self._client.write_queues(topic))
+        self._thread.run(_begin(work, result))
+        return result
 
 
-@documented_by(TransactionProducer)
 class SyncTransactionProducer(SyncProducer):
     """`rocketlens.TransactionProducer` with blocking calls; the same arguments.
 
@@ -95,12 +63,28 @@ class SyncTransactionProducer(SyncProducer):
 
     @takes_settings(TransactionSettings)
     def __init__(self, settings: TransactionSettings) -> None:
-        SyncClient.__init__(self, lambda: TransactionProducer(**arguments_of(settings)))
+        # Its base makes another client.
+        SyncClusterClient.__init__(self, lambda: TransactionProducer(**arguments_of(settings)))
 
-    def send_in_transaction(
-        self, message: Message, execute: Execute, *, timeout_s: float | None = None
-    ) -> TransactionSendResult:
-        """Send a half message, execute the local transaction, and end the message as it ended."""
-        return self._thread.run(
-            self._client.send_in_transaction(message, execute, timeout_s=timeout_s)
-        )
+    send_in_transaction = waits(TransactionProducer.send_in_transaction)
+
+
+async def _begin(work: Coroutine[Any, Any, T], result: "Future[T]") -> None:
+    """Start ``work`` in the background; ``result`` gets its result or error."""
+    task = asyncio.get_running_loop().create_task(work)
+
+    def done(_: object) -> None:
+        if task.cancelled():
+            result.set_exception(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(task.result())
+
+    _RUNNING.add(task)
+    task.add_done_callback(_RUNNING.discard)
+    task.add_done_callback(done)
+
+
+_RUNNING: Final[set["asyncio.Task[Any]"]] = set()
+"""A reference: the event loop keeps none to a task."""

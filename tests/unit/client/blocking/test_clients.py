@@ -1,16 +1,12 @@
-"""Blocking clients are generated: they have what the async ones have, with the same arguments."""
+"""Blocking clients have what the async ones have, with the same arguments."""
 
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
 
 import pytest
 
 import rocketlens
 from rocketlens.client.blocking.blocking_client import blocking_doc
 
-REPOSITORY = Path(__file__).parents[4]
 CLIENTS = {
     rocketlens.SyncMQAdmin: rocketlens.MQAdmin,
     rocketlens.SyncProducer: rocketlens.Producer,
@@ -24,21 +20,7 @@ NOT_BLOCKING = {
     # A blocking admin or producer starts when it is made.
     "start",
 }
-
-
-@pytest.fixture(scope="module")
-def generator():
-    path = REPOSITORY / "packaging" / "blocking_clients.py"
-    spec = importlib.util.spec_from_file_location("blocking_clients", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["blocking_clients"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_what_make_blocking_writes_is_what_is_there(generator):
-    for name in generator.FILES:
-        assert generator.text_of(name) == (generator.HOME / name).read_text("utf-8"), name
+BY_HAND = {"view_message", "start", "close"}
 
 
 def public(client):
@@ -87,8 +69,8 @@ def test_a_blocking_method_returns_what_is_iterated_over_without_an_event_loop()
 
 
 @pytest.mark.parametrize(("blocking", "plain", "name"), PAIRS)
-def test_a_blocking_method_has_the_docstring_of_the_async_one(blocking, plain, name, generator):
-    if name not in generator.BY_HAND:
+def test_a_blocking_method_has_the_docstring_of_the_async_one(blocking, plain, name):
+    if name not in BY_HAND:
         theirs = blocking_doc(inspect.getdoc(getattr(plain, name)))
         assert inspect.getdoc(getattr(blocking, name)) == theirs
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import rocketlens
-from rocketlens.client.blocking import iterators
+from rocketlens.client.blocking import sync_admin
 from rocketlens.testing import cluster
 
 
@@ -24,7 +24,7 @@ def admin(rocketmq):
 
 @pytest.mark.parametrize("at_once", [1, 3, 256])
 def test_a_scan_is_iterated_over_with_blocking_calls(admin, monkeypatch, at_once):
-    monkeypatch.setattr(iterators, "_AT_ONCE", at_once)
+    monkeypatch.setattr(sync_admin, "_AT_ONCE", at_once)
     scan = admin.scan("Orders")
     assert sorted(int(each.body) for each in scan) == list(range(10))
     assert (scan.complete, scan.failures) == (True, ())
