@@ -36,11 +36,13 @@ if TYPE_CHECKING:
         SyncTransactionProducer as SyncTransactionProducer,
     )
     from rocketlens.client.connect.route import MessageQueue as MessageQueue
-    from rocketlens.client.consume.listener import (
+    from rocketlens.client.consume.consume_service import (
         ConsumeConcurrentlyStatus as ConsumeConcurrentlyStatus,
     )
-    from rocketlens.client.consume.listener import ConsumeContext as ConsumeContext
-    from rocketlens.client.consume.listener import ConsumeOrderlyStatus as ConsumeOrderlyStatus
+    from rocketlens.client.consume.consume_service import ConsumeContext as ConsumeContext
+    from rocketlens.client.consume.consume_service import (
+        ConsumeOrderlyStatus as ConsumeOrderlyStatus,
+    )
     from rocketlens.client.consume.lite_pull import LitePullConsumer as LitePullConsumer
     from rocketlens.client.consume.push import PushConsumer as PushConsumer
     from rocketlens.client.consume.subscription import MessageSelector as MessageSelector
@@ -92,7 +94,9 @@ _NAMES: Final = {
     "client.blocking.sync_consumer": "SyncLitePullConsumer SyncPushConsumer",
     "client.blocking.sync_producer": "SyncProducer SyncTransactionProducer",
     "client.connect.route": "MessageQueue",
-    "client.consume.listener": "ConsumeConcurrentlyStatus ConsumeContext ConsumeOrderlyStatus",
+    "client.consume.consume_service": (
+        "ConsumeConcurrentlyStatus ConsumeContext ConsumeOrderlyStatus"
+    ),
     "client.consume.lite_pull": "LitePullConsumer",
     "client.consume.push": "PushConsumer",
     "client.consume.subscription": "MessageSelector",

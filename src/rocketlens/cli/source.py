@@ -292,7 +292,7 @@ def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
     """Forget a broker that is gone for good; False if it is not remembered."""
     from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
-    from rocketlens.client.connect.name_server_addresses import name_server_addresses
+    from rocketlens.client.connect.cluster import name_server_addresses
 
     addresses = name_server_addresses(access.name_servers)
     return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)

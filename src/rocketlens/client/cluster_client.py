@@ -18,7 +18,7 @@ from rocketlens.client.connect.connection_settings import AdminSettings, takes_s
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.connect.topology import Topology
 from rocketlens.client.search.cluster_source import ClusterSource
-from rocketlens.client.search.index_samples import IndexSamples
+from rocketlens.client.search.key_search import IndexSamples
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_text

@@ -34,8 +34,7 @@ from rocketlens.bulk.positions import (
     positions_option,
 )
 from rocketlens.client.connect.broker_history import SeenBrokers, seen_brokers_path
-from rocketlens.client.connect.cluster import ClusterCalls, Credentials
-from rocketlens.client.connect.name_server_addresses import name_server_addresses
+from rocketlens.client.connect.cluster import ClusterCalls, Credentials, name_server_addresses
 from rocketlens.client.connect.route import Route
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.queue_offsets import unreadable_messages

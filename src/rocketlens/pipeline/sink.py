@@ -31,9 +31,9 @@ from pyspark.sql.datasource import (
 )
 
 from rocketlens.bulk.options import known_options, number_option
-from rocketlens.client.send.batch_cut import cut_batches
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import DEFAULT_GROUP, Producer
+from rocketlens.client.send.send_request import cut_batches
 from rocketlens.errors import BadInput, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey, month_start_ms

@@ -155,7 +155,7 @@ class ManySender:
             await asyncio.wait(self._sending)
 
     async def _send_lines(self, lines: list[bytes], first: int) -> None:
-        from rocketlens.client.send.batch_cut import cut_batches
+        from rocketlens.client.send.send_request import cut_batches
 
         for batch in cut_batches(self._messages_of(lines, first), attrgetter("message")):
             await self._start(batch)

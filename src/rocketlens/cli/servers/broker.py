@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
     from rocketlens.broker.life.service import run as run_broker
     from rocketlens.cli.servers.log_lines import log_to_stderr
-    from rocketlens.client.connect.name_server_addresses import name_server_addresses
+    from rocketlens.client.connect.cluster import name_server_addresses
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.terminal.cluster_access import name_servers_of_environment
 

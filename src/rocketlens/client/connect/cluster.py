@@ -14,6 +14,7 @@ none                  the name servers are asked in turn, first the one that res
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from collections.abc import (
@@ -29,10 +30,10 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.connect.name_server_addresses import name_server_addresses
 from rocketlens.client.connect.route import Broker, Recent, Route, brokers_of
 from rocketlens.errors import (
     BadAnswer,
+    BadInput,
     BrokerError,
     CallTimeout,
     ProtocolError,
@@ -42,9 +43,10 @@ from rocketlens.errors import (
     WrongUse,
 )
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
-from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool
+from rocketlens.net.pool import NAME_SERVER_EXPECTED, NO_HANDLERS, ClientPool, parse_address
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies.tables import ClusterInfo, KvTable, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
@@ -56,6 +58,32 @@ from rocketlens.wire.commands.brokers import (
 )
 from rocketlens.wire.commands.groups import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.declare import Command, NoFields, read_body
+
+SCHEME: Final = "http://"
+"""A prefix of RocketMQ's clients without a meaning."""
+
+
+def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Parse ``"a:9876;b:9876"``, or several addresses; None for those of the environment.
+
+    :raises BadInput: if there is none, or one is not an address.
+    """
+    if given is None:
+        given = next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), "")
+    if not isinstance(given, str):
+        given = ";".join(given)
+    # Other clients separate addresses by commas, and an address has none.
+    parts = [part.strip().removeprefix(SCHEME) for part in given.replace(",", ";").split(";")]
+    addresses = tuple(dict.fromkeys(filter(None, parts)))
+    if not addresses:
+        raise BadInput(
+            "no name server is given: name one, such as 127.0.0.1:9876 (several with semicolons "
+            f"between), or set {NAME_SERVER_VARIABLES[0]}"
+        )
+    for address in addresses:
+        parse_address(address)
+    return addresses
+
 
 logger: Final = logging.getLogger("rocketlens.client")
 

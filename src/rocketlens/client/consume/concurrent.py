@@ -22,11 +22,14 @@ from typing import Final, NamedTuple
 
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import consume_service, timing
-from rocketlens.client.consume.consume_service import Called, ConsumeService, ServiceParts, TaskSet
-from rocketlens.client.consume.listener import (
+from rocketlens.client.consume.consume_service import (
     Abandoned,
+    Called,
     ConsumeConcurrentlyStatus,
     ConsumeContext,
+    ConsumeService,
+    ServiceParts,
+    TaskSet,
 )
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms

@@ -18,9 +18,14 @@ from rocketlens import limits
 from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import consume_service, timing
-from rocketlens.client.consume.consume_service import Called, ConsumeService, ServiceParts
+from rocketlens.client.consume.consume_service import (
+    Called,
+    ConsumeContext,
+    ConsumeOrderlyStatus,
+    ConsumeService,
+    ServiceParts,
+)
 from rocketlens.client.consume.group_offsets import broker_of
-from rocketlens.client.consume.listener import ConsumeContext, ConsumeOrderlyStatus
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
 from rocketlens.errors import ProtocolError, RocketLensError

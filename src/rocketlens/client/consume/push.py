@@ -13,16 +13,17 @@ from rocketlens.client.connect.queue_puller import PULL_HOLD_S
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.concurrent import ConcurrentService
-from rocketlens.client.consume.consume_service import ListenerFailures, ServiceParts
-from rocketlens.client.consume.consumer_client import ConsumerClient
-from rocketlens.client.consume.consumer_settings import PushSettings
-from rocketlens.client.consume.listener import (
+from rocketlens.client.consume.consume_service import (
     Abandoned,
     ConsumeConcurrentlyStatus,
     ConsumeContext,
     Listener,
     ListenerCalls,
+    ListenerFailures,
+    ServiceParts,
 )
+from rocketlens.client.consume.consumer_client import ConsumerClient
+from rocketlens.client.consume.consumer_settings import PushSettings
 from rocketlens.client.consume.orderly import LockCalls, OrderlyService
 from rocketlens.client.consume.pulling import PullSettings
 from rocketlens.client.consume.send_back_calls import SendBack

@@ -20,9 +20,14 @@ from rocketlens.client.connect.namespace import is_in_namespace, with_namespace,
 from rocketlens.client.connect.queue_puller import tools_puller
 from rocketlens.client.connect.route import Broker, MessageQueue
 from rocketlens.client.connect.topology import Topology
-from rocketlens.client.search.dispatch_wait import Dispatch
-from rocketlens.client.search.index_samples import UNTRIED, IndexSamples
-from rocketlens.client.search.key_search import KeySearch, SearchedIndex, query_limit
+from rocketlens.client.search.key_search import (
+    UNTRIED,
+    Dispatch,
+    IndexSamples,
+    KeySearch,
+    SearchedIndex,
+    query_limit,
+)
 from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, read_queues

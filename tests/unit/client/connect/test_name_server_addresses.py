@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.client.connect.name_server_addresses import name_server_addresses
+from rocketlens.client.connect.cluster import name_server_addresses
 from rocketlens.errors import BadInput
 
 

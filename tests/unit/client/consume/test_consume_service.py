@@ -9,8 +9,11 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.consume_service import ListenerFailures
-from rocketlens.client.consume.listener import ConsumeContext, ListenerCalls
+from rocketlens.client.consume.consume_service import (
+    ConsumeContext,
+    ListenerCalls,
+    ListenerFailures,
+)
 
 
 class Clock:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.listener import (
+from rocketlens.client.consume.consume_service import (
     ConsumeConcurrentlyStatus,
     ConsumeContext,
     ListenerCalls,

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.listener import ConsumeOrderlyStatus
+from rocketlens.client.consume.consume_service import ConsumeOrderlyStatus
 from rocketlens.wire.codes import RequestCode
 from tests.support.async_tests import within
 from tests.unit.client.consume.consumer_broker import RETRY, fill, run, until

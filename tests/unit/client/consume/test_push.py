@@ -7,7 +7,10 @@ from itertools import chain
 import pytest
 
 from rocketlens.client.consume import pulling, timing
-from rocketlens.client.consume.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from rocketlens.client.consume.consume_service import (
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+)
 from rocketlens.client.consume.push import PushConsumer
 from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.errors import BadInput, RemotingError, WrongUse

@@ -2,7 +2,7 @@
 
 import json
 
-from rocketlens.client.consume.listener import ConsumeConcurrentlyStatus
+from rocketlens.client.consume.consume_service import ConsumeConcurrentlyStatus
 from rocketlens.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,

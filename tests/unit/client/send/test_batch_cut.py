@@ -1,7 +1,7 @@
 """How messages are cut into batches."""
 
-from rocketlens.client.send.batch_cut import BATCH_BYTES, BATCH_MESSAGES, cut_batches
 from rocketlens.client.send.message import Message
+from rocketlens.client.send.send_request import BATCH_BYTES, BATCH_MESSAGES, cut_batches
 
 
 def batches_of(*messages):
