@@ -21,20 +21,20 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume import consume_service, timing
+from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import (
     Abandoned,
     Called,
     ConsumeConcurrentlyStatus,
     ConsumeContext,
-    ConsumeService,
-    ServiceParts,
-    TaskSet,
+    ListenerCalls,
+    ListenerService,
 )
+from rocketlens.client.consume.consumer_settings import PushSettings
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
+from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -49,13 +49,15 @@ class _Batch(NamedTuple):
     messages: Sequence[MessageExt]
 
 
-class ConcurrentService(ConsumeService):
+class ConcurrentService(ListenerService):
     """Calls a listener with whatever was pulled; see the table above."""
 
-    def __init__(self, parts: ServiceParts) -> None:
-        self._parts: Final = parts
+    def __init__(
+        self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
+    ) -> None:
+        super().__init__(session, settings, calls, batch)
         self._waiting: Final[asyncio.Queue[_Batch]] = asyncio.Queue()
-        self._tasks: Final = TaskSet(parts.group)
+        self._tasks: Final = TaskSet(session.group)
         self._busy = 0
         self._idle: Final = asyncio.Event()
         self._idle.set()
@@ -63,12 +65,12 @@ class ConcurrentService(ConsumeService):
 
     def start(self) -> None:
         """Begin."""
-        for _ in range(self._parts.concurrency):
+        for _ in range(self._settings.concurrency):
             self._tasks.run(self._work())
 
     def deliver(self, owned: OwnedQueue, messages: Sequence[MessageExt]) -> None:
         """Consume messages, in batches."""
-        size = self._parts.batch
+        size = self._batch
         for start in range(0, len(messages), size):
             self._waiting.put_nowait(_Batch(owned, owned.pq, messages[start : start + size]))
 
@@ -81,29 +83,22 @@ class ConcurrentService(ConsumeService):
         except TimeoutError:
             logger.warning(
                 "group %s: %d listeners did not end in %g s; what they have is delivered again",
-                *(self._parts.group, self._busy, wait_s),
+                *(self._session.group, self._busy, wait_s),
             )
         await self._tasks.cancel()
 
     async def give_back_expired(self, owned: OwnedQueue) -> None:
         """Send back what plain listeners have had for too long: a thread cannot be ended."""
         pq = owned.pq
-        before_s = self._parts.clock() - self._parts.timeout_s
+        timeout_s = self._settings.consume_timeout_s
+        before_s = self._clock() - timeout_s
         for message in pq.expired(before_s)[:_EXPIRED_AT_ONCE]:
             logger.warning(
                 "%s: a listener has had %s for over %g s: it is given back",
-                *(pq.queue, message.msg_id, self._parts.timeout_s),
+                *(pq.queue, message.msg_id, timeout_s),
             )
             if await self._give_back(message, pq.queue, _EXPIRED_DELAY_LEVEL):
                 self._done(owned, pq, [message])
-
-    async def consume_directly(
-        self, message: MessageExt, queue: MessageQueue
-    ) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, and settle nothing."""
-        return await consume_service.consume_directly(
-            self._parts, message, queue, _direct_result, order=False
-        )
 
     # How it is done.
 
@@ -117,7 +112,7 @@ class ConcurrentService(ConsumeService):
             try:
                 await self._consume(batch)
             except Exception:
-                logger.exception("group %s: messages stay unsettled", self._parts.group)
+                logger.exception("group %s: messages stay unsettled", self._session.group)
             finally:
                 self._busy -= 1
                 if not self._busy:
@@ -127,19 +122,17 @@ class ConcurrentService(ConsumeService):
         owned, pq, _ = batch
         if pq.is_dropped:
             return
-        messages = pq.begin(batch.messages, self._parts.clock())
+        messages = pq.begin(batch.messages, self._clock())
         if not messages:
             return
-        context = ConsumeContext(self._parts.shown_queue(pq.queue))
-        shown = tuple(map(self._parts.shown, messages))
-        called = await consume_service.call_traced(
-            self._parts, shown, context, lambda call: _is_success(call.returned)
-        )
+        context = ConsumeContext(self._session.shown_queue(pq.queue))
+        shown = tuple(map(self._session.shown, messages))
+        called = await self._call_traced(shown, context)
         if called.returned is Abandoned.ABANDONED:
             return
         pq.consumed_at_ms = now_ms()
-        count = _succeeded(called, context, len(messages))
-        self._parts.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
+        count = self._succeeded(called, context, len(messages))
+        self._session.rates(pq.queue.topic).consumed(count, len(messages) - count, called.took_s)
         if not pq.is_dropped:
             await self._settle(owned, pq, messages, count, context.delay_level)
 
@@ -152,7 +145,7 @@ class ConcurrentService(ConsumeService):
         delay_level: int,
     ) -> None:
         failed = [each for each in messages[count:] if pq.holds(each)]
-        if self._parts.is_broadcasting:
+        if self._settings.broadcasting:
             for each in failed:
                 logger.warning("%s: %s failed, and broadcasting has no retry", pq.queue, each)
             self._done(owned, pq, messages)
@@ -167,8 +160,8 @@ class ConcurrentService(ConsumeService):
             self._tasks.run(self._deliver_later(owned, pq, again))
 
     async def _give_back(self, message: MessageExt, queue: MessageQueue, delay_level: int) -> bool:
-        shown = self._parts.shown(message)
-        return await self._parts.send_back.send_back(shown, queue, delay_level)
+        shown = self._session.shown(message)
+        return await self._send_back.send_back(shown, queue, delay_level)
 
     async def _deliver_later(
         self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]
@@ -180,27 +173,22 @@ class ConcurrentService(ConsumeService):
     def _done(self, owned: OwnedQueue, pq: ProcessQueue, messages: list[MessageExt]) -> None:
         queue_offset = pq.remove(messages)
         if not pq.is_dropped:
-            self._parts.offsets.update(pq.queue, queue_offset, increase_only=True)
+            self._session.offsets.update(pq.queue, queue_offset, increase_only=True)
             owned.changed.set()
 
-
-def _succeeded(called: Called, context: ConsumeContext, count: int) -> int:
-    """Return how many of the messages, from the first on, were consumed."""
-    if called.raised is not None:
+    def _succeeded(self, called: Called, context: ConsumeContext, count: int) -> int:
+        """Return how many of the messages, from the first on, were consumed."""
+        if called.raised is not None:
+            return 0
+        if self._is_success(called.returned):
+            return count if context.ack_index is None else max(0, min(context.ack_index + 1, count))
+        if called.returned is not ConsumeConcurrentlyStatus.RECONSUME_LATER:
+            logger.warning(
+                "a listener returned %.100r, which is no status: its messages are consumed again "
+                "later",
+                called.returned,
+            )
         return 0
-    if _is_success(called.returned):
-        return count if context.ack_index is None else max(0, min(context.ack_index + 1, count))
-    if called.returned is not ConsumeConcurrentlyStatus.RECONSUME_LATER:
-        logger.warning(
-            "a listener returned %.100r, which is no status: its messages are consumed again later",
-            called.returned,
-        )
-    return 0
 
-
-def _direct_result(returned: object) -> ConsumeResult:
-    return ConsumeResult.CR_SUCCESS if _is_success(returned) else ConsumeResult.CR_LATER
-
-
-def _is_success(returned: object) -> bool:
-    return returned is None or returned is ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+    def _is_success(self, returned: object) -> bool:
+        return returned is None or returned is ConsumeConcurrentlyStatus.CONSUME_SUCCESS

@@ -26,7 +26,7 @@ import concurrent.futures
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -35,12 +35,11 @@ from typing import Any, Final, NamedTuple
 import rocketlens
 from rocketlens import limits
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.consume_stats import ConsumeRates
-from rocketlens.client.consume.group_offsets import OffsetTable
+from rocketlens.client.consume.consumer_settings import PushSettings
 from rocketlens.client.consume.pulling import OwnedQueue
 from rocketlens.client.consume.send_back_calls import SendBack
-from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT, TraceWriter
-from rocketlens.errors import RocketLensError
+from rocketlens.client.consume.session import GroupSession
+from rocketlens.client.send.trace import EXCEPTION, FAILED, SUCCESS, TIME_OUT
 from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeResult
@@ -193,27 +192,6 @@ class ListenerFailures:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceParts:
-    """The parts that a service works with."""
-
-    group: str
-    calls: ListenerCalls
-    offsets: OffsetTable
-    send_back: SendBack
-    rates: Callable[[str], ConsumeRates]
-    shown: Callable[[MessageExt], MessageExt]
-    """Returns a message as listeners get it."""
-    shown_queue: Callable[[MessageQueue], MessageQueue]
-    is_broadcasting: bool
-    batch: int
-    concurrency: int
-    timeout_s: float
-    clock: Callable[[], float]
-    failures: ListenerFailures
-    trace: TraceWriter | None = None
-
-
 class ConsumeService:
     """Gets what was pulled. This one does nothing: see `ConcurrentService`, `OrderlyService`."""
 
@@ -254,73 +232,85 @@ class Called:
     took_s: float
 
 
-async def call_traced(
-    parts: ServiceParts,
-    messages: Sequence[MessageExt],
-    context: ConsumeContext,
-    is_success: Callable[[Called], bool],
-) -> Called:
-    """Call the listener, and trace that it was called and how that ended; otherwise as
-    `call_listener`.
-    """
-    trace = parts.trace
-    if trace is None:
-        return await call_listener(parts, messages, context)
-    begun = trace.consume_begun(messages)
-    called = await call_listener(parts, messages, context)
-    if isinstance(called.raised, TimeoutError) or called.took_s >= parts.timeout_s:
-        trace.consume_ended(begun, TIME_OUT)
-    elif called.raised is not None:
-        trace.consume_ended(begun, EXCEPTION)
-    else:
-        trace.consume_ended(begun, SUCCESS if is_success(called) else FAILED)
-    return called
+_NEVER: Final = 2**31 - 1
 
 
-async def call_listener(
-    parts: ServiceParts, messages: Sequence[MessageExt], context: ConsumeContext
-) -> Called:
-    """Call the listener; whatever it raises is logged and returned."""
-    began_s = parts.clock()
-    returned: object = None
-    raised: Exception | None = None
-    try:
-        returned = await parts.calls.call(messages, context)
-    except Exception as error:  # noqa: BLE001 - a listener may raise anything; it is logged
-        raised = error
-        parts.failures.add(error, ", ".join(each.msg_id for each in messages))
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        # The listener cancelled itself, or awaited something that was: the task was not cancelled.
-        raised = RuntimeError(f"the listener was cancelled: {error}")
-    return Called(returned, raised, parts.clock() - began_s)
+class ListenerService(ConsumeService):
+    """Gives what was pulled to a listener, up to ``batch`` messages at once."""
 
+    def __init__(
+        self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
+    ) -> None:
+        self._session: Final = session
+        self._settings: Final = settings
+        self._calls: Final = calls
+        self._batch: Final = batch
+        most = settings.max_reconsume_times
+        if most is None:
+            most = _NEVER if self.is_orderly else limits.MAX_RECONSUMES
+        self._send_back: Final = SendBack(session.cluster, session.group, settings.namespace, most)
+        self._clock: Final = settings.clock
+        self._failures: Final = ListenerFailures(session.group, settings.clock)
 
-async def consume_directly(
-    parts: ServiceParts,
-    message: MessageExt,
-    queue: MessageQueue,
-    results: Callable[[object], ConsumeResult],
-    *,
-    order: bool,
-) -> ConsumeMessageDirectlyResult:
-    """Let a listener consume one message, and return its outcome as a broker wants it."""
-    context = ConsumeContext(parts.shown_queue(queue))
-    called = await call_listener(parts, (parts.shown(message),), context)
-    if called.raised is not None:
-        result, remark = ConsumeResult.CR_THROW_EXCEPTION, described(called.raised)
-    else:
-        result, remark = results(called.returned), None
-        if result is ConsumeResult.CR_LATER and not hasattr(called.returned, "name"):
-            remark = f"the listener returned a {type(called.returned).__name__}"
-    return ConsumeMessageDirectlyResult(
-        order=order,
-        consume_result=result,
-        remark=remark,
-        spent_time_ms=int(called.took_s * 1000),
-    )
+    async def consume_directly(
+        self, message: MessageExt, queue: MessageQueue
+    ) -> ConsumeMessageDirectlyResult:
+        """Consume one message now, settle nothing, and return the outcome as a broker wants it."""
+        context = ConsumeContext(self._session.shown_queue(queue))
+        called = await self._call((self._session.shown(message),), context)
+        if called.raised is not None:
+            result, remark = ConsumeResult.CR_THROW_EXCEPTION, described(called.raised)
+        elif self._is_success(called.returned):
+            result, remark = ConsumeResult.CR_SUCCESS, None
+        else:
+            result, remark = ConsumeResult.CR_LATER, None
+            if not hasattr(called.returned, "name"):
+                remark = f"the listener returned a {type(called.returned).__name__}"
+        return ConsumeMessageDirectlyResult(
+            order=self.is_orderly,
+            consume_result=result,
+            remark=remark,
+            spent_time_ms=int(called.took_s * 1000),
+        )
+
+    def _is_success(self, returned: object) -> bool:
+        """Return whether what a listener returned says that it consumed its messages."""
+        raise NotImplementedError
+
+    async def _call_traced(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Called:
+        """Call the listener, and trace that it was called and how that ended; else as `_call`."""
+        trace = self._session.trace
+        if trace is None:
+            return await self._call(messages, context)
+        begun = trace.consume_begun(messages)
+        called = await self._call(messages, context)
+        is_late = called.took_s >= self._settings.consume_timeout_s
+        if isinstance(called.raised, TimeoutError) or is_late:
+            trace.consume_ended(begun, TIME_OUT)
+        elif called.raised is not None:
+            trace.consume_ended(begun, EXCEPTION)
+        else:
+            is_success = self._is_success(called.returned)
+            trace.consume_ended(begun, SUCCESS if is_success else FAILED)
+        return called
+
+    async def _call(self, messages: Sequence[MessageExt], context: ConsumeContext) -> Called:
+        """Call the listener; whatever it raises is logged and returned."""
+        began_s = self._clock()
+        returned: object = None
+        raised: Exception | None = None
+        try:
+            returned = await self._calls.call(messages, context)
+        except Exception as error:  # noqa: BLE001 - a listener may raise anything; it is logged
+            raised = error
+            self._failures.add(error, ", ".join(each.msg_id for each in messages))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The listener cancelled itself, or awaited something that was.
+            raised = RuntimeError(f"the listener was cancelled: {error}")
+        return Called(returned, raised, self._clock() - began_s)
 
 
 def described(error: Exception) -> str:
@@ -328,38 +318,3 @@ def described(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text}, {frames[-1].name}" if frames else text
-
-
-class TaskSet:
-    """Keeps a reference to each task, and logs the error with which one ends."""
-
-    def __init__(self, group: str) -> None:
-        """Create an empty set; ``group`` is for the log."""
-        self._group: Final = group
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
-
-    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._remove)
-        return task
-
-    async def wait(self) -> None:
-        """Wait until all tasks have ended, for `limits.MAX_STOP_ANSWERS_S` at most."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=limits.MAX_STOP_ANSWERS_S)
-
-    async def cancel(self) -> None:
-        """Cancel all tasks, and wait for their ends as `wait` does."""
-        for task in self._tasks:
-            task.cancel()
-        await self.wait()
-
-    def _remove(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if isinstance(error, RocketLensError):
-                logger.warning("group %s: %s", self._group, error)
-            else:
-                logger.error("group %s: a task ended", self._group, exc_info=error)

@@ -4,28 +4,24 @@ import asyncio
 import logging
 import os
 import time
-from abc import abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.connect.connection_settings import ConnectionSettings, arguments_of
-from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.consume_service import ConsumeService, TaskSet
-from rocketlens.client.consume.consume_stats import ConsumeRates
+from rocketlens.client.consume.consume_service import ConsumeService
 from rocketlens.client.consume.consumer_settings import BEGINS, ConsumerSettings
 from rocketlens.client.consume.group_offsets import (
     LocalOffsetFile,
-    OffsetStore,
-    OffsetTable,
     RemoteOffsets,
     first_offset,
 )
 from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
-from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullSettings, as_sent
+from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving, body_of
+from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.client.consume.subscription import MessageSelector, subscription_of
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.trace import trace_writer
@@ -40,7 +36,6 @@ from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumeType,
     MessageModel,
-    SubscriptionData,
 )
 from rocketlens.wire.codes import version_name
 from rocketlens.wire.command import OUR_VERSION
@@ -68,26 +63,33 @@ class ConsumerClient(ClusterClient):
         self.begin_timestamp_ms: Final = begin_ms
         self.client_id: Final = _client_id(settings, str(id(self)))
         self._common: Final = settings
-        self._trace: Final = trace_writer(
-            Producer,
-            self._cluster.name_servers,
-            self.group,
-            trace=settings.trace,
-            namespace=self.namespace,
-            connection=self._connection,
+        self._session: Final = GroupSession(
+            cluster=self._cluster,
+            settings=settings,
+            group=self.group,
+            client_id=self.client_id,
+            store=(
+                LocalOffsetFile(self.client_id, self.group, settings.offsets_directory)
+                if settings.broadcasting
+                else RemoteOffsets(self._cluster, self.group)
+            ),
+            trace=trace_writer(
+                Producer,
+                self._cluster.name_servers,
+                self.group,
+                trace=settings.trace,
+                namespace=self.namespace,
+                connection=self._connection,
+            ),
         )
-        self._subscriptions: dict[str, SubscriptionData] = {}
-        self._rates: dict[str, ConsumeRates] = {}
-        self._offsets: Final = OffsetTable()
-        self._store: Final[OffsetStore] = (
-            LocalOffsetFile(self.client_id, self.group, settings.offsets_directory)
-            if settings.broadcasting
-            else RemoteOffsets(self._cluster, self.group)
-        )
-        self._member: Final = GroupMember(
-            self._cluster, self.client_id, self.group, self._described
-        )
-        self._parts: _QueueParts | None = None
+        self._trace: Final = self._session.trace
+        self._subscriptions: Final = self._session.subscriptions
+        self._offsets: Final = self._session.offsets
+        self._store: Final = self._session.store
+        self._member: Final = GroupMember(self._session, self._described)
+        self._rebalance: Rebalance | None = None
+        self._queues: OwnedQueues | None = None
+        """The queues of this consumer, from its start on."""
         self._commit_turn: Final = asyncio.Lock()
         self._tasks: Final = TaskSet(self.group)
         self._is_closing = False
@@ -103,7 +105,7 @@ class ConsumerClient(ClusterClient):
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that are this consumer's now, in the order of broker name and queue id."""
-        return tuple(sorted(map(self._short_queue, self._owned)))
+        return tuple(sorted(map(self._session.shown_queue, self._owned)))
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*") -> None:
         """Subscribe to a topic: all of it, or by tags or an SQL92 expression.
@@ -119,10 +121,10 @@ class ConsumerClient(ClusterClient):
     def unsubscribe(self, topic: str) -> None:
         """Subscribe to a topic no longer; its queues go to other members soon."""
         full_topic = self._full_topic(check_text(topic, "topic"))
-        if self._subscriptions.pop(full_topic, None) is not None and self._parts is not None:
+        if self._subscriptions.pop(full_topic, None) is not None and self._queues is not None:
             for queue in self._owned:
                 if queue.topic == full_topic:
-                    self._tasks.run(self._parts.queues.end(queue))
+                    self._tasks.run(self._queues.end(queue))
             self._member.beat_soon()
 
     async def commit(self) -> None:
@@ -137,13 +139,13 @@ class ConsumerClient(ClusterClient):
 
     def members_changed(self) -> None:
         """Share out the queues anew."""
-        if self._parts is not None:
-            self._parts.rebalance.look_soon()
+        if self._rebalance is not None:
+            self._rebalance.look_soon()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Continue from other offsets, those that an operator chose."""
-        if self._parts is not None and not self._is_closing:
-            await self._parts.queues.reset(topic, offsets)
+        if self._queues is not None and not self._is_closing:
+            await self._queues.reset(topic, offsets)
 
     def offsets_of(self, topic: str) -> Mapping[MessageQueue, int]:
         """Return the consumed offset of each queue of a topic."""
@@ -160,7 +162,7 @@ class ConsumerClient(ClusterClient):
                 for queue, owned in queues
             },
             status_table={
-                topic: self._rates_of(topic).status() for topic in sorted(self._subscriptions)
+                topic: self._session.rates(topic).status() for topic in sorted(self._subscriptions)
             },
         )
 
@@ -173,14 +175,10 @@ class ConsumerClient(ClusterClient):
 
     # How it is done.
 
-    @abstractmethod
-    def _pull_settings(self) -> PullSettings:
-        """Return how this consumer pulls."""
-
     @property
     def _owned(self) -> Mapping[MessageQueue, OwnedQueue]:
         """The queues that are pulled."""
-        return {} if self._parts is None else self._parts.puller.owned
+        return {} if self._queues is None else self._queues.puller.owned
 
     @property
     def _assigned(self) -> frozenset[MessageQueue] | None:
@@ -204,13 +202,13 @@ class ConsumerClient(ClusterClient):
             # Brokers take a newer version only, also if the clock went back meanwhile.
             version = max(version, before.sub_version + 1)
         self._subscriptions[full_topic] = subscription_of(full_topic, expression, version)
-        if self._parts is not None:
-            self._tasks.run(self._join_topics([full_topic], self._parts.rebalance))
+        if self._queues is not None:
+            self._tasks.run(self._join_topics([full_topic]))
 
-    async def _join_topics(self, topics: Iterable[str], rebalance: Rebalance) -> None:
+    async def _join_topics(self, topics: Iterable[str]) -> None:
         await self._find_routes(topics)
         await self._member.beat()
-        rebalance.look_soon()
+        self.members_changed()
 
     async def _find_routes(self, topics: Iterable[str]) -> None:
         """Look up the brokers.
@@ -221,42 +219,21 @@ class ConsumerClient(ClusterClient):
             try:
                 await self._cluster.route(topic)
             except TopicNotFound as error:
-                logger.warning("group %s waits for it: %s", self.group, error)
+                logger.warning(
+                    "group %s: waiting for a topic that does not exist yet: %s", self.group, error
+                )
 
     async def _start(
-        self, service: ConsumeService, loops: Sequence[Coroutine[Any, Any, None]] = ()
+        self,
+        service: ConsumeService,
+        style: PullStyle,
+        loops: Sequence[Coroutine[Any, Any, None]] = (),
     ) -> None:
         """Join the group: ``service`` gets its messages. ``loops`` run until this is closed."""
-        puller = Puller(
-            self._cluster,
-            self._pull_settings(),
-            offsets=self._offsets,
-            store=self._store,
-            rates=self._rates_of,
-            subscription_to=self._subscriptions.get,
-            deliver=service.deliver,
-            may_pull=service.may_pull,
-            greet=self._member.greet,
-            clock=self._common.clock,
-        )
-        queues = OwnedQueues(
-            puller,
-            service,
-            offsets=self._offsets,
-            store=self._store,
-            first_offset=self._first_offset,
-            is_wanted=self._is_wanted,
-            group=self.group,
-        )
-        rebalance = Rebalance(
-            self._cluster,
-            self._member,
-            queues,
-            topics=lambda: self._subscriptions,
-            assigned=lambda: self._assigned,
-            allocate=self._common.strategy,
-        )
-        self._parts = _QueueParts(puller, queues, rebalance)
+        puller = Puller(self._session, style, service, self._member.greet)
+        queues = OwnedQueues(self._session, puller, service, self._first_offset, self._is_wanted)
+        rebalance = Rebalance(self._session, self._member, queues, lambda: self._assigned)
+        self._queues, self._rebalance = queues, rebalance
         await self._find_routes(self._named_topics())
         await self._member.beat()
         await rebalance.look()
@@ -274,9 +251,9 @@ class ConsumerClient(ClusterClient):
 
     async def _stop_pulling(self) -> None:
         await self._tasks.cancel()
-        if self._parts is not None:
-            await self._parts.queues.stop()
-            await self._parts.puller.stop()
+        if self._queues is not None:
+            await self._queues.stop()
+            await self._queues.puller.stop()
 
     async def _end_connections(self) -> None:
         if self._trace is not None:
@@ -285,7 +262,7 @@ class ConsumerClient(ClusterClient):
 
     def _check_startable(self) -> None:
         self._check_open()
-        if self._parts is not None:
+        if self._queues is not None:
             raise WrongUse("this consumer was started already")
 
     def _check_open(self) -> None:
@@ -300,18 +277,6 @@ class ConsumerClient(ClusterClient):
             consume_from_where=self.begin,
             subscription_datas=tuple(self._subscriptions.values()),
         )
-
-    def _rates_of(self, topic: str) -> ConsumeRates:
-        rates = self._rates.get(topic)
-        if rates is None:
-            rates = self._rates[topic] = ConsumeRates(self._common.clock)
-        return rates
-
-    def _shown(self, message: MessageExt) -> MessageExt:
-        return as_sent(message, self.group, self.namespace)
-
-    def _short_queue(self, queue: MessageQueue) -> MessageQueue:
-        return queue._replace(topic=without_namespace(self.namespace, queue.topic))
 
     def _full_queue(self, queue: MessageQueue) -> MessageQueue:
         return queue._replace(topic=self._full_topic(queue.topic))
@@ -330,14 +295,6 @@ class ConsumerClient(ClusterClient):
             "namespace": self.namespace,
             "namesrvAddr": ";".join(self._cluster.name_servers),
         }
-
-
-class _QueueParts(NamedTuple):
-    """The parts of a consumer from its start on."""
-
-    puller: Puller
-    queues: OwnedQueues
-    rebalance: Rebalance
 
 
 def _client_id(settings: ConsumerSettings, number: str) -> str:

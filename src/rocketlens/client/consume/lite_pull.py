@@ -15,7 +15,7 @@ from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
 from rocketlens.client.consume.consumer_client import ConsumerClient
 from rocketlens.client.consume.consumer_settings import LitePullSettings, check_range
-from rocketlens.client.consume.pulling import OwnedQueue, PullSettings
+from rocketlens.client.consume.pulling import OwnedQueue, PullStyle
 from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.client.send.trace import SUCCESS
 from rocketlens.errors import BadInput, WrongUse
@@ -76,9 +76,9 @@ class LitePullConsumer(ConsumerClient):
         if self._subscriptions:
             raise WrongUse("this consumer has subscribed: subscribe or assign, not both")
         self._chosen_queues = frozenset(map(self._full_queue, queues))
-        if self._parts is not None:
+        if self._queues is not None:
             topics = {queue.topic for queue in self._chosen_queues}
-            self._tasks.run(self._join_topics(topics, self._parts.rebalance))
+            self._tasks.run(self._join_topics(topics))
 
     async def start(self) -> None:
         """Join the group, and begin to pull what was subscribed to or assigned.
@@ -88,7 +88,14 @@ class LitePullConsumer(ConsumerClient):
         """
         self._check_startable()
         try:
-            await self._start(_PollService(self._ready))
+            style = PullStyle(
+                hold_s=timing.LITE_PULL_HOLD_S,
+                mode=PullMode.LITE,
+                commits=False,
+                stores_moves=self.auto_commit,
+                max_cached_messages=self._settings.max_cached_messages,
+            )
+            await self._start(_PollService(self._ready), style)
         except BaseException:
             await self.close()
             raise
@@ -103,7 +110,7 @@ class LitePullConsumer(ConsumerClient):
         :raises WrongUse: when the consumer is not started, or closed.
         """
         self._check_open()
-        if self._parts is None:
+        if self._queues is None:
             raise WrongUse("this consumer is not started: use `async with consumer`")
         check_range("max_messages", max_messages, limits.MAX_CACHED_MESSAGES)
         async with self._poll_turn:
@@ -211,7 +218,7 @@ class LitePullConsumer(ConsumerClient):
         self._is_closing = True
         self._ready.set()
         await self._stop_pulling()
-        if self._parts is not None:
+        if self._queues is not None:
             if commits:
                 self._note_consumed()
             if self.auto_commit:
@@ -242,7 +249,7 @@ class LitePullConsumer(ConsumerClient):
             messages = each.pq.take(max_messages - len(taken))
             each.pq.commit_taken()
             each.changed.set()
-            taken += map(self._shown, messages)
+            taken += map(self._session.shown, messages)
             if len(taken) >= max_messages:
                 # The next poll begins with the queue behind this one.
                 self._next_queue = (self._next_queue + number + 1) % len(owned)
@@ -254,8 +261,8 @@ class LitePullConsumer(ConsumerClient):
 
     def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
         owned = self._owned_queue(queue)
-        if self._parts is not None:
-            self._parts.puller.restart(owned, queue_offset)
+        if self._queues is not None:
+            self._queues.puller.restart(owned, queue_offset)
         self._offsets.update(owned.queue, queue_offset, increase_only=False)
 
     def _owned_queue(self, queue: MessageQueue) -> OwnedQueue:
@@ -263,20 +270,6 @@ class LitePullConsumer(ConsumerClient):
         if owned is None:
             raise BadInput(f"{queue} is not this consumer's now: see its assignment")
         return owned
-
-    def _pull_settings(self) -> PullSettings:
-        return PullSettings(
-            group=self.group,
-            batch=self._settings.pull_batch,
-            bounds=self._settings.bounds,
-            max_cached_bytes=self._settings.max_cached_bytes,
-            max_cached_messages=self._settings.max_cached_messages,
-            hold_s=timing.LITE_PULL_HOLD_S,
-            timeout_s=timing.PULL_TIMEOUT_S,
-            mode=PullMode.LITE,
-            commits=False,
-            stores_moves=self.auto_commit,
-        )
 
     def _properties(self) -> dict[str, str]:
         return super()._properties() | {

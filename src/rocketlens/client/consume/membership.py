@@ -10,21 +10,20 @@ keeps its queues. Sources: ``MQClientInstance``, ``RebalanceImpl``.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls, request_name
+from rocketlens.client.connect.cluster import request_name
 from rocketlens.client.connect.route import MessageQueue, Route
 from rocketlens.client.consume import timing
-from rocketlens.client.consume.consume_service import ConsumeService, TaskSet
+from rocketlens.client.consume.consume_service import ConsumeService
 from rocketlens.client.consume.consumer_settings import (
-    AllocateStrategy,
     in_java_order,
     java_text_order,
 )
-from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable
 from rocketlens.client.consume.pulling import OwnedQueue, Puller
+from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.errors import (
     BadAnswer,
     BrokerError,
@@ -49,16 +48,10 @@ logger: Final = logging.getLogger("rocketlens.client")
 class GroupMember:
     """One client in one group; ``described`` returns what a heartbeat says of it now."""
 
-    def __init__(
-        self,
-        cluster: ClusterCalls,
-        client_id: str,
-        group: str,
-        described: Callable[[], ConsumerData],
-    ) -> None:
-        self.client_id: Final = client_id
-        self.group: Final = group
-        self._cluster: Final = cluster
+    def __init__(self, session: GroupSession, described: Callable[[], ConsumerData]) -> None:
+        self.client_id: Final = session.client_id
+        self.group: Final = session.group
+        self._cluster: Final = session.cluster
         self._described: Final = described
         self._greeted: set[str] = set()
         self._is_due: Final = asyncio.Event()
@@ -149,29 +142,24 @@ class OwnedQueues:
 
     def __init__(
         self,
+        session: GroupSession,
         puller: Puller,
         service: ConsumeService,
-        *,
-        offsets: OffsetTable,
-        store: OffsetStore,
         first_offset: Callable[[MessageQueue], Awaitable[int]],
         is_wanted: Callable[[MessageQueue], bool],
-        group: str,
     ) -> None:
-        self._puller: Final = puller
+        self.puller: Final = puller
+        self._session: Final = session
         self._service: Final = service
-        self._offsets: Final = offsets
-        self._store: Final = store
         self._first_offset: Final = first_offset
         self._is_wanted: Final = is_wanted
-        self._group: Final = group
         self._leaving: Final[set[MessageQueue]] = set()
-        self._tasks: Final = TaskSet(group)
+        self._tasks: Final = TaskSet(session.group)
 
     @property
     def queues(self) -> list[MessageQueue]:
         """All queues that are pulled."""
-        return list(self._puller.owned)
+        return list(self.puller.owned)
 
     async def acquire(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
         """Return those of the queues that can be begun now.
@@ -185,18 +173,18 @@ class OwnedQueues:
 
         :raises RocketLensError: if its broker does not say where.
         """
-        self._offsets.forget(queue)
+        self._session.offsets.forget(queue)
         offset = await self._first_offset(queue)
         if self._is_wanted(queue):
-            self._service.began(self._puller.add(queue, offset))
+            self._service.began(self.puller.add(queue, offset))
 
     async def end(self, queue: MessageQueue) -> None:
         """Pull a queue no longer, and commit its consumed offset."""
-        owned = self._puller.drop(queue)
+        owned = self.puller.drop(queue)
         if owned is None:
             return
-        offset = self._offsets.get(queue)
-        self._offsets.forget(queue)
+        offset = self._session.offsets.get(queue)
+        self._session.offsets.forget(queue)
         self._leaving.add(queue)
         task = self._tasks.run(self._leave(owned, offset))
         task.add_done_callback(lambda _: self._leaving.discard(queue))
@@ -207,13 +195,15 @@ class OwnedQueues:
         """Consume queues of a topic from other offsets, those that an operator chose."""
         changed = []
         for queue, offset in offsets.items():
-            owned = self._puller.owned.get(queue)
+            owned = self.puller.owned.get(queue)
             if owned is not None and queue.topic == topic and offset >= 0:
-                logger.warning("group %s: %s is reset to offset %d", self._group, queue, offset)
-                self._puller.restart(owned, offset)
-                self._offsets.update(queue, offset, increase_only=False)
+                logger.warning(
+                    "group %s: %s is reset to offset %d", self._session.group, queue, offset
+                )
+                self.puller.restart(owned, offset)
+                self._session.offsets.update(queue, offset, increase_only=False)
                 changed.append((queue, offset))
-        await self._store.write(changed)
+        await self._session.store.write(changed)
 
     async def stop(self) -> None:
         """Wait until queues that are given up are released."""
@@ -221,34 +211,28 @@ class OwnedQueues:
 
     async def _leave(self, owned: OwnedQueue, offset: int | None) -> None:
         if offset is not None:
-            await self._store.write([(owned.queue, offset)])
+            await self._session.store.write([(owned.queue, offset)])
         await self._service.release(owned)
 
 
 class Rebalance:
-    """Looks again and again which queues are this member's.
+    """Looks again and again which queues are this member's: every queue, in broadcasting.
 
-    ``topics`` returns those that are subscribed to. ``assigned`` returns the queues that a program
-    chose, whatever topics and members there are, or None. Without ``allocate`` every queue is this
-    member's, as in broadcasting.
+    ``assigned`` returns the queues that a program chose, whatever topics and members there are, or
+    None.
     """
 
     def __init__(
         self,
-        cluster: ClusterCalls,
+        session: GroupSession,
         member: GroupMember,
         owner: OwnedQueues,
-        *,
-        topics: Callable[[], Iterable[str]],
         assigned: Callable[[], frozenset[MessageQueue] | None],
-        allocate: AllocateStrategy | None,
     ) -> None:
-        self._cluster: Final = cluster
+        self._session: Final = session
         self._member: Final = member
         self._owner: Final = owner
-        self._topics: Final = topics
         self._assigned: Final = assigned
-        self._allocate: Final = allocate
         self._is_due: Final = asyncio.Event()
         self._turn: Final = asyncio.Lock()
 
@@ -275,7 +259,7 @@ class Rebalance:
     async def look(self) -> bool:
         """Look once at all topics; return whether all of it succeeded."""
         async with self._turn:
-            topics = list(self._topics())
+            topics = list(self._session.subscriptions)
             assigned = self._assigned()
             if assigned is not None:
                 topics = sorted({queue.topic for queue in assigned.union(self._owner.queues)})
@@ -317,12 +301,13 @@ class Rebalance:
         assigned = self._assigned()
         if assigned is not None:
             return [queue for queue in assigned if queue.topic == topic]
-        route = await self._cluster.route(topic)
+        route = await self._session.cluster.route(topic)
         queues = in_java_order(set(route.read_queues))
-        if self._allocate is None or not queues:
+        allocate = self._session.settings.strategy
+        if allocate is None or not queues:
             return queues
         members = await self._member.members(_addresses(route))
-        return self._allocate(self._member.client_id, queues, members)
+        return allocate(self._member.client_id, queues, members)
 
 
 def _addresses(route: Route) -> list[str]:

@@ -15,24 +15,23 @@ from dataclasses import replace
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.connect.cluster import ClusterCalls
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume import consume_service, timing
+from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import (
     Called,
     ConsumeContext,
     ConsumeOrderlyStatus,
-    ConsumeService,
-    ServiceParts,
+    ListenerCalls,
+    ListenerService,
 )
+from rocketlens.client.consume.consumer_settings import PushSettings
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.pulling import OwnedQueue, now_ms
+from rocketlens.client.consume.session import GroupSession
 from rocketlens.errors import ProtocolError, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.clients import (
-    ConsumeMessageDirectlyResult,
-    ConsumeResult,
     LockBatchRequest,
     LockBatchResponse,
 )
@@ -43,16 +42,13 @@ from rocketlens.wire.declare import NoFields, read_body, write_body
 logger: Final = logging.getLogger("rocketlens.client")
 
 
-_SUCCESS: Final = ConsumeResult.CR_SUCCESS
-
-
 class LockCalls:
     """Locks of queues at their brokers, for one client of a group."""
 
-    def __init__(self, cluster: ClusterCalls, group: str, client_id: str) -> None:
-        self._cluster: Final = cluster
-        self._group: Final = group
-        self._client_id: Final = client_id
+    def __init__(self, session: GroupSession) -> None:
+        self._session: Final = session
+        self._cluster: Final = session.cluster
+        self._group: Final = session.group
 
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[str]]:
         """Lock queues, or renew their locks.
@@ -95,8 +91,8 @@ class LockCalls:
     def _body(self, queues: Iterable[MessageQueue]) -> bytes:
         return write_body(
             LockBatchRequest(
-                consumer_group=self._group,
-                client_id=self._client_id,
+                consumer_group=self._session.group,
+                client_id=self._session.client_id,
                 queues=tuple(
                     MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id)
                     for topic, broker_name, queue_id in queues
@@ -112,15 +108,17 @@ def _by_broker(queues: Iterable[MessageQueue]) -> Iterable[tuple[str, list[Messa
     return by_broker.items()
 
 
-class OrderlyService(ConsumeService):
+class OrderlyService(ListenerService):
     """Calls a listener with the messages of each queue in their order."""
 
     is_orderly = True
 
-    def __init__(self, parts: ServiceParts, locks: LockCalls) -> None:
-        self._parts: Final = parts
-        self._locks: Final = locks
-        self._turns: Final = asyncio.Semaphore(parts.concurrency)
+    def __init__(
+        self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
+    ) -> None:
+        super().__init__(session, settings, calls, batch)
+        self._locks: Final = LockCalls(session)
+        self._turns: Final = asyncio.Semaphore(settings.concurrency)
         self._tasks: Final[dict[ProcessQueue, asyncio.Task[None]]] = {}
         self._owned: Final[dict[ProcessQueue, OwnedQueue]] = {}
         self._is_stopping = False
@@ -143,7 +141,7 @@ class OrderlyService(ConsumeService):
 
     async def acquire(self, queues: set[MessageQueue]) -> set[MessageQueue]:
         """Lock queues, and return those for which that was possible."""
-        if self._parts.is_broadcasting:
+        if self._settings.broadcasting:
             return queues
         return queues & (await self._locks.lock(queues))[0]
 
@@ -153,12 +151,12 @@ class OrderlyService(ConsumeService):
 
     def _note_lock(self, pq: ProcessQueue) -> None:
         pq.is_locked = True
-        pq.locked_at_s = self._parts.clock()
+        pq.locked_at_s = self._clock()
         pq.locked_at_ms = now_ms()
 
     async def renew(self, owned: Collection[OwnedQueue]) -> None:
         """Renew all locks; a queue that is another's now rests."""
-        if self._parts.is_broadcasting or not owned:
+        if self._settings.broadcasting or not owned:
             return
         pqs = {each.queue: each.pq for each in owned}
         locked, silent = await self._locks.lock(pqs)
@@ -176,7 +174,7 @@ class OrderlyService(ConsumeService):
             owned.work.set()
             pq.unlock_attempts += 1
             await asyncio.wait([task])
-        if not self._parts.is_broadcasting:
+        if not self._settings.broadcasting:
             await self._locks.unlock([pq.queue])
 
     async def stop(self, wait_s: float) -> None:
@@ -190,7 +188,7 @@ class OrderlyService(ConsumeService):
             if late:
                 logger.warning(
                     "group %s: listeners of %d queues did not end in %g s",
-                    *(self._parts.group, len(late), wait_s),
+                    *(self._session.group, len(late), wait_s),
                 )
             for task in late:
                 task.cancel()
@@ -199,23 +197,15 @@ class OrderlyService(ConsumeService):
 
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues as the consumer ends."""
-        if not self._parts.is_broadcasting:
+        if not self._settings.broadcasting:
             await self._locks.unlock(queues)
-
-    async def consume_directly(
-        self, message: MessageExt, queue: MessageQueue
-    ) -> ConsumeMessageDirectlyResult:
-        """Consume one message now, and settle nothing."""
-        return await consume_service.consume_directly(
-            self._parts, message, queue, _direct_result, order=True
-        )
 
     # How it is done.
 
     def _is_ours(self, pq: ProcessQueue) -> bool:
-        if self._parts.is_broadcasting:
+        if self._settings.broadcasting:
             return True
-        return pq.is_locked and self._parts.clock() - pq.locked_at_s < timing.LOCK_LIVE_S
+        return pq.is_locked and self._clock() - pq.locked_at_s < timing.LOCK_LIVE_S
 
     def _ended(self, pq: ProcessQueue) -> None:
         self._tasks.pop(pq, None)
@@ -251,23 +241,21 @@ class OrderlyService(ConsumeService):
 
     async def _turn(self, owned: OwnedQueue, pq: ProcessQueue) -> float:
         """Consume for a minute at most; return for how long the queue is to rest."""
-        ends_s = self._parts.clock() + timing.ORDERLY_TURN_S
+        ends_s = self._clock() + timing.ORDERLY_TURN_S
         while not self._is_over(pq):
             if not self._is_ours(pq):
                 return timing.ORDERLY_PAUSES_S[1]
-            messages = pq.take(self._parts.batch)
+            messages = pq.take(self._batch)
             if not messages:
                 return 0.0
-            context = ConsumeContext(self._parts.shown_queue(pq.queue))
-            shown = tuple(map(self._parts.shown, messages))
-            called = await consume_service.call_traced(
-                self._parts, shown, context, lambda call: _direct_result(call.returned) is _SUCCESS
-            )
+            context = ConsumeContext(self._session.shown_queue(pq.queue))
+            shown = tuple(map(self._session.shown, messages))
+            called = await self._call_traced(shown, context)
             pq.consumed_at_ms = now_ms()
             if pq.is_dropped:
                 return 0.0
             rest_s = await self._settle(owned, pq, messages, called, context)
-            if rest_s or self._parts.clock() >= ends_s:
+            if rest_s or self._clock() >= ends_s:
                 return rest_s
         return 0.0
 
@@ -280,9 +268,14 @@ class OrderlyService(ConsumeService):
         context: ConsumeContext,
     ) -> float:
         """Remove messages, or put them back; return for how long the queue is to rest."""
-        is_success = called.raised is None and _is_success(called.returned)
+        is_success = called.raised is None and self._is_success(called.returned)
+        if not is_success and not _is_status(called):
+            logger.warning(
+                "a listener returned %.100r, which is no status: its messages are tried again",
+                called.returned,
+            )
         count = len(messages) if is_success else 0
-        rates = self._parts.rates(pq.queue.topic)
+        rates = self._session.rates(pq.queue.topic)
         rates.consumed(count, len(messages) - count, called.took_s)
         if not is_success:
             again = await self._not_given_up(messages)
@@ -294,7 +287,7 @@ class OrderlyService(ConsumeService):
                 rest_s = usual_s if context.suspend_s is None else context.suspend_s
                 return min(max(rest_s, least_s), longest_s)
         queue_offset = pq.commit_taken()
-        self._parts.offsets.update(pq.queue, queue_offset, increase_only=False)
+        self._session.offsets.update(pq.queue, queue_offset, increase_only=False)
         owned.changed.set()
         return 0.0
 
@@ -303,31 +296,22 @@ class OrderlyService(ConsumeService):
 
         In RocketMQ, too, all are tried again if one is, for their order counts.
         """
-        most = self._parts.send_back.max_reconsume_times
+        most = self._send_back.max_reconsume_times
         tries_again = False
         again = []
         for message in messages:
             is_sent = False
             if message.reconsume_times >= most:
-                shown = self._parts.shown(message)
-                is_sent = await self._parts.send_back.send_to_retry(shown)
+                shown = self._session.shown(message)
+                is_sent = await self._send_back.send_to_retry(shown)
             if not is_sent:
                 tries_again = True
             again.append(replace(message, reconsume_times=message.reconsume_times + (not is_sent)))
         return again if tries_again else None
 
-
-def _is_success(returned: object) -> bool:
-    if returned is None or returned is ConsumeOrderlyStatus.SUCCESS:
-        return True
-    if returned is not ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT:
-        logger.warning(
-            "a listener returned %.100r, which is no status: its messages are tried again", returned
-        )
-    return False
+    def _is_success(self, returned: object) -> bool:
+        return returned is None or returned is ConsumeOrderlyStatus.SUCCESS
 
 
-def _direct_result(returned: object) -> ConsumeResult:
-    if returned is None or returned is ConsumeOrderlyStatus.SUCCESS:
-        return ConsumeResult.CR_SUCCESS
-    return ConsumeResult.CR_LATER
+def _is_status(called: Called) -> bool:
+    return called.raised is not None or isinstance(called.returned, ConsumeOrderlyStatus)

@@ -23,11 +23,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.client.connect.cluster import ClusterCalls
-from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.client.connect.queue_puller import (
     Backoff,
     Pulled,
@@ -36,9 +34,10 @@ from rocketlens.client.connect.queue_puller import (
     QueuePuller,
 )
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.consume.consume_stats import ConsumeRates
-from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable, broker_of
-from rocketlens.client.consume.process_queue import CacheBounds, ProcessQueue
+from rocketlens.client.consume import timing
+from rocketlens.client.consume.group_offsets import broker_of
+from rocketlens.client.consume.process_queue import ProcessQueue
+from rocketlens.client.consume.session import GroupSession
 from rocketlens.client.consume.subscription import TAG, takes_tag
 from rocketlens.errors import (
     BadAnswer,
@@ -49,11 +48,12 @@ from rocketlens.errors import (
 )
 from rocketlens.formats.batch_body import records_in
 from rocketlens.formats.commitlog_record import Record, decode, message_of
-from rocketlens.model import properties as props
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import MASTER_ID, RETRY_PREFIX, SYS_FLAG_NEED_UNWRAP
 from rocketlens.net.pace import in_thread
-from rocketlens.wire.bodies.clients import SubscriptionData
+
+if TYPE_CHECKING:
+    from rocketlens.client.consume.consume_service import ConsumeService
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -96,58 +96,37 @@ class OwnedQueue:
         return self.pq
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullSettings:
-    """How one consumer pulls."""
+class PullStyle(NamedTuple):
+    """How one kind of consumer pulls."""
 
-    group: str
-    batch: int
-    bounds: CacheBounds
-    max_cached_bytes: int
-    max_cached_messages: int | None = None
     hold_s: float
-    timeout_s: float
     mode: PullMode = PullMode.PUSH
     commits: bool = True
     """Whether pulls carry the group's progress."""
     stores_moves: bool = True
     """Whether an offset that a broker names in place of one that it does not have is stored."""
+    max_cached_messages: int | None = None
 
 
 class Puller:
-    """Pulls the queues in ``owned``; of one event loop.
+    """Pulls the queues in ``owned`` for a service; of one event loop.
 
-    ``subscription_to`` returns what the group subscribes to in a topic. ``deliver`` gets messages
-    that were just put into a queue's ``pq``. ``may_pull`` returns whether a queue may be pulled
-    now. ``greet`` sends a broker a heartbeat. ``clock`` returns seconds.
+    ``greet`` sends a broker a heartbeat.
     """
 
     def __init__(
         self,
-        cluster: ClusterCalls,
-        settings: PullSettings,
-        *,
-        offsets: OffsetTable,
-        store: OffsetStore,
-        rates: Callable[[str], ConsumeRates],
-        subscription_to: Callable[[str], SubscriptionData | None],
-        deliver: Callable[[OwnedQueue, list[MessageExt]], None],
-        may_pull: Callable[[OwnedQueue], Awaitable[bool]],
+        session: GroupSession,
+        style: PullStyle,
+        service: "ConsumeService",
         greet: Callable[[str], Awaitable[None]],
-        clock: Callable[[], float],
     ) -> None:
         self.owned: Final[dict[MessageQueue, OwnedQueue]] = {}
-        self._cluster: Final = cluster
-        self._settings: Final = settings
-        self._offsets: Final = offsets
-        self._store: Final = store
-        self._rates: Final = rates
-        self._subscription_to: Final = subscription_to
-        self.deliver: Final = deliver
-        self._may_pull: Final = may_pull
+        self._session: Final = session
+        self._style: Final = style
+        self._service: Final = service
         self._greet: Final = greet
-        self._clock: Final = clock
-        self._queue_puller: Final = QueuePuller(cluster, settings.group, settings.mode)
+        self._queue_puller: Final = QueuePuller(session.cluster, session.group, style.mode)
 
     def add(self, queue: MessageQueue, next_offset: int) -> OwnedQueue:
         """Start to pull a queue."""
@@ -189,13 +168,13 @@ class Puller:
         backoff = Backoff()
         while True:
             await self._until_room(owned)
-            if not await self._may_pull(owned):
+            if not await self._service.may_pull(owned):
                 await backoff.pause()
                 continue
             try:
                 has_progress = await self._pull_once(owned)
             except RocketLensError as error:
-                logger.warning("group %s: %s: %s", self._settings.group, owned.queue, error)
+                logger.warning("group %s: %s: %s", self._session.group, owned.queue, error)
                 # A slave that fails is left at once; the name servers may list it for minutes.
                 owned.broker_id = MASTER_ID
                 await backoff.pause()
@@ -204,7 +183,7 @@ class Puller:
                 continue
             except Exception:
                 # A defect, or no memory: without this task the queue would not be pulled again.
-                logger.exception("group %s: %s", self._settings.group, owned.queue)
+                logger.exception("group %s: %s", self._session.group, owned.queue)
                 await backoff.pause()
                 continue
             if has_progress:
@@ -214,7 +193,7 @@ class Puller:
 
     async def _look_for_broker(self, topic: str) -> None:
         try:
-            await self._cluster.fresh_route(topic)
+            await self._session.cluster.fresh_route(topic)
         except RocketLensError as error:
             logger.debug("no new route of topic %s: %s", topic, error)
 
@@ -226,7 +205,7 @@ class Puller:
             await owned.changed.wait()
 
     def _is_full(self, pq: ProcessQueue) -> bool:
-        settings = self._settings
+        settings, most = self._session.settings, self._style.max_cached_messages
         if pq.is_full(settings.bounds):
             return True
         if not len(pq):
@@ -234,8 +213,7 @@ class Puller:
             return False
         held = [each.pq for each in self.owned.values()]
         return sum(each.held_bytes for each in held) >= settings.max_cached_bytes or (
-            settings.max_cached_messages is not None
-            and sum(map(len, held)) >= settings.max_cached_messages
+            most is not None and sum(map(len, held)) >= most
         )
 
     async def _pull_once(self, owned: OwnedQueue) -> bool:
@@ -243,22 +221,22 @@ class Puller:
 
         :raises RocketLensError: when it failed.
         """
-        pq, settings = owned.pq, self._settings
-        began_s = self._clock()
-        subscription = self._subscription_to(pq.queue.topic)
+        pq, session, style = owned.pq, self._session, self._style
+        began_s = session.settings.clock()
+        subscription = session.subscriptions.get(pq.queue.topic)
         broker_id = owned.broker_id
         address, is_master = await self._address(owned)
         pulled = await self._queue_puller.pull(
             address,
             pq.queue,
             pq.next_offset,
-            count=settings.batch,
+            count=session.settings.pull_batch,
             subscription=subscription,
-            hold_s=settings.hold_s,
-            timeout_s=settings.timeout_s,
-            commit_offset=self._offsets.get(pq.queue) if is_master and settings.commits else None,
+            hold_s=style.hold_s,
+            timeout_s=timing.PULL_TIMEOUT_S,
+            commit_offset=session.offsets.get(pq.queue) if is_master and style.commits else None,
         )
-        took_s = self._clock() - began_s
+        took_s = session.settings.clock() - began_s
         pq.pulled_at_ms = now_ms()
         if pulled.status is PullStatus.NOT_SUBSCRIBED:
             await self._greet(address)
@@ -275,7 +253,7 @@ class Puller:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._move(owned, pq, pulled)
             return False
-        has_progress = self._pass(owned, pq, pulled.next_offset, took_s)
+        has_progress = self._skip_unmatched(owned, pq, pulled.next_offset, took_s)
         # A slave that has nothing more sends its consumers back to the master.
         return has_progress or broker_id != owned.broker_id == MASTER_ID
 
@@ -302,42 +280,46 @@ class Puller:
         took_s: float,
     ) -> None:
         fresh = pq.put(messages, next_offset)
-        self._rates(pq.queue.topic).pulled(len(fresh), took_s)
+        self._session.rates(pq.queue.topic).pulled(len(fresh), took_s)
         if fresh:
-            self.deliver(owned, fresh)
+            self._service.deliver(owned, fresh)
         self._note_passed(pq)
 
-    def _pass(self, owned: OwnedQueue, pq: ProcessQueue, next_offset: int, took_s: float) -> bool:
-        """Continue behind messages of others; False if the broker neither held nor continued."""
+    def _skip_unmatched(
+        self, owned: OwnedQueue, pq: ProcessQueue, next_offset: int, took_s: float
+    ) -> bool:
+        """Move past messages that do not match; False if the broker answered at once and did not
+        move on.
+        """
         if pq.is_dropped or owned.pq is not pq:
             return True
         goes_on = next_offset > pq.next_offset
         pq.next_offset = max(pq.next_offset, next_offset)
         self._note_passed(pq)
-        return goes_on or took_s >= min(1.0, self._settings.hold_s / 2)
+        return goes_on or took_s >= min(1.0, self._style.hold_s / 2)
 
     def _note_passed(self, pq: ProcessQueue) -> None:
         """Count as consumed what was passed over, so that it is not passed over again."""
-        is_counted = self._settings.mode is PullMode.PUSH
+        is_counted = self._style.mode is PullMode.PUSH
         if is_counted and not len(pq) and not pq.is_dropped:
-            self._offsets.update(pq.queue, pq.next_offset, increase_only=True)
+            self._session.offsets.update(pq.queue, pq.next_offset, increase_only=True)
 
     async def _move(self, owned: OwnedQueue, pq: ProcessQueue, pulled: Pulled) -> None:
         if pq.is_dropped:
             return
         next_offset = pulled.next_offset
         logger.warning(
-            "%s, which has offsets %d to %d: its broker has offset %d go on from %d",
+            "%s: the broker has offsets %d to %d but not %d; continuing at %d",
             *(pq.queue, pulled.min_offset, pulled.max_offset, pq.next_offset, next_offset),
         )
         owned.replace(next_offset)
-        if self._settings.stores_moves:
-            self._offsets.update(pq.queue, next_offset, increase_only=False)
-            await self._store.write([(pq.queue, next_offset)])
+        if self._style.stores_moves:
+            self._session.offsets.update(pq.queue, next_offset, increase_only=False)
+            await self._session.store.write([(pq.queue, next_offset)])
 
     async def _address(self, owned: OwnedQueue) -> tuple[str, bool]:
         """Return which broker to pull from, and whether it is the master."""
-        broker = await broker_of(self._cluster, owned.queue)
+        broker = await broker_of(self._session.cluster, owned.queue)
         suggested = broker.addresses.get(owned.broker_id)
         if suggested is not None:
             return suggested, owned.broker_id == MASTER_ID
@@ -371,15 +353,6 @@ def _messages_of(record: Record) -> Iterator[Record]:
         return
     for each in members:
         yield replace(each, sys_flag=each.sys_flag | SYS_FLAG_NEED_UNWRAP)
-
-
-def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:
-    """Return a message with the topic that it was sent to, as its user knows it."""
-    topic = message.topic
-    if topic == RETRY_PREFIX + group:
-        topic = message.properties.get(props.RETRY_TOPIC, topic)
-    topic = without_namespace(namespace, topic)
-    return message if topic == message.topic else replace(message, topic=topic)
 
 
 def now_ms() -> int:

@@ -19,20 +19,15 @@ from rocketlens.client.consume.consume_service import (
     ConsumeContext,
     Listener,
     ListenerCalls,
-    ListenerFailures,
-    ServiceParts,
 )
 from rocketlens.client.consume.consumer_client import ConsumerClient
 from rocketlens.client.consume.consumer_settings import PushSettings
-from rocketlens.client.consume.orderly import LockCalls, OrderlyService
-from rocketlens.client.consume.pulling import PullSettings
-from rocketlens.client.consume.send_back_calls import SendBack
+from rocketlens.client.consume.orderly import OrderlyService
+from rocketlens.client.consume.pulling import PullStyle
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.wire.bodies.clients import ConsumeMessageDirectlyResult, ConsumeType
-
-_NEVER: Final = 2**31 - 1
 
 
 class PushConsumer(ConsumerClient):
@@ -118,7 +113,10 @@ class PushConsumer(ConsumerClient):
         if not self._settings.broadcasting:
             self._subscribe(RETRY_PREFIX + self.group, "*")
         self._calls = ListenerCalls(listener, self.concurrency, self._settings.consume_timeout_s)
-        self._service = self._make_service(self._calls)
+        # A message that is acked is settled by itself.
+        batch = self._settings.batch if self._unacked is None else 1
+        kind = OrderlyService if self._is_orderly else ConcurrentService
+        self._service = kind(self._session, self._settings, self._calls, batch)
         self._service.start()
         loops: list[Coroutine[Any, Any, None]] = []
         if isinstance(self._service, OrderlyService):
@@ -126,7 +124,8 @@ class PushConsumer(ConsumerClient):
         elif not self._calls.is_async:
             loops.append(self._give_back_expired(self._service))
         try:
-            await self._start(self._service, loops)
+            style = PullStyle(hold_s=PULL_HOLD_S, commits=not self._settings.broadcasting)
+            await self._start(self._service, style, loops)
         except BaseException:
             for loop in loops:
                 loop.close()
@@ -148,7 +147,7 @@ class PushConsumer(ConsumerClient):
             await self._service.stop(self._settings.close_timeout_s)
         if self._calls is not None:
             self._calls.close()
-        if self._parts is not None:
+        if self._queues is not None:
             await self.commit()
             if isinstance(self._service, OrderlyService):
                 await self._service.unlock_all(list(self._owned))
@@ -201,7 +200,7 @@ class PushConsumer(ConsumerClient):
     # How it is done.
 
     def _set_listener(self, listener: Listener, *, orderly: bool) -> None:
-        if self._listener is not None or self._parts is not None:
+        if self._listener is not None or self._queues is not None:
             raise WrongUse("this consumer has a listener already, or was started without one")
         if not callable(listener):
             raise BadInput("a listener is a function of the messages and their context")
@@ -216,33 +215,6 @@ class PushConsumer(ConsumerClient):
             )
         return self._unacked
 
-    def _make_service(self, calls: ListenerCalls) -> ConcurrentService | OrderlyService:
-        settings = self._settings
-        most = settings.max_reconsume_times
-        if most is None:
-            most = _NEVER if self._is_orderly else limits.MAX_RECONSUMES
-        parts = ServiceParts(
-            group=self.group,
-            calls=calls,
-            offsets=self._offsets,
-            send_back=SendBack(self._cluster, self.group, self.namespace, most),
-            rates=self._rates_of,
-            shown=self._shown,
-            shown_queue=self._short_queue,
-            is_broadcasting=settings.broadcasting,
-            # A message that is acked is settled by itself.
-            batch=settings.batch if self._unacked is None else 1,
-            concurrency=settings.concurrency,
-            timeout_s=settings.consume_timeout_s,
-            clock=settings.clock,
-            failures=ListenerFailures(self.group, settings.clock),
-            trace=self._trace,
-        )
-        if self._is_orderly:
-            locks = LockCalls(self._cluster, self.group, self.client_id)
-            return OrderlyService(parts, locks)
-        return ConcurrentService(parts)
-
     async def _lock_again(self, service: OrderlyService) -> None:
         while True:
             await asyncio.sleep(timing.LOCK_S)
@@ -253,17 +225,6 @@ class PushConsumer(ConsumerClient):
             await asyncio.sleep(min(self._settings.consume_timeout_s / 2, limits.HEARTBEAT_S))
             for owned in list(self._owned.values()):
                 await service.give_back_expired(owned)
-
-    def _pull_settings(self) -> PullSettings:
-        return PullSettings(
-            group=self.group,
-            batch=self._settings.pull_batch,
-            bounds=self._settings.bounds,
-            max_cached_bytes=self._settings.max_cached_bytes,
-            hold_s=PULL_HOLD_S,
-            timeout_s=timing.PULL_TIMEOUT_S,
-            commits=not self._settings.broadcasting,
-        )
 
     def _properties(self) -> dict[str, str]:
         return super()._properties() | {

@@ -1,6 +1,6 @@
 """Rates as RocketMQ's tools show them: of the last minute, and failures of the last hour."""
 
-from rocketlens.client.consume.consume_stats import ConsumeRates
+from rocketlens.client.consume.session import ConsumeRates
 
 
 class Clock:

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens.client.connect import queue_puller
-from rocketlens.client.consume.pulling import as_sent, messages_in
+from rocketlens.client.consume.pulling import messages_in
+from rocketlens.client.consume.session import as_sent
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.messages import COMMIT_OFFSET_FLAG

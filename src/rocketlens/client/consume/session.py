@@ -1,0 +1,167 @@
+"""What the parts of a consumer share: its group, settings, offsets and tasks, and how fast it is.
+
+Rates and times that RocketMQ's tools show (ConsumeStatus) are of the last minute, failures of the
+last hour. Source: ``ConsumerStatsManager``.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.client.connect.cluster import ClusterCalls
+from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.client.connect.route import MessageQueue
+from rocketlens.client.consume.consumer_settings import ConsumerSettings
+from rocketlens.client.consume.group_offsets import OffsetStore, OffsetTable
+from rocketlens.client.send.trace import TraceWriter
+from rocketlens.errors import RocketLensError
+from rocketlens.model import properties as props
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.wire.bodies.clients import ConsumeStatus, SubscriptionData
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+_SLOT_S: Final = 10.0
+_MINUTE_S: Final = 60.0
+_HOUR_S: Final = 3600.0
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The counts of ten seconds."""
+
+    begins_s: float
+    pulls: int = 0
+    pulled: int = 0
+    pull_s: float = 0.0
+    batches: int = 0
+    consume_s: float = 0.0
+    consumed: int = 0
+    failed: int = 0
+
+
+class ConsumeRates:
+    """Counts of one topic; ``clock`` returns seconds, and never goes back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Final = clock
+        self._slots: deque[_Slot] = deque()
+
+    def pulled(self, messages: int, seconds: float) -> None:
+        """Count a pull that brought messages."""
+        slot = self._slot()
+        slot.pulls += 1
+        slot.pulled += messages
+        slot.pull_s += seconds
+
+    def consumed(self, succeeded: int, failed: int, seconds: float) -> None:
+        """Count a call of a listener."""
+        slot = self._slot()
+        slot.batches += 1
+        slot.consume_s += seconds
+        slot.consumed += succeeded
+        slot.failed += failed
+
+    def status(self) -> ConsumeStatus:
+        """Return what the tools show."""
+        now_s = self._clock()
+        recent = [each for each in self._slots if each.begins_s > now_s - _MINUTE_S]
+        pulls = sum(each.pulls for each in recent)
+        batches = sum(each.batches for each in recent)
+        return ConsumeStatus(
+            pull_rt=1000 * sum(each.pull_s for each in recent) / pulls if pulls else 0.0,
+            pull_tps=sum(each.pulled for each in recent) / _MINUTE_S,
+            consume_rt=1000 * sum(each.consume_s for each in recent) / batches if batches else 0.0,
+            consume_ok_tps=sum(each.consumed for each in recent) / _MINUTE_S,
+            consume_failed_tps=sum(each.failed for each in recent) / _MINUTE_S,
+            consume_failed_msgs=sum(
+                each.failed for each in self._slots if each.begins_s > now_s - _HOUR_S
+            ),
+        )
+
+    def _slot(self) -> _Slot:
+        now_s = self._clock()
+        if not self._slots or now_s - self._slots[-1].begins_s >= _SLOT_S:
+            self._slots.append(_Slot(now_s))
+            while self._slots[0].begins_s < now_s - _HOUR_S:
+                self._slots.popleft()
+        return self._slots[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSession:
+    """What the parts of one consumer share. Its group and topics have their namespace."""
+
+    cluster: ClusterCalls
+    settings: ConsumerSettings
+    group: str
+    client_id: str
+    store: OffsetStore
+    trace: TraceWriter | None
+    offsets: OffsetTable = field(default_factory=OffsetTable)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    """By topic."""
+    _rates: dict[str, ConsumeRates] = field(default_factory=dict)
+
+    def rates(self, topic: str) -> ConsumeRates:
+        """Return how fast a topic is consumed."""
+        if topic not in self._rates:
+            self._rates[topic] = ConsumeRates(self.settings.clock)
+        return self._rates[topic]
+
+    def shown(self, message: MessageExt) -> MessageExt:
+        """Return a message as listeners get it."""
+        return as_sent(message, self.group, self.settings.namespace)
+
+    def shown_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue with the topic that the user knows."""
+        return queue._replace(topic=without_namespace(self.settings.namespace, queue.topic))
+
+
+def as_sent(message: MessageExt, group: str, namespace: str) -> MessageExt:
+    """Return a message with the topic that it was sent to, as its user knows it."""
+    topic = message.topic
+    if topic == RETRY_PREFIX + group:
+        topic = message.properties.get(props.RETRY_TOPIC, topic)
+    topic = without_namespace(namespace, topic)
+    return message if topic == message.topic else replace(message, topic=topic)
+
+
+class TaskSet:
+    """Keeps a reference to each task, and logs the error with which one ends."""
+
+    def __init__(self, group: str) -> None:
+        """Create an empty set; ``group`` is for the log."""
+        self._group: Final = group
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._remove)
+        return task
+
+    async def wait(self) -> None:
+        """Wait until all tasks have ended, for `limits.MAX_STOP_ANSWERS_S` at most."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limits.MAX_STOP_ANSWERS_S)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait for their ends as `wait` does."""
+        for task in self._tasks:
+            task.cancel()
+        await self.wait()
+
+    def _remove(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RocketLensError):
+                logger.warning("group %s: %s", self._group, error)
+            else:
+                logger.error("group %s: a task ended", self._group, exc_info=error)
