@@ -22,12 +22,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from rocketlens import limits
 from rocketlens.errors import BadInput, HeaderError, ProtocolError
 from rocketlens.wire import frame, header_binary, header_json
-from rocketlens.wire.codes import LanguageCode, ResponseCode
+from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import (
     NO_EXT_FIELDS,
     ONE_WAY_FLAG,
-    OUR_LANGUAGE,
-    OUR_VERSION,
     RESPONSE_FLAG,
     RemotingCommand,
 )
@@ -60,19 +58,13 @@ class ResponseReceived(NamedTuple):
     context: Any
 
 
-class UnexpectedResponse(NamedTuple):
-    """A response to a request that was never sent, or is no longer awaited."""
-
-    command: RemotingCommand
-
-
 class ConnectionFailed(NamedTuple):
     """The other end violates the protocol: close. No event comes after this one."""
 
     error: ProtocolError
 
 
-Event = RequestReceived | RequestRefused | ResponseReceived | UnexpectedResponse | ConnectionFailed
+Event = RequestReceived | RequestRefused | ResponseReceived | ConnectionFailed
 
 
 class Connection(Generic[C]):
@@ -83,16 +75,8 @@ class Connection(Generic[C]):
         *,
         max_header_bytes: int = limits.MAX_HEADER_BYTES,
         max_unanswered: int = limits.MAX_UNANSWERED_REQUESTS,
-        max_pending: int = MAX_PENDING_REQUESTS,
-        header_codec: int = JSON_CODEC,
-        language: LanguageCode = OUR_LANGUAGE,
-        version: int = OUR_VERSION,
     ) -> None:
         self.max_unanswered = max_unanswered
-        self.max_pending = max_pending
-        self.header_codec = header_codec
-        self.language = language
-        self.version = version
         self.unanswered = 0
         """Requests received that are neither answered nor done."""
         self.is_closed = False
@@ -140,19 +124,22 @@ class Connection(Generic[C]):
             except ProtocolError as error:
                 return self._failed(events, error)
             if command.flag & RESPONSE_FLAG:
-                events.append(self._match(command))
+                # A response to a request that is no longer awaited is dropped.
+                if command.opaque in self._pending:
+                    context = self._pending.pop(command.opaque)
+                    events.append(ResponseReceived(command, context))
             elif self.unanswered < self.max_unanswered:
                 self.unanswered += 1
                 events.append(RequestReceived(command))
             else:
-                events.append(RequestRefused(command, self._busy(command)))
+                events.append(RequestRefused(command, _busy(command)))
         if self._splitter.failure is not None:
             return self._failed(events, self._splitter.failure)
         return events
 
     def holds_several(self, chunk: bytes) -> bool:
-        """Return whether ``chunk``, fed next, would make several frames wait, as far as the length
-        of the first tells.
+        """Return whether more than one frame would wait if ``chunk`` came next, judged by the
+        length of the first.
         """
         return not (self.is_closed or self._has_failed) and self._splitter.holds_several(chunk)
 
@@ -174,13 +161,10 @@ class Connection(Generic[C]):
         """
         if self.is_closed:
             raise BadInput("the connection is closed")
-        if len(self._pending) >= self.max_pending:
+        if len(self._pending) >= MAX_PENDING_REQUESTS:
             raise BadInput(f"{len(self._pending)} requests wait on this connection already")
         opaque = self._next_opaque()
-        command = RemotingCommand(
-            code, opaque, 0, None, ext_fields, body, self.language, self.version
-        )
-        sent = encode_command(command, self.header_codec)
+        sent = encode_command(RemotingCommand(code, opaque, 0, None, ext_fields, body))
         self._pending[opaque] = context
         return opaque, sent
 
@@ -192,10 +176,7 @@ class Connection(Generic[C]):
         if self.is_closed:
             raise BadInput("the connection is closed")
         opaque = self._next_opaque()
-        command = RemotingCommand(
-            code, opaque, ONE_WAY_FLAG, None, ext_fields, body, self.language, self.version
-        )
-        return encode_command(command, self.header_codec)
+        return encode_command(RemotingCommand(code, opaque, ONE_WAY_FLAG, None, ext_fields, body))
 
     def respond(
         self,
@@ -212,7 +193,7 @@ class Connection(Generic[C]):
         """
         sent = b""
         if not request.flag & ONE_WAY_FLAG:
-            sent = self._answer(request.opaque, code, ext_fields, body, remark)
+            sent = _answer(request.opaque, code, ext_fields, body, remark)
         self.unanswered -= 1
         return sent
 
@@ -238,26 +219,6 @@ class Connection(Generic[C]):
         events.append(ConnectionFailed(error))
         return events
 
-    def _match(self, command: RemotingCommand) -> Event:
-        if command.opaque in self._pending:
-            return ResponseReceived(command, self._pending.pop(command.opaque))
-        return UnexpectedResponse(command)
-
-    def _busy(self, command: RemotingCommand) -> bytes:
-        if command.is_one_way:
-            return b""
-        return self._answer(
-            command.opaque, ResponseCode.SYSTEM_BUSY, NO_EXT_FIELDS, b"", OVERLOAD_REMARK
-        )
-
-    def _answer(
-        self, opaque: int, code: int, ext_fields: dict[str, str], body: bytes, remark: str | None
-    ) -> bytes:
-        command = RemotingCommand(
-            code, opaque, RESPONSE_FLAG, remark, ext_fields, body, self.language, self.version
-        )
-        return encode_command(command, self.header_codec)
-
     def _next_opaque(self) -> int:
         """Return the next opaque: counts up, wraps to 0, and skips those in use."""
         opaque = self._last_opaque
@@ -266,6 +227,18 @@ class Connection(Generic[C]):
             if opaque not in self._pending:
                 self._last_opaque = opaque
                 return opaque
+
+
+def _busy(command: RemotingCommand) -> bytes:
+    if command.is_one_way:
+        return b""
+    return _answer(command.opaque, ResponseCode.SYSTEM_BUSY, NO_EXT_FIELDS, b"", OVERLOAD_REMARK)
+
+
+def _answer(
+    opaque: int, code: int, ext_fields: dict[str, str], body: bytes, remark: str | None
+) -> bytes:
+    return encode_command(RemotingCommand(code, opaque, RESPONSE_FLAG, remark, ext_fields, body))
 
 
 def decode_command(received: Frame) -> RemotingCommand:

@@ -72,12 +72,7 @@ class ConsumedDirectly:
 async def consume_directly(
     cluster: ClusterCalls, group: str, client_id: str | None, message: MessageExt
 ) -> ConsumedDirectly:
-    """Let a client consume a message, or without one the first that is online.
-
-    Without ``client_id`` the next client is taken if one left before it was handed the message.
-
-    :raises RocketLensError: as the table above says.
-    """
+    """Do `MQAdmin.consume_message_directly`; if the first client left meanwhile, try the next."""
     address = await address_of(cluster, message)
     if client_id is not None:
         return await hand_over(cluster, address, group, client_id, message)
@@ -95,11 +90,7 @@ async def consume_directly(
 async def consume_directly_by_all(
     cluster: ClusterCalls, group: str, message: MessageExt
 ) -> dict[str, ConsumedDirectly | RocketLensError]:
-    """Let every client of a group consume a message at once; return each one's result or error.
-
-    :raises RocketLensError: if the group has no client that is online, or the message's broker
-        cannot be asked for them.
-    """
+    """Do `MQAdmin.consume_message_directly_by_all`."""
     address = await address_of(cluster, message)
     client_ids = await online_clients(cluster, address, group)
 

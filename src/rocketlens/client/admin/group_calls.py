@@ -75,14 +75,10 @@ async def _brokers_that_list(cluster: ClusterCalls, group: str) -> dict[str, Bro
 async def connections_of(
     cluster: ClusterCalls, group: str, broker_addr: str | None = None
 ) -> ConsumerConnection:
-    """Return the clients of a group and what they subscribe to, as the first broker has them.
+    """Do `MQAdmin.examine_consumer_connection_info`.
 
     Consumers tell every broker of the group about themselves. If one does not know any, or does not
-    answer, the next one is asked. ``broker_addr``: only this one is asked.
-
-    :raises BrokerError: 206 if the group has no client that is online.
-    :raises TopicNotFound: if no broker knows the group.
-    :raises RemotingError: if no broker answers.
+    answer, the next one is asked.
     """
     addresses = [broker_addr] if broker_addr is not None else []
     if broker_addr is None:
@@ -108,14 +104,7 @@ async def connections_of(
 async def running_info(
     cluster: ClusterCalls, group: str, client_id: str, *, jstack: bool = False
 ) -> ConsumerRunningInfo:
-    """Return what a client of a group is doing; a broker that it is connected to passes it on.
-
-    ``jstack``: with the stacks of its threads.
-
-    :raises BrokerError: 1 if no broker has a connection to the client, 207 if it does not answer.
-    :raises TopicNotFound: if no broker knows the group.
-    :raises RemotingError: if a broker does not answer, or the client's answer cannot be read.
-    """
+    """Do `MQAdmin.get_consumer_running_info`: a broker that the client is connected to asks it."""
     header = GetConsumerRunningInfoRequest(
         consumer_group=group, client_id=client_id, jstack_enable=jstack
     )
@@ -174,13 +163,8 @@ def is_not_connected(error: BrokerError) -> bool:
 async def consume_stats(
     cluster: ClusterCalls, group: str, topic: str | None = None
 ) -> ConsumeStats:
-    """Return the progress of a group in each queue, of all its brokers together.
-
-    The table is empty if the group never committed an offset.
-
-    :raises BrokerError: if a broker refuses.
-    :raises TopicNotFound: if no broker knows the group.
-    :raises RemotingError: if a broker does not answer: part of the queues would look like all.
+    """Do `MQAdmin.examine_consume_stats`; a broker that fails is an error, because part of the
+    queues would look like all.
     """
     calls = [
         broker_calls.consume_stats(
@@ -223,12 +207,7 @@ async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:
 
 
 async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> ProducerConnection:
-    """Return the producers of a group, as the first broker of a topic that knows one has them.
-
-    :raises BrokerError: 1 if no broker of the topic knows one.
-    :raises TopicNotFound: if no broker has the topic.
-    :raises RemotingError: if no broker answers.
-    """
+    """Do `MQAdmin.examine_producer_connection_info`: ask brokers until one knows a producer."""
     header = GetProducerConnectionListRequest(producer_group=group)
     errors: list[RocketLensError] = []
     for broker in await _topic_brokers(cluster, topic):

@@ -40,13 +40,7 @@ class RollbackStats:
 async def reset_running(
     cluster: ClusterCalls, group: str, topic: str, timestamp_ms: int, *, is_force: bool
 ) -> dict[MessageQueue, int]:
-    """Move the running clients of a group to a time; return their new offsets.
-
-    :raises BrokerError: 206 if a broker of the topic has no client of the group. Others may have
-        reset theirs by then.
-    :raises TopicNotFound: if no broker has the topic.
-    :raises RemotingError: if a broker does not answer.
-    """
+    """Do `MQAdmin.reset_offset_by_time`; after an error some brokers may have reset theirs."""
     route = await cluster.route(topic)
     header = ResetOffsetRequest(
         topic=topic, group=group, timestamp_ms=timestamp_ms, is_force=is_force
@@ -66,13 +60,9 @@ async def reset_running(
 async def reset_table(
     cluster: ClusterCalls, group: str, topic: str, timestamp_ms: int, *, is_force: bool
 ) -> tuple[RollbackStats, ...]:
-    """Write a group's offsets at a time to the brokers; its clients read them when they start.
+    """Do `MQAdmin.reset_offset_by_time_old`: clients read the offsets when they start.
 
-    Of a group without offsets in the topic every queue is set. Without ``is_force`` a group never
-    goes forward.
-
-    :raises TopicNotFound: if no broker has the topic.
-    :raises RocketLensError: if a broker refuses or does not answer; those before it are done.
+    Of a group without offsets in the topic every queue is set.
     """
     route = await cluster.route(topic)
     made: list[RollbackStats] = []

@@ -51,7 +51,7 @@ CHECKS_HELD: Final = 2000
 
 
 class LocalTransactionState(Enum):
-    """The outcome of a local transaction."""
+    """The outcome of a local transaction. Values are RocketMQ's names."""
 
     COMMIT = "COMMIT_MESSAGE"
     """The message is delivered."""
@@ -66,13 +66,6 @@ _ENDS: Final = {
     LocalTransactionState.ROLLBACK: ROLLBACK,
     LocalTransactionState.UNKNOWN: UNKNOWN,
 }
-
-TRACE_STATES: Final = {
-    LocalTransactionState.COMMIT: "COMMIT_MESSAGE",
-    LocalTransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
-    LocalTransactionState.UNKNOWN: "UNKNOW",
-}
-"""RocketMQ's names."""
 
 Execute = Callable[[Message], LocalTransactionState | Awaitable[LocalTransactionState]]
 """A local transaction; a plain function runs in a thread, an async one in the event loop."""
@@ -224,7 +217,7 @@ class TransactionProducer(Producer):
             self._trace.transaction_ended(
                 message,
                 request.msg_id or "",
-                state=TRACE_STATES[state],
+                state=state.value,
                 broker_address=address,
                 transaction_id=request.transaction_id or "",
                 from_check=request.from_transaction_check,
