@@ -31,7 +31,7 @@ from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.tables import (
     BrokerData,
     ClusterInfo,
-    MessageQueueBody,
+    MessageQueue,
     QueueData,
     TopicConfig,
     TopicList,
@@ -496,7 +496,7 @@ class FakeBroker(Fake):
             first = self.deleted[header.topic, queue_id]
             # RocketMQ does not find the time of a message that is deleted.
             newest_ms = queue[-1].store_timestamp_ms if queue[first:] else -1 if queue else 0
-            name = MessageQueueBody(topic=header.topic, broker_name=self.name, queue_id=queue_id)
+            name = MessageQueue(topic=header.topic, broker_name=self.name, queue_id=queue_id)
             table[name] = TopicOffset(
                 min_offset=first, max_offset=len(queue), last_update_timestamp_ms=newest_ms
             )

@@ -32,7 +32,7 @@ from rocketlens.wire.bodies.tables import (
     BrokerStatsData,
     BrokerStatsItem,
     ConsumeStats,
-    MessageQueueBody,
+    MessageQueue,
     OffsetWrapper,
     ResetOffsets,
     TopicList,
@@ -107,7 +107,7 @@ COUNTS = {
 
 
 def queue_of(number, topic="T"):
-    return MessageQueueBody(topic=topic, broker_name="broker-a", queue_id=number)
+    return MessageQueue(topic=topic, broker_name="broker-a", queue_id=number)
 
 
 def running_info(group):

@@ -54,7 +54,7 @@ from rocketlens.wire.bodies.tables import (
     ExponentialRetryPolicy,
     GroupRetryPolicy,
     KvTable,
-    MessageQueueBody,
+    MessageQueue,
     OffsetWrapper,
     QueueData,
     RegisterBrokerBody,
@@ -128,7 +128,7 @@ def sample(header_class, version):
 
 def bodies():
     """One of each body; maps have one entry, for RocketMQ orders them in its own way."""
-    queue = MessageQueueBody(topic="t", broker_name="b", queue_id=3)
+    queue = MessageQueue(topic="t", broker_name="b", queue_id=3)
     subscription = SubscriptionData(
         topic="t", sub_string="A", tags=("A",), codes=(65,), sub_version=1_700_000_000_000
     )

@@ -27,7 +27,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumeType,
     MessageModel,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper, TopicList
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper, TopicList
 from rocketlens.wire.codes import ResponseCode, version_name
 from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 from rocketlens.wire.declare import NoFields
@@ -173,7 +173,7 @@ async def _one_group(call: Call, group: str) -> None:
     stats = await admin.examine_consume_stats(group, call.given.text("t"))
     if not stats.offset_table:
         await _refuse_empty(call, group)
-    clients: dict[MessageQueueBody, str] | None = None
+    clients: dict[MessageQueue, str] | None = None
     failed: list[str] = []
     if call.given.flag("s"):
         clients = await _clients_of_queues(call, group, failed)
@@ -217,12 +217,10 @@ async def _refuse_empty(call: Call, group: str) -> None:
     raise BrokerError(name_server, code, text, retriable=False)
 
 
-async def _clients_of_queues(
-    call: Call, group: str, failed: list[str]
-) -> dict[MessageQueueBody, str]:
+async def _clients_of_queues(call: Call, group: str, failed: list[str]) -> dict[MessageQueue, str]:
     """Return the address, as its client id has it, of the client that has each queue."""
     admin = call.tool.admin
-    clients: dict[MessageQueueBody, str] = {}
+    clients: dict[MessageQueue, str] = {}
     try:
         connections = await admin.examine_consumer_connection_info(group)
         for each in connections.connections:
@@ -245,7 +243,7 @@ def _head(*, is_5: bool, with_client: bool) -> str:
     return f"{begin}{client}{'#Diff':<20}  #LastTime\n"
 
 
-def _row(call: Call, queue: MessageQueueBody, offset: OffsetWrapper, client: str | None) -> str:
+def _row(call: Call, queue: MessageQueue, offset: OffsetWrapper, client: str | None) -> str:
     shown = call.form.shown
     begin = (
         f"{padded(shown(queue.topic[:64]), 64)}  {padded(shown(queue.broker_name[:32]), 32)}  "

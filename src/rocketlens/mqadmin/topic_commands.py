@@ -20,7 +20,7 @@ from rocketlens.model.rocketmq import (
 from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
 from rocketlens.mqadmin.printing.form import NULL, map_text, padded
 from rocketlens.mqadmin.tool import Call, incomplete
-from rocketlens.wire.bodies.tables import MessageQueueBody, TopicList, TopicOffset
+from rocketlens.wire.bodies.tables import MessageQueue, TopicList, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import (
     DELETE_TOPIC_IN_BROKER,
@@ -87,11 +87,11 @@ async def topic_status(call: Call) -> None:
     topic = call.given.required("t")
     route = await call.tool.cluster.route(call.given.text("c") or topic)
 
-    async def ask(_: Broker, address: str) -> Mapping[MessageQueueBody, TopicOffset]:
+    async def ask(_: Broker, address: str) -> Mapping[MessageQueue, TopicOffset]:
         return await broker_calls.topic_stats(call.tool.cluster, address, topic)
 
     tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
-    offsets: dict[MessageQueueBody, TopicOffset] = {}
+    offsets: dict[MessageQueue, TopicOffset] = {}
     for table in tables:
         offsets.update(table)
     if offsets:

@@ -240,12 +240,27 @@ def declare(*java_names: str) -> Callable[[type[T]], type[T]]:
     return make
 
 
+def declare_tuple(cls: type[T], *java_names: str) -> type[T]:
+    """Declare a NamedTuple as a body or the name of a member; none of its fields has a default."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    rows = [
+        Field(_camel_case(name), shape_of(hint), MANDATORY, name) for name, hint in hints.items()
+    ]
+    by_wire_name = sorted(rows, key=lambda row: row.wire_name)
+    TABLES[cls] = Table(java_names, tuple(rows), tuple(by_wire_name))
+    return cls
+
+
 def _field(cls: type, name: str, hint: Any) -> Field:
     default = vars(cls).get(name, MANDATORY)
     if isinstance(default, _Wire):
         return Field(default.name, shape_of(hint), default.default, name)
+    return Field(_camel_case(name), shape_of(hint), default, name)
+
+
+def _camel_case(name: str) -> str:
     first, *others = name.removesuffix("_ms").split("_")
-    return Field(first + "".join(map(str.capitalize, others)), shape_of(hint), default, name)
+    return first + "".join(map(str.capitalize, others))
 
 
 _SHAPES: Final[Mapping[Any, Shape]] = {str: TEXT, bool: BOOLEAN, float: _REAL}

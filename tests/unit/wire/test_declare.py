@@ -10,7 +10,7 @@ from rocketlens.wire.bodies.clients import ConsumerData, HeartbeatData
 from rocketlens.wire.bodies.tables import (
     BrokerData,
     ConsumeStats,
-    MessageQueueBody,
+    MessageQueue,
     TopicConfig,
     TopicList,
     TopicOffset,
@@ -67,7 +67,7 @@ def test_a_header_cannot_be_changed_and_takes_names_only():
 def test_maps_by_queue_have_objects_for_keys_and_are_read_with_quoted_ones_too():
     table = TopicStatsTable(
         offset_table={
-            MessageQueueBody(topic="t", broker_name="b", queue_id=number): TopicOffset(
+            MessageQueue(topic="t", broker_name="b", queue_id=number): TopicOffset(
                 max_offset=number
             )
             for number in range(3)

@@ -36,7 +36,7 @@ from rocketlens.wire.bodies.clients import (
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
     ConsumeStatsList,
-    MessageQueueBody,
+    MessageQueue,
     OffsetWrapper,
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -252,7 +252,7 @@ class ClientProcessor:
             estimate.add(self._row_bytes(name), config.read_queue_count)
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
-            table: dict[MessageQueueBody, OffsetWrapper] = {}
+            table: dict[MessageQueue, OffsetWrapper] = {}
             for config in topics:
                 table |= await self._progress_in(group, config, config.read_queue_count, pace)
             answer = ConsumeStats(offset_table=table, consume_tps=0.0)
@@ -315,7 +315,7 @@ class ClientProcessor:
 
     def _row_bytes(self, topic: str) -> int:
         """Return the minimum bytes of one queue of a topic in a response with progress."""
-        queue = MessageQueueBody(topic=topic, broker_name=self.core.config.brokerName, queue_id=0)
+        queue = MessageQueue(topic=topic, broker_name=self.core.config.brokerName, queue_id=0)
         return row_bytes(ConsumeStats(offset_table={queue: OffsetWrapper()}), ConsumeStats())
 
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
@@ -344,11 +344,11 @@ class ClientProcessor:
 
     async def _progress_in(
         self, group: str, topic: StoredTopic, queue_count: int, pace: Pace
-    ) -> dict[MessageQueueBody, OffsetWrapper]:
+    ) -> dict[MessageQueue, OffsetWrapper]:
         broker_name = self.core.config.brokerName
-        progress: dict[MessageQueueBody, OffsetWrapper] = {}
+        progress: dict[MessageQueue, OffsetWrapper] = {}
         for queue_id in range(queue_count):
-            queue = MessageQueueBody(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
+            queue = MessageQueue(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
             progress[queue] = self._progress(group, topic.topic, queue_id)
             await pace.turn()
         return progress

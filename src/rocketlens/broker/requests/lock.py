@@ -13,7 +13,7 @@ from rocketlens.errors import BadInput
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.wire.bodies.clients import LockBatchRequest, LockBatchResponse
-from rocketlens.wire.bodies.tables import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import read_body, write_body
@@ -54,7 +54,7 @@ class QueueLockProcessor:
             )
         return Response()
 
-    def _local(self, queues: Iterable[MessageQueueBody]) -> Iterable[MessageQueueBody]:
+    def _local(self, queues: Iterable[MessageQueue]) -> Iterable[MessageQueue]:
         for queue in queues:
             topic = self.core.topics.get(queue.topic)
             if topic is not None and 0 <= queue.queue_id < max(

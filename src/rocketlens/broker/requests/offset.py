@@ -9,7 +9,7 @@ from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import MessageQueue, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.groups import (
@@ -155,7 +155,7 @@ class OffsetProcessor:
             return not_saved(f"the offsets of group {group} in topic {topic}")
         broker_name = core.config.brokerName
         table = {
-            MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
+            MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
             for queue_id, offset in offsets.items()
         }
         return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))

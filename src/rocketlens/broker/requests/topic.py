@@ -34,7 +34,7 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, Pace, WorkThreads, in_thread
 from rocketlens.wire.bodies.tables import (
-    MessageQueueBody,
+    MessageQueue,
     TopicFilterType,
     TopicOffset,
     TopicStatsTable,
@@ -141,14 +141,14 @@ class TopicProcessor:
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         broker_name, pace = self.core.config.brokerName, Pace()
         queue_count = max(config.write_queue_count, config.read_queue_count)
-        first = MessageQueueBody(topic=request.topic, broker_name=broker_name, queue_id=0)
+        first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
         one = TopicStatsTable(offset_table={first: TopicOffset()})
         estimate = Estimate("the topic has too many queues for one response")
         estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
         async with self.core.large_answers.turn(channel, estimate):
-            table: dict[MessageQueueBody, TopicOffset] = {}
+            table: dict[MessageQueue, TopicOffset] = {}
             for queue_id in range(queue_count):
-                queue = MessageQueueBody(
+                queue = MessageQueue(
                     topic=request.topic, broker_name=broker_name, queue_id=queue_id
                 )
                 table[queue] = self._offsets(request.topic, queue_id)

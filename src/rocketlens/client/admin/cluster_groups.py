@@ -38,7 +38,7 @@ from rocketlens.model.life import copy_topics_of
 from rocketlens.model.rocketmq import is_system_group
 from rocketlens.model.topic import TopicKind
 from rocketlens.wire.bodies.clients import ConsumerConnection
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, TopicOffset
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")
@@ -190,10 +190,10 @@ class _Groups:
                         each.max_offset - each.min_offset for each in table.values()
                     )
 
-    async def _stats_of(self, topic: str) -> list[Mapping[MessageQueueBody, TopicOffset] | None]:
+    async def _stats_of(self, topic: str) -> list[Mapping[MessageQueue, TopicOffset] | None]:
         """Return the offsets of a topic's queues, by broker; None for one that did not answer."""
 
-        async def stats(_: Broker, address: str) -> Mapping[MessageQueueBody, TopicOffset]:
+        async def stats(_: Broker, address: str) -> Mapping[MessageQueue, TopicOffset]:
             return await broker_calls.topic_stats(self._cluster, address, topic, missing_ok=True)
 
         try:

@@ -27,7 +27,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ProducerConnection,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import (
     GET_CONSUMER_RUNNING_INFO,
@@ -172,7 +172,7 @@ async def consume_stats(
         )
         for broker in await group_brokers(cluster, group)
     ]
-    offsets: dict[MessageQueueBody, OffsetWrapper] = {}
+    offsets: dict[MessageQueue, OffsetWrapper] = {}
     tps = 0.0
     for each in await asyncio.gather(*calls):
         offsets.update(each.offset_table)

@@ -9,7 +9,7 @@ from typing import Final
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is
 from rocketlens.client.connect.route import MessageQueue, set_order
-from rocketlens.wire.bodies.tables import MessageQueueBody, OffsetWrapper, ResetOffsets
+from rocketlens.wire.bodies.tables import OffsetWrapper, ResetOffsets
 from rocketlens.wire.commands.groups import (
     INVOKE_BROKER_TO_RESET_OFFSET,
     UPDATE_CONSUMER_OFFSET,
@@ -51,9 +51,7 @@ async def reset_running(
             read = await cluster.ask_for(
                 as_it_is, ResetOffsets, address, INVOKE_BROKER_TO_RESET_OFFSET, header
             )
-            for queue, offset in read.offset_table.items():
-                key = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
-                offsets[key] = offset
+            offsets.update(read.offset_table)
     return offsets
 
 
@@ -83,27 +81,23 @@ async def reset_table(
 
 async def _offsets(
     cluster: ClusterCalls, address: str, group: str, queues: list[MessageQueue]
-) -> dict[MessageQueueBody, OffsetWrapper]:
+) -> dict[MessageQueue, OffsetWrapper]:
     """Return a group's offsets in a broker's queues of one topic; the first where it has none."""
     if not queues:
         return {}
     topic = queues[0].topic
     stats = await broker_calls.consume_stats(cluster, address, group)
-    by_queue = {
-        MessageQueue(queue.topic, queue.broker_name, queue.queue_id): (queue, offset)
-        for queue, offset in stats.offset_table.items()
-    }
     # The order in which RocketMQ's tool does and prints them.
-    committed = dict(by_queue[each] for each in set_order(list(by_queue)) if each.topic == topic)
+    in_order = set_order(list(stats.offset_table))
+    committed = {each: stats.offset_table[each] for each in in_order if each.topic == topic}
     if committed:
         return committed
     table = await broker_calls.topic_stats(cluster, address, topic)
-    offsets: dict[MessageQueueBody, OffsetWrapper] = {}
+    offsets: dict[MessageQueue, OffsetWrapper] = {}
     for each in queues:
-        queue = MessageQueueBody(topic=topic, broker_name=each.broker_name, queue_id=each.queue_id)
-        bounds = table.get(queue)
+        bounds = table.get(each)
         if bounds is not None:
-            offsets[queue] = OffsetWrapper(
+            offsets[each] = OffsetWrapper(
                 broker_offset=bounds.max_offset, consumer_offset=bounds.min_offset
             )
     return offsets
@@ -113,7 +107,7 @@ async def _reset(
     cluster: ClusterCalls,
     address: str,
     group: str,
-    queue: MessageQueueBody,
+    queue: MessageQueue,
     *,
     offset: OffsetWrapper,
     timestamp_ms: int,

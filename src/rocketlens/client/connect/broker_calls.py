@@ -5,14 +5,13 @@ it does not answer, or its answer cannot be read.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from rocketlens.client.connect.cluster import ClusterCalls, as_it_is, fields_of
 from rocketlens.errors import BrokerError
 from rocketlens.wire.bodies.clients import ConsumerConnection, GroupList, ProducerTable
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
-    MessageQueueBody,
+    MessageQueue,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicOffset,
@@ -41,28 +40,14 @@ from rocketlens.wire.commands.groups import (
 from rocketlens.wire.declare import NoFields
 
 
-class QueueOfTopic(Protocol):
-    """A queue of a broker, however it is named elsewhere."""
-
-    @property
-    def topic(self) -> str:
-        """Its topic, as the broker has it."""
-        ...
-
-    @property
-    def queue_id(self) -> int:
-        """Its number."""
-        ...
-
-
-async def min_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the oldest message of a queue."""
     header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_MIN_OFFSET, header)
     return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
 
 
-async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+async def max_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the next message of a queue."""
     header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_MAX_OFFSET, header)
@@ -70,7 +55,7 @@ async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -
 
 
 async def offset_at_time(
-    cluster: ClusterCalls, address: str, queue: QueueOfTopic, timestamp_ms: int
+    cluster: ClusterCalls, address: str, queue: MessageQueue, timestamp_ms: int
 ) -> int:
     """Return about the offset of the first message stored at a time, in epoch ms, or later.
 
@@ -83,7 +68,7 @@ async def offset_at_time(
     return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
 
 
-async def oldest_ms(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -> int:
+async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
     header = GetEarliestStoreTimeRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
@@ -92,7 +77,7 @@ async def oldest_ms(cluster: ClusterCalls, address: str, queue: QueueOfTopic) ->
 
 async def topic_stats(
     cluster: ClusterCalls, address: str, topic: str, *, missing_ok: bool = False
-) -> Mapping[MessageQueueBody, TopicOffset]:
+) -> Mapping[MessageQueue, TopicOffset]:
     """Return the offsets of all queues that a broker has of a topic.
 
     With ``missing_ok`` there are none if the broker does not have the topic.

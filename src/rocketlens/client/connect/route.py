@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, CommandBodyError, TopicNotFound
@@ -10,25 +10,12 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.model.text.java import string_hash
+from rocketlens.wire.bodies import tables
 from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
 
+MessageQueue = tables.MessageQueue
 T = TypeVar("T")
 K = TypeVar("K")
-
-
-class MessageQueue(NamedTuple):
-    """One queue of a topic; printed as RocketMQ prints it."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        """Return ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
-        return (
-            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
-            f"queueId={self.queue_id}]"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from rocketlens.client.consume.group_offsets import (
 )
 from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebalance
 from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
-from rocketlens.client.consume.serving import Serving, body_of
+from rocketlens.client.consume.serving import Serving
 from rocketlens.client.consume.session import GroupSession, TaskSet
 from rocketlens.client.consume.subscription import MessageSelector, subscription_of
 from rocketlens.client.send.producer import Producer
@@ -158,8 +158,7 @@ class ConsumerClient(ClusterClient):
             properties=self._properties(),
             subscriptions=tuple(self._subscriptions.values()),
             queue_table={
-                body_of(queue): owned.pq.described(self._offsets.get(queue) or 0)
-                for queue, owned in queues
+                queue: owned.pq.described(self._offsets.get(queue) or 0) for queue, owned in queues
             },
             status_table={
                 topic: self._session.rates(topic).status() for topic in sorted(self._subscriptions)

@@ -36,7 +36,6 @@ from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.wire.bodies.clients import ConsumeFromWhere, LocalOffsets
-from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.groups import (
     QUERY_CONSUMER_OFFSET,
@@ -270,18 +269,9 @@ def decode_local_offsets(content: bytes) -> dict[MessageQueue, int]:
     :raises CommandBodyError: when it is not one.
     """
     body = read_body(LocalOffsets, content, limits.MAX_CLIENT_JSON_BODY_BYTES)
-    return {
-        MessageQueue(each.topic, each.broker_name, each.queue_id): offset
-        for each, offset in body.offset_table.items()
-    }
+    return dict(body.offset_table)
 
 
 def encode_local_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
     """Write RocketMQ's file, without its blanks."""
-    table = {
-        MessageQueueBody(
-            topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id
-        ): offset
-        for queue, offset in offsets.items()
-    }
-    return write_body(LocalOffsets(offset_table=table))
+    return write_body(LocalOffsets(offset_table=offsets))

@@ -35,7 +35,6 @@ from rocketlens.wire.bodies.clients import (
     LockBatchRequest,
     LockBatchResponse,
 )
-from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.commands.groups import LOCK_BATCH_MQ, UNLOCK_BATCH_MQ
 from rocketlens.wire.declare import NoFields, read_body, write_body
 
@@ -69,9 +68,7 @@ class LockCalls:
                 logger.warning("group %s: %s locks no queues: %s", self._group, name, error)
                 silent.add(name)
                 return
-            locked.update(
-                MessageQueue(each.topic, each.broker_name, each.queue_id) for each in locks
-            )
+            locked.update(locks)
 
         await asyncio.gather(*[lock(*each) for each in _by_broker(queues)])
         return locked, silent
@@ -93,10 +90,7 @@ class LockCalls:
             LockBatchRequest(
                 consumer_group=self._session.group,
                 client_id=self._session.client_id,
-                queues=tuple(
-                    MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id)
-                    for topic, broker_name, queue_id in queues
-                ),
+                queues=tuple(queues),
             )
         )
 

@@ -17,10 +17,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import decode, message_of
 from rocketlens.model.message import MessageExt
@@ -29,7 +29,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumerStatusAnswer,
 )
-from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.groups import (
@@ -42,6 +42,7 @@ from rocketlens.wire.commands.groups import (
 from rocketlens.wire.declare import read_body, write_body
 
 if TYPE_CHECKING:
+    from rocketlens.client.connect.route import MessageQueue
     from rocketlens.client.consume.consumer_client import ConsumerClient
 
 
@@ -72,11 +73,7 @@ class Serving:
         header = RESET_CONSUMER_CLIENT_OFFSET.request.decode(command.ext_fields)
         body = read_body(ResetOffsets, command.body)
         if header.group == self._consumer.group:
-            table = {
-                MessageQueue(each.topic, each.broker_name, each.queue_id): offset
-                for each, offset in body.offset_table.items()
-            }
-            await self._consumer.reset_offsets(header.topic, table)
+            await self._consumer.reset_offsets(header.topic, body.offset_table)
         return Response()
 
     def _status(self, command: RemotingCommand, _: Channel) -> Response:
@@ -84,8 +81,7 @@ class Serving:
         offsets: Mapping[MessageQueue, int] = {}
         if header.group == self._consumer.group:
             offsets = self._consumer.offsets_of(header.topic)
-        table = {body_of(queue): offset for queue, offset in offsets.items()}
-        return Response(body=write_body(ConsumerStatusAnswer(queue_table=table)))
+        return Response(body=write_body(ConsumerStatusAnswer(queue_table=offsets)))
 
     async def _running_info(self, command: RemotingCommand, _: Channel) -> Response:
         header = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
@@ -124,13 +120,6 @@ class Serving:
         return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
-def body_of(queue: MessageQueue) -> MessageQueueBody:
-    """Return a queue as it is written in bodies."""
-    return MessageQueueBody(
-        topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id
-    )
-
-
 def _with_stacks(content: ConsumerRunningInfo) -> ConsumerRunningInfo:
     """Add where each thread is, as ``jstack`` shows it."""
     names = {each.ident: each.name for each in threading.enumerate()}
@@ -139,10 +128,4 @@ def _with_stacks(content: ConsumerRunningInfo) -> ConsumerRunningInfo:
         lines.append(f"{names.get(ident, ident)}")
         lines += [line.rstrip() for line in traceback.format_stack(frame)]
     text = "\n".join(lines)
-    return ConsumerRunningInfo(
-        properties=content.properties,
-        subscriptions=content.subscriptions,
-        queue_table=content.queue_table,
-        status_table=content.status_table,
-        jstack=text[: limits.MAX_REQUEST_HEADER_BYTES],
-    )
+    return replace(content, jstack=text[: limits.MAX_REQUEST_HEADER_BYTES])

@@ -64,8 +64,7 @@ async def _held(source: "ClusterSource", request: FindRequest, topic: str) -> in
         count = 0
         table = await broker_calls.topic_stats(source.cluster, address, topic, missing_ok=True)
         for queue, offsets in table.items():
-            at = MessageQueue(topic, queue.broker_name, queue.queue_id)
-            count += await _between(source, request, address, at, offsets)
+            count += await _between(source, request, address, queue, offsets)
         return count
 
     answers = await source.cluster.ask_brokers(route.brokers.values(), ask)

@@ -7,7 +7,7 @@ from rocketlens.client.admin.track import MessageTrack
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.json_dialect import quote
 from rocketlens.mqadmin.printing.form import NULL, Form, host_of, padded, time_of
-from rocketlens.wire.bodies.tables import MessageQueueBody, TopicOffset, TopicRouteData
+from rocketlens.wire.bodies.tables import MessageQueue, TopicOffset, TopicRouteData
 
 NO_CONSUMER: Final = "\n\nWARN: No Consumer"
 _HOUR_MS: Final = 3_600_000
@@ -96,7 +96,7 @@ def key_table(
     return "\n".join([*lines, ""])
 
 
-def status_table(form: Form, offsets: Mapping[MessageQueueBody, TopicOffset]) -> str:
+def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str:
     """Return the rows of topicStatus."""
     lines = [_status_row("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
     in_order = sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))

@@ -16,7 +16,7 @@ from rocketlens.wire.bodies.clients import (
     ProcessQueueInfo,
     SubscriptionData,
 )
-from rocketlens.wire.bodies.tables import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueue
 
 CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 START_TIMESTAMP: Final = "PROP_CONSUMER_START_TIMESTAMP"
@@ -30,7 +30,7 @@ _STATUS_HEAD: Final = (
 )
 
 
-def queue_order(queue: MessageQueueBody) -> tuple[str, str, int]:
+def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
     """Return what Java compares queues by."""
     return queue.topic, queue.broker_name, queue.queue_id
 
@@ -97,7 +97,7 @@ def _row(width: int, last: str, last_width: int) -> str:
     return f"{'#Topic':<{width}}  {'#Broker Name':<32}  {'#QID':<4}  {last:<{last_width}}\n"
 
 
-def _queue_row(form: Form, width: int, queue: MessageQueueBody, last: str) -> str:
+def _queue_row(form: Form, width: int, queue: MessageQueue, last: str) -> str:
     topic, broker = form.shown(queue.topic), form.shown(queue.broker_name)
     return f"{padded(topic, width)}  {padded(broker, 32)}  {queue.queue_id:<4}  {last}\n"
 

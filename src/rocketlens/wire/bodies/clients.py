@@ -8,7 +8,7 @@ consumers (220) and their responses (221, 307, 309), subscriptions (345), entrie
 from collections.abc import Mapping
 from enum import Enum
 
-from rocketlens.wire.bodies.tables import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.declare import EMPTY, I32, I64, declare, wire
 
 
@@ -145,7 +145,7 @@ class LockBatchRequest:
 
     consumer_group: str
     client_id: str
-    queues: tuple[MessageQueueBody, ...] = wire("mqSet", default=())
+    queues: tuple[MessageQueue, ...] = wire("mqSet", default=())
     only_this_broker: bool | None = None
 
 
@@ -153,7 +153,7 @@ class LockBatchRequest:
 class LockBatchResponse:
     """The queues that were locked."""
 
-    locked_queues: tuple[MessageQueueBody, ...] = wire("lockOKMQSet", default=())
+    locked_queues: tuple[MessageQueue, ...] = wire("lockOKMQSet", default=())
 
 
 @declare("ConsumeStatus")
@@ -203,8 +203,8 @@ class ConsumerRunningInfo:
 
     properties: Mapping[str, str] = EMPTY
     subscriptions: tuple[SubscriptionData, ...] = wire("subscriptionSet", default=())
-    queue_table: Mapping[MessageQueueBody, ProcessQueueInfo] = wire("mqTable", default=EMPTY)
-    pop_table: Mapping[MessageQueueBody, PopProcessQueueInfo] = wire("mqPopTable", default=EMPTY)
+    queue_table: Mapping[MessageQueue, ProcessQueueInfo] = wire("mqTable", default=EMPTY)
+    pop_table: Mapping[MessageQueue, PopProcessQueueInfo] = wire("mqPopTable", default=EMPTY)
     status_table: Mapping[str, ConsumeStatus] = EMPTY
     user_consumer_info: Mapping[str, str] | None = None
     jstack: str | None = None
@@ -225,15 +225,15 @@ class ConsumeMessageDirectlyResult:
 class LocalOffsets:
     """The file in which a broadcasting consumer keeps its offsets."""
 
-    offset_table: Mapping[MessageQueueBody, I64] = EMPTY
+    offset_table: Mapping[MessageQueue, I64] = EMPTY
 
 
 @declare("GetConsumerStatusBody")
 class ConsumerStatusAnswer:
     """Progress of a consumer (221), or of several by their client ids (223)."""
 
-    queue_table: Mapping[MessageQueueBody, I64] = wire("messageQueueTable", default=EMPTY)
-    consumer_table: Mapping[str, Mapping[MessageQueueBody, I64]] = EMPTY
+    queue_table: Mapping[MessageQueue, I64] = wire("messageQueueTable", default=EMPTY)
+    consumer_table: Mapping[str, Mapping[MessageQueue, I64]] = EMPTY
 
 
 @declare("ProducerConnection")

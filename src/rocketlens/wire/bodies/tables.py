@@ -28,22 +28,40 @@ import struct
 import zlib
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.text.json_dialect import loads
 from rocketlens.wire.codes import version_number
-from rocketlens.wire.declare import EMPTY, I32, I64, declare, read_body, read_i32, wire
+from rocketlens.wire.declare import (
+    EMPTY,
+    I32,
+    I64,
+    declare,
+    declare_tuple,
+    read_body,
+    read_i32,
+    wire,
+)
 
 
-@declare("MessageQueue")
-class MessageQueueBody:
-    """One queue of a topic on the brokers of one name."""
+class MessageQueue(NamedTuple):
+    """One queue of a topic on the brokers of one name; printed as RocketMQ prints it."""
 
     topic: str
     broker_name: str
     queue_id: I32
+
+    def __str__(self) -> str:
+        """Return ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
+            f"queueId={self.queue_id}]"
+        )
+
+
+declare_tuple(MessageQueue, "MessageQueue")
 
 
 @declare("TopicOffset")
@@ -59,7 +77,7 @@ class TopicOffset:
 class TopicStatsTable:
     """All queues of a topic on one broker."""
 
-    offset_table: Mapping[MessageQueueBody, TopicOffset] = EMPTY
+    offset_table: Mapping[MessageQueue, TopicOffset] = EMPTY
     topic_put_tps: float | None = None
 
 
@@ -95,7 +113,7 @@ class OffsetWrapper:
 class ConsumeStats:
     """The progress of a group on one broker."""
 
-    offset_table: Mapping[MessageQueueBody, OffsetWrapper] = EMPTY
+    offset_table: Mapping[MessageQueue, OffsetWrapper] = EMPTY
     consume_tps: float = 0.0
 
 
@@ -115,7 +133,7 @@ class ConsumeStatsList:
 class ResetOffsets:
     """The offsets from which the consumers of a group continue after a reset."""
 
-    offset_table: Mapping[MessageQueueBody, I64] = EMPTY
+    offset_table: Mapping[MessageQueue, I64] = EMPTY
 
 
 @declare("KVTable")

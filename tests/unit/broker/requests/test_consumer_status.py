@@ -9,14 +9,14 @@ from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
-from rocketlens.wire.bodies.tables import MessageQueueBody
+from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.support.async_tests import within
 from tests.support.broker_world import World, in_broker
 from tests.unit.broker.heartbeats import beat
 
-QUEUE = MessageQueueBody(topic="Orders", broker_name="broker-a", queue_id=0)
+QUEUE = MessageQueue(topic="Orders", broker_name="broker-a", queue_id=0)
 
 
 def came(offset):

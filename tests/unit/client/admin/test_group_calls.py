@@ -14,7 +14,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumeType,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
 from tests.support.async_tests import within
@@ -170,7 +170,7 @@ def info_refused(response):
 async def test_how_far_a_group_came_is_never_a_part_that_looks_like_all(cluster, admin, /):
     know(cluster)
     for broker in cluster.masters:
-        queue = MessageQueueBody(topic="T", broker_name=broker.name, queue_id=0)
+        queue = MessageQueue(topic="T", broker_name=broker.name, queue_id=0)
         table = {queue: OffsetWrapper(consumer_offset=3)}
         body = write_body(ConsumeStats(offset_table=table, consume_tps=0.5))
         answer(broker, RequestCode.GET_CONSUME_STATS, Response(body=body))

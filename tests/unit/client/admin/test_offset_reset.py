@@ -7,7 +7,6 @@ from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.net.channel import Response
 from rocketlens.wire.bodies.tables import (
     ConsumeStats,
-    MessageQueueBody,
     OffsetWrapper,
     ResetOffsets,
     TopicOffset,
@@ -21,7 +20,7 @@ from tests.unit.client.admin.test_group_calls import GROUP, answer
 
 
 def queue_of(number, topic="T", broker="broker-a"):
-    return MessageQueueBody(topic=topic, broker_name=broker, queue_id=number)
+    return MessageQueue(topic=topic, broker_name=broker, queue_id=number)
 
 
 def commits(broker):

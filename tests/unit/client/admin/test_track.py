@@ -21,7 +21,7 @@ from rocketlens.wire.bodies.clients import (
     MessageModel,
     SubscriptionData,
 )
-from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueueBody, OffsetWrapper
+from rocketlens.wire.bodies.tables import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketlens.wire.codes import ResponseCode
 from tests.unit.conftest import HOST
 
@@ -67,7 +67,7 @@ class FakeCluster:
 
 
 def queue_of():
-    return MessageQueueBody(topic="T", broker_name="broker-a", queue_id=0)
+    return MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
 
 
 def consumers(consume_type=PASSIVE, model=MessageModel.CLUSTERING, tags=()):

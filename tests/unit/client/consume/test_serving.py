@@ -9,7 +9,7 @@ from rocketlens.wire.bodies.clients import (
     ConsumerRunningInfo,
     ConsumerStatusAnswer,
 )
-from rocketlens.wire.bodies.tables import MessageQueueBody, ResetOffsets
+from rocketlens.wire.bodies.tables import MessageQueue, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import read_body, write_body
 from tests.support.async_tests import within
@@ -97,10 +97,10 @@ async def test_offsets_are_reset_while_messages_are_consumed(name_server, broker
     async with consumer_of(name_server, listener) as consumer:
         await until(lambda: len(listener.messages) == 40)
         table = {
-            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=0): 3,
-            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=9): 3,
-            MessageQueueBody(topic="U", broker_name="broker-a", queue_id=1): 3,
-            MessageQueueBody(topic="T", broker_name="broker-a", queue_id=2): -1,
+            MessageQueue(topic="T", broker_name="broker-a", queue_id=0): 3,
+            MessageQueue(topic="T", broker_name="broker-a", queue_id=9): 3,
+            MessageQueue(topic="U", broker_name="broker-a", queue_id=1): 3,
+            MessageQueue(topic="T", broker_name="broker-a", queue_id=2): -1,
         }
         body = write_body(ResetOffsets(offset_table=table))
         fields = {"topic": "T", "group": "g", "timestamp": "1", "isForce": "true"}

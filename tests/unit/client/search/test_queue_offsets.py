@@ -7,14 +7,13 @@ import pytest
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.errors import BadAnswer
-from rocketlens.wire.bodies.tables import MessageQueueBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 
 TIME_MS = 1_700_000_000_000
 QUEUES = [
     MessageQueue("T", "broker-a", 1),
-    MessageQueueBody(topic="T", broker_name="broker-a", queue_id=1),
+    MessageQueue(topic="T", broker_name="broker-a", queue_id=1),
 ]
 WAYS = [
     (min_offset, (), RequestCode.GET_MIN_OFFSET),

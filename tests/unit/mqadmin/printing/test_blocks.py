@@ -14,7 +14,7 @@ from rocketlens.mqadmin.printing.blocks import (
     status_table,
     track_block,
 )
-from rocketlens.wire.bodies.tables import MessageQueueBody as QueueKey
+from rocketlens.wire.bodies.tables import MessageQueue as QueueKey
 from rocketlens.wire.bodies.tables import TopicOffset, TopicRouteData
 from rocketlens.wire.declare import read_body
 from tests.unit.mqadmin.printed_by_rocketmq import VERSIONS, both, bounds, form_of, printed
