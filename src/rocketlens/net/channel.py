@@ -270,7 +270,7 @@ class Channel(asyncio.Protocol):
 
     @property
     def is_held_up(self) -> bool:
-        """Return whether received requests wait here; False if the peer is slow to send."""
+        """Return whether received requests wait to be handled; False if the peer sends slowly."""
         return self.state in QUEUED or self._must_wait or self.connection.has_more
 
     @property
@@ -311,11 +311,10 @@ class Channel(asyncio.Protocol):
             self._write(sent)
 
     def set_aside(self, request: RemotingCommand) -> None:
-        """Count a request no longer among those that are worked on.
+        """Stop counting a request that waits for another connection, or for a message.
 
-        What waits for another connection, or for a message, so neither keeps its own from asking
-        more nor others from being served. Its handler returns None and bounds how many there are;
-        `respond_late` answers it.
+        So it uses up neither the bound of its own connection nor that of all. Its handler returns
+        None, and bounds how many such requests there are; `respond_late` answers them.
         """
         if not request.flag & ONE_WAY_FLAG:
             self._done(request)

@@ -70,17 +70,15 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 _ASKED: Final = threading.Event()
 """Set when a signal has requested that a server of this process stops."""
 _IS_SERVER: Final = threading.Event()
-"""Set while :func:`run` runs a server, which this process is for."""
+"""Set while :func:`run` runs the server of this process."""
 _HAS_ENDED: Final = threading.Event()
-"""Set when :func:`run` has come to its end."""
+"""Set when :func:`run` has ended."""
 _HUNG_EXIT_CODE: Final = 2
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequest:
-    """Requests a server to stop: ``ended`` is set by the first request, ``hurried`` by the
-    second.
-    """
+    """Requests a server to stop: the first request sets ``ended``, the second ``hurried``."""
 
     def __init__(self, ended: asyncio.Event | None = None) -> None:
         """Use ``ended`` as the event of the first request, if it is not None."""
@@ -88,7 +86,9 @@ class StopRequest:
         self.hurried: Final = asyncio.Event()
 
     def ask(self, why: str = "requested") -> None:
-        """Request the server to stop; a second request tells it not to wait, later ones nothing."""
+        """Request the server to stop. A second request asks it not to wait for clients; later ones
+        have no effect.
+        """
         _ASKED.set()
         if self.hurried.is_set():
             return
@@ -104,9 +104,9 @@ class StopRequest:
 
 
 def _end_process_after(wait_s: float) -> None:
-    """End this process, if it is a server's, when it has not ended after so long.
+    """End the process of a server if it still runs after ``wait_s`` seconds.
 
-    A thread waits for that: the event loop's may be what hangs, in the disk.
+    A thread waits for that, because the event loop itself may hang in a call to the disk.
     """
 
     def wait() -> None:
@@ -118,7 +118,7 @@ def _end_process_after(wait_s: float) -> None:
             wait_s,
         )
         faulthandler.dump_traceback()
-        # The log may be on what hangs.
+        # The log file may be on the disk that hangs.
         last_lines = threading.Thread(target=logging.shutdown, daemon=True)
         last_lines.start()
         last_lines.join(limits.MAX_UNREGISTER_S)
@@ -179,10 +179,9 @@ def return_large_memory() -> bool:
 
 
 def keep_objects() -> None:
-    """Exempt the objects that exist now from garbage collection; for processes that :func:`run`
-    runs, others keep what they do.
+    """Exempt the objects that exist now from garbage collection; no effect outside of :func:`run`.
 
-    Called when a server's tables are loaded, and its kernels. A full collection looks at every
+    Called when a server's tables and kernels are loaded. A full collection looks at every
     object while no other thread runs: with 50,000 topics and the modules of the kernels it took up
     to 0.1 s, several times a minute under load.
     """
@@ -233,7 +232,7 @@ def notify(state: str) -> bool:
         suppress(OSError),
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender,
     ):
-        # A full socket holds up no server.
+        # A full socket must not hold up the server.
         sender.settimeout(0)
         sender.sendto(state.encode(), address)
         return True

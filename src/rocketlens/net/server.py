@@ -72,8 +72,8 @@ class RemotingServer:
         self._on_close: Final = on_close
         self._accepted: Final[Counter[str]] = Counter()
         """Open connections by address."""
-        self._uncounted: Final[set[Channel]] = set()
-        """Connections that are closed to make room for others: `_accepted` is without them."""
+        self._being_evicted: Final[set[Channel]] = set()
+        """Connections that are being closed to make room for others; not in `_accepted`."""
         self._idle: Final[dict[str | None, list[Channel]]] = {}
         """Connections that may be closed for others, of one address or of all; computed once a
         sweep.
@@ -182,8 +182,8 @@ class RemotingServer:
             logger.error("a connection could not begin", exc_info=task.exception())
 
     def _closed(self, channel: Channel) -> None:
-        if channel in self._uncounted:
-            self._uncounted.remove(channel)
+        if channel in self._being_evicted:
+            self._being_evicted.remove(channel)
         else:
             self._ended(host_of(channel))
         if self._on_close is not None:
@@ -215,8 +215,8 @@ class RemotingServer:
         while idle:
             channel = idle.pop()
             is_idle = self.group.now_s - channel.last_active_s >= limits.MIN_IDLE_S
-            if channel.is_open and is_idle and channel not in self._uncounted:
-                self._uncounted.add(channel)
+            if channel.is_open and is_idle and channel not in self._being_evicted:
+                self._being_evicted.add(channel)
                 self._ended(host_of(channel))
                 self.group.closed_idle += 1
                 channel.abort("it was idle, and there are too many connections")
@@ -366,7 +366,7 @@ def network_metrics(
         ),
         (
             "rocketlens_connections_closed_large",
-            "Connections closed or dropped because too many bytes waited.",
+            "Connections closed because too many bytes waited.",
             network.closed_large,
         ),
     ):
