@@ -191,7 +191,7 @@ I64 = Annotated[int, INT64]
 """A signed integer of 64 bits."""
 
 
-class Table(NamedTuple):
+class FieldTable(NamedTuple):
     """The fields of a declared class, and the names of RocketMQ's classes that have them."""
 
     java_names: tuple[str, ...]
@@ -199,7 +199,7 @@ class Table(NamedTuple):
     by_wire_name: tuple[Field, ...]
 
 
-TABLES: Final[dict[type, Table]] = {}
+TABLES: Final[dict[type, FieldTable]] = {}
 """Of each class that was declared."""
 
 
@@ -234,7 +234,7 @@ def declare(*java_names: str) -> Callable[[type[T]], type[T]]:
                 delattr(cls, row.name)
         made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
         by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-        TABLES[made] = Table(java_names, tuple(rows), tuple(by_wire_name))
+        TABLES[made] = FieldTable(java_names, tuple(rows), tuple(by_wire_name))
         return made
 
     return make
@@ -247,7 +247,7 @@ def declare_tuple(cls: type[T], *java_names: str) -> type[T]:
         Field(_camel_case(name), shape_of(hint), MANDATORY, name) for name, hint in hints.items()
     ]
     by_wire_name = sorted(rows, key=lambda row: row.wire_name)
-    TABLES[cls] = Table(java_names, tuple(rows), tuple(by_wire_name))
+    TABLES[cls] = FieldTable(java_names, tuple(rows), tuple(by_wire_name))
     return cls
 
 

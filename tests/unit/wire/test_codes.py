@@ -19,7 +19,8 @@ def test_codes_are_those_of_rocketmq(version, ours):
     theirs = dict(word.split("=") for word in words[1:])
     assert theirs
     for name, number in theirs.items():
-        assert name in LEFT_OUT or ours[name] == int(number)
+        if ours is RequestCode or name in ResponseCode.__members__:
+            assert name in LEFT_OUT or ours[name] == int(number)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

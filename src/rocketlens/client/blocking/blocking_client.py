@@ -47,7 +47,7 @@ def waits(
         result: T = self._thread.run(_method_of(self, method)(*arguments, **options))
         return result
 
-    wait.__doc__ = blocking_doc(method.__doc__ or "")
+    wait.__doc__ = blocking_doc(inspect.getdoc(method) or "")
     return wait
 
 
@@ -59,7 +59,7 @@ def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
         result: T = self._call(lambda _: _method_of(self, method)(*arguments, **options))
         return result
 
-    call.__doc__ = blocking_doc(method.__doc__ or "")
+    call.__doc__ = blocking_doc(inspect.getdoc(method) or "")
     return call
 
 

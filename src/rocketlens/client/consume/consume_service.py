@@ -236,7 +236,7 @@ _NEVER: Final = 2**31 - 1
 
 
 class ListenerService(ConsumeService):
-    """Gives what was pulled to a listener, up to ``batch`` messages at once."""
+    """Delivers what was pulled to a listener, up to ``batch`` messages at once."""
 
     def __init__(
         self, session: GroupSession, settings: PushSettings, calls: ListenerCalls, batch: int
