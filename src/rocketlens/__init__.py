@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from rocketlens.client.consume.consume_service import (
         ConsumeOrderlyStatus as ConsumeOrderlyStatus,
     )
+    from rocketlens.client.consume.consumer_settings import MessageSelector as MessageSelector
     from rocketlens.client.consume.lite_pull import LitePullConsumer as LitePullConsumer
     from rocketlens.client.consume.push import PushConsumer as PushConsumer
-    from rocketlens.client.consume.subscription import MessageSelector as MessageSelector
     from rocketlens.client.mq_admin import MQAdmin as MQAdmin
     from rocketlens.client.send.message import Message as Message
     from rocketlens.client.send.producer import Producer as Producer
@@ -99,7 +99,7 @@ _NAMES: Final = {
     ),
     "client.consume.lite_pull": "LitePullConsumer",
     "client.consume.push": "PushConsumer",
-    "client.consume.subscription": "MessageSelector",
+    "client.consume.consumer_settings": "MessageSelector",
     "client.mq_admin": "MQAdmin",
     "client.send.message": "Message",
     "client.send.producer": "Producer",

@@ -21,7 +21,7 @@ from rocketlens.wire.commands.brokers import (
     DELETE_TOPIC_IN_BROKER,
     DELETE_TOPIC_IN_NAMESRV,
     DeleteTopicFromNamesrvRequest,
-    DeleteTopicRequest,
+    TopicRequest,
 )
 from tests.oracle.ledger import Ledger
 from tests.oracle.load import Load
@@ -348,7 +348,7 @@ async def _delete_topic(admin: MQAdmin, topic: str) -> None:
     cluster = admin._cluster
     brokers = await cluster.all_brokers(CLUSTER)
     for broker in brokers.values():
-        await cluster.ask(broker.master, DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic=topic))
+        await cluster.ask(broker.master, DELETE_TOPIC_IN_BROKER, TopicRequest(topic=topic))
     header = DeleteTopicFromNamesrvRequest(topic=topic, cluster_name=CLUSTER)
     for address in cluster.name_servers:
         await cluster.ask(address, DELETE_TOPIC_IN_NAMESRV, header)

@@ -31,9 +31,9 @@ from rocketlens.wire.commands.brokers import (
     UPDATE_AND_CREATE_TOPIC,
     CreateTopicRequest,
     DeleteTopicFromNamesrvRequest,
-    DeleteTopicRequest,
-    GetKvConfigRequest,
+    KvKeyRequest,
     PutKvConfigRequest,
+    TopicRequest,
 )
 from rocketlens.wire.declare import NoFields
 
@@ -143,7 +143,7 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
     value = ";".join(f"{name}:{count}" for name in names)
     kept = value
     if "b" in call.given:
-        header = GetKvConfigRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
+        header = KvKeyRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
         old = ""
         try:
             answer = await cluster.ask_name_servers(GET_KV_CONFIG, header)
@@ -201,7 +201,7 @@ async def delete_everywhere(
     if not masters:
         raise BadInput(f"the name server knows no master of cluster {cluster_name}")
     for master in masters:
-        await cluster.ask(master, DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic=topic))
+        await cluster.ask(master, DELETE_TOPIC_IN_BROKER, TopicRequest(topic=topic))
     shown = call.form.shown
     if not is_silent:
         call.print(f"delete topic [{shown(topic)}] from cluster [{shown(cluster_name)}] success.\n")

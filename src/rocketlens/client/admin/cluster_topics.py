@@ -43,7 +43,7 @@ from rocketlens.wire.commands.brokers import (
     GET_ROUTEINFO_BY_TOPIC,
     GET_TOPIC_CONFIG,
     GetRouteInfoRequest,
-    GetTopicConfigRequest,
+    TopicRequest,
 )
 
 
@@ -242,7 +242,7 @@ def _brokers(cluster: ClusterCalls, route: TopicRouteData) -> dict[str, Broker]:
 
 
 async def _config(cluster: ClusterCalls, topic: str, broker: Broker | None) -> TopicConfig:
-    header = GetTopicConfigRequest(topic=topic)
+    header = TopicRequest(topic=topic)
     return await cluster.ask_for(as_it_is, TopicConfig, _master(broker), GET_TOPIC_CONFIG, header)
 
 

@@ -18,7 +18,7 @@ from rocketlens.wire.bodies.tables import (
     TopicStatsTable,
 )
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.brokers import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
+from rocketlens.wire.commands.brokers import GET_TOPIC_STATS_INFO, TopicRequest
 from rocketlens.wire.commands.groups import (
     GET_ALL_PRODUCER_INFO,
     GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
@@ -29,12 +29,10 @@ from rocketlens.wire.commands.groups import (
     GET_MIN_OFFSET,
     QUERY_TOPIC_CONSUME_BY_WHO,
     SEARCH_OFFSET_BY_TIMESTAMP,
-    GetConsumerConnectionListRequest,
+    ConsumerGroupRequest,
     GetConsumeStatsRequest,
-    GetEarliestStoreTimeRequest,
     GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    QueryTopicConsumeByWhoRequest,
+    QueueRequest,
     SearchOffsetRequest,
 )
 from rocketlens.wire.declare import NoFields
@@ -42,7 +40,7 @@ from rocketlens.wire.declare import NoFields
 
 async def min_offset(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the offset of the oldest message of a queue."""
-    header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+    header = QueueRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_MIN_OFFSET, header)
     return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
 
@@ -70,7 +68,7 @@ async def offset_at_time(
 
 async def oldest_ms(cluster: ClusterCalls, address: str, queue: MessageQueue) -> int:
     """Return the store time of a queue's oldest message, in epoch milliseconds; -1 without one."""
-    header = GetEarliestStoreTimeRequest(topic=queue.topic, queue_id=queue.queue_id)
+    header = QueueRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_EARLIEST_MSG_STORETIME, header)
     return fields_of(address, GET_EARLIEST_MSG_STORETIME, answer).timestamp_ms
 
@@ -82,7 +80,7 @@ async def topic_stats(
 
     With ``missing_ok`` there are none if the broker does not have the topic.
     """
-    header = GetTopicStatsRequest(topic=topic)
+    header = TopicRequest(topic=topic)
     try:
         read = await cluster.ask_for(
             as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
@@ -96,7 +94,7 @@ async def topic_stats(
 
 async def groups_of_topic(cluster: ClusterCalls, address: str, topic: str) -> tuple[str, ...]:
     """Return the groups that a broker has offsets of in a topic."""
-    header = QueryTopicConsumeByWhoRequest(topic=topic)
+    header = TopicRequest(topic=topic)
     command = QUERY_TOPIC_CONSUME_BY_WHO
     return (await cluster.ask_for(as_it_is, GroupList, address, command, header)).groups
 
@@ -112,7 +110,7 @@ async def group_configs(
 
 async def connections(cluster: ClusterCalls, address: str, group: str) -> ConsumerConnection:
     """Return the clients of a group that are connected to a broker, and what they subscribe to."""
-    header = GetConsumerConnectionListRequest(consumer_group=group)
+    header = ConsumerGroupRequest(consumer_group=group)
     command = GET_CONSUMER_CONNECTION_LIST
     return await cluster.ask_for(as_it_is, ConsumerConnection, address, command, header)
 

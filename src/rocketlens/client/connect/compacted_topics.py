@@ -20,7 +20,7 @@ from rocketlens.model.rocketmq import CLEANUP_POLICY, COMPACTION
 from rocketlens.wire.bodies.clients import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.tables import TopicConfig
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, GetTopicConfigRequest
+from rocketlens.wire.commands.brokers import GET_TOPIC_CONFIG, TopicRequest
 from rocketlens.wire.commands.groups import (
     GET_BROKER_CONFIG,
     QUERY_CONSUME_QUEUE,
@@ -43,7 +43,7 @@ async def topic_attributes(cluster: ClusterCalls, topic: str, address: str) -> M
     """
 
     async def ask() -> Mapping[str, str] | BrokerError:
-        header = GetTopicConfigRequest(topic=topic)
+        header = TopicRequest(topic=topic)
         try:
             return await cluster.ask_for(
                 lambda config: config.attributes or {},

@@ -12,7 +12,12 @@ from rocketlens.client.connect.connection_settings import ConnectionSettings, ar
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
-from rocketlens.client.consume.consumer_settings import BEGINS, ConsumerSettings
+from rocketlens.client.consume.consumer_settings import (
+    BEGINS,
+    ConsumerSettings,
+    MessageSelector,
+    subscription_of,
+)
 from rocketlens.client.consume.group_offsets import (
     LocalOffsetFile,
     RemoteOffsets,
@@ -22,7 +27,6 @@ from rocketlens.client.consume.membership import GroupMember, OwnedQueues, Rebal
 from rocketlens.client.consume.pulling import OwnedQueue, Puller, PullStyle
 from rocketlens.client.consume.serving import Serving
 from rocketlens.client.consume.session import GroupSession, TaskSet
-from rocketlens.client.consume.subscription import MessageSelector, subscription_of
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.trace import trace_writer
 from rocketlens.client.send.unique_key import own_address

@@ -14,9 +14,12 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
 from rocketlens.client.consume.consume_service import ConsumeService
 from rocketlens.client.consume.consumer_client import ConsumerClient
-from rocketlens.client.consume.consumer_settings import LitePullSettings, check_range
+from rocketlens.client.consume.consumer_settings import (
+    LitePullSettings,
+    MessageSelector,
+    check_range,
+)
 from rocketlens.client.consume.pulling import OwnedQueue, PullStyle
-from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.client.send.trace import SUCCESS
 from rocketlens.errors import BadInput, WrongUse
 from rocketlens.model.message import MessageExt

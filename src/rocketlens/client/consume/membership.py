@@ -37,7 +37,7 @@ from rocketlens.wire.commands.groups import (
     GET_CONSUMER_LIST_BY_GROUP,
     HEART_BEAT,
     UNREGISTER_CLIENT,
-    GetConsumerListByGroupRequest,
+    ConsumerGroupRequest,
     UnregisterClientRequest,
 )
 from rocketlens.wire.declare import NoFields, read_body, write_body
@@ -118,7 +118,7 @@ class GroupMember:
         await asyncio.gather(*goodbyes, return_exceptions=True)
 
     async def _ids(self, address: str) -> tuple[str, ...]:
-        header = GetConsumerListByGroupRequest(consumer_group=self.group)
+        header = ConsumerGroupRequest(consumer_group=self.group)
         try:
             answer = await self._cluster.ask(address, GET_CONSUMER_LIST_BY_GROUP, header)
         except BrokerError as error:

@@ -35,10 +35,10 @@ from rocketlens.client.connect.queue_puller import (
 )
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.consume import timing
+from rocketlens.client.consume.consumer_settings import TAG, takes_tag
 from rocketlens.client.consume.group_offsets import broker_of
 from rocketlens.client.consume.process_queue import ProcessQueue
 from rocketlens.client.consume.session import GroupSession
-from rocketlens.client.consume.subscription import TAG, takes_tag
 from rocketlens.errors import (
     BadAnswer,
     RecordError,

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
+from rocketlens.client.search.cluster_source import count_left_out
 from rocketlens.client.search.key_search import Dispatch
-from rocketlens.client.search.left_out_count import count_left_out
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, QueueReader
 from rocketlens.errors import BrokerError, TopicNotFound

@@ -14,6 +14,30 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import I32, I64, Command, declare, wire
 
 
+@declare(
+    "DeleteTopicRequestHeader",
+    "GetTopicConfigRequestHeader",
+    "GetTopicStatsInfoRequestHeader",
+    "RegisterTopicRequestHeader",
+    "QueryTopicConsumeByWhoRequestHeader",
+)
+class TopicRequest:
+    """A topic: register its route at a name server (217; the body is a TopicRouteData), delete it
+    (215), or return its configuration (351; a TopicConfig), the offsets of its queues (202; a
+    TopicStatsTable) or its groups (300; a GroupList).
+    """
+
+    topic: str
+
+
+@declare("GetKVConfigRequestHeader", "DeleteKVConfigRequestHeader")
+class KvKeyRequest:
+    """Return or delete the value of a key."""
+
+    namespace: str = "null"
+    key: str = "null"
+
+
 @declare("RegisterBrokerRequestHeader")
 class RegisterBrokerRequest:
     """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
@@ -81,27 +105,11 @@ class PutKvConfigRequest:
     value: str = ""
 
 
-@declare("GetKVConfigRequestHeader")
-class GetKvConfigRequest:
-    """Ask for a value."""
-
-    namespace: str = "null"
-    key: str = "null"
-
-
 @declare("GetKVConfigResponseHeader")
 class GetKvConfigResponse:
     """A value."""
 
     value: str | None = None
-
-
-@declare("DeleteKVConfigRequestHeader")
-class DeleteKvConfigRequest:
-    """Forget a value."""
-
-    namespace: str = "null"
-    key: str = "null"
 
 
 @declare("GetKVListByNamespaceRequestHeader")
@@ -151,13 +159,6 @@ class GetBrokerMemberGroupRequest:
     broker_name: str
 
 
-@declare("RegisterTopicRequestHeader")
-class RegisterTopicRequest:
-    """A broker says which queues one topic has; the body is a TopicRouteData."""
-
-    topic: str
-
-
 @declare("WipeWritePermOfBrokerRequestHeader")
 class WritePermissionRequest:
     """Take write permission from all topics of a broker, or give it back."""
@@ -192,8 +193,8 @@ DELETE_TOPIC_IN_NAMESRV: Final = Command(
     RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequest
 )
 PUT_KV_CONFIG: Final = Command(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest)
-GET_KV_CONFIG: Final = Command(RequestCode.GET_KV_CONFIG, GetKvConfigRequest, GetKvConfigResponse)
-DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigRequest)
+GET_KV_CONFIG: Final = Command(RequestCode.GET_KV_CONFIG, KvKeyRequest, GetKvConfigResponse)
+DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, KvKeyRequest)
 GET_KVLIST_BY_NAMESPACE: Final = Command(
     RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest
 )
@@ -204,9 +205,7 @@ BROKER_HEARTBEAT: Final = Command(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatR
 GET_BROKER_MEMBER_GROUP: Final = Command(
     RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequest
 )
-REGISTER_TOPIC_IN_NAMESRV: Final = Command(
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequest
-)
+REGISTER_TOPIC_IN_NAMESRV: Final = Command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, TopicRequest)
 WIPE_WRITE_PERM_OF_BROKER: Final = Command(
     RequestCode.WIPE_WRITE_PERM_OF_BROKER, WritePermissionRequest, WipeWritePermissionResponse
 )
@@ -232,29 +231,8 @@ class CreateTopicRequest:
     force: bool | None = None
 
 
-@declare("DeleteTopicRequestHeader")
-class DeleteTopicRequest:
-    """Forget a topic."""
-
-    topic: str
-
-
-@declare("GetTopicConfigRequestHeader")
-class GetTopicConfigRequest:
-    """Ask for a topic's configuration; the body of the answer is a TopicConfig."""
-
-    topic: str
-
-
-@declare("GetTopicStatsInfoRequestHeader")
-class GetTopicStatsRequest:
-    """Ask for the offsets of all queues; the body of the answer is a TopicStatsTable."""
-
-    topic: str
-
-
 UPDATE_AND_CREATE_TOPIC: Final = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequest)
-DELETE_TOPIC_IN_BROKER: Final = Command(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest)
-GET_TOPIC_CONFIG: Final = Command(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest)
+DELETE_TOPIC_IN_BROKER: Final = Command(RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest)
+GET_TOPIC_CONFIG: Final = Command(RequestCode.GET_TOPIC_CONFIG, TopicRequest)
 GET_ALL_TOPIC_CONFIG: Final = Command(RequestCode.GET_ALL_TOPIC_CONFIG)
-GET_TOPIC_STATS_INFO: Final = Command(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsRequest)
+GET_TOPIC_STATS_INFO: Final = Command(RequestCode.GET_TOPIC_STATS_INFO, TopicRequest)

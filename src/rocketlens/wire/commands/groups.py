@@ -14,7 +14,41 @@ changed by 25), and offsets that slaves take over: those of consumers (43) and o
 from typing import Final
 
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.commands.brokers import TopicRequest
 from rocketlens.wire.declare import I32, I64, Command, NoFields, declare, wire
+
+
+@declare(
+    "GetConsumerListByGroupRequestHeader",
+    "NotifyConsumerIdsChangedRequestHeader",
+    "GetConsumerConnectionListRequestHeader",
+)
+class ConsumerGroupRequest:
+    """A consumer group: return its client ids (38; a ConsumerIdList) or its clients and their
+    subscriptions (203; a ConsumerConnection); or, from broker to client and one-way, its members
+    changed (40).
+    """
+
+    consumer_group: str
+
+
+@declare("GetSubscriptionGroupConfigRequestHeader", "QueryTopicsByConsumerRequestHeader")
+class GroupRequest:
+    """A group: return its SubscriptionGroupConfig (352), or the topics in which it has offsets (343;
+    a TopicList).
+    """
+
+    group: str
+
+
+@declare("GetMinOffsetRequestHeader", "GetEarliestMsgStoretimeRequestHeader")
+class QueueRequest:
+    """A queue: return the first offset that is still stored (31), or when that message was stored
+    (32).
+    """
+
+    topic: str
+    queue_id: I32
 
 
 @declare()
@@ -34,27 +68,13 @@ class UnregisterClientRequest:
     consumer_group: str | None = None
 
 
-@declare("GetConsumerListByGroupRequestHeader")
-class GetConsumerListByGroupRequest:
-    """Ask for a group's client ids; the body of the answer is a ConsumerIdList."""
-
-    consumer_group: str
-
-
-@declare("NotifyConsumerIdsChangedRequestHeader")
-class NotifyConsumerIdsChangedRequest:
-    """Broker to client, one-way: the members of a group changed."""
-
-    consumer_group: str
-
-
 HEART_BEAT: Final = Command(RequestCode.HEART_BEAT, NoFields, HeartbeatResponse)
 UNREGISTER_CLIENT: Final = Command(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequest)
 GET_CONSUMER_LIST_BY_GROUP: Final = Command(
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest
 )
 NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupRequest
 )
 CHECK_CLIENT_CONFIG: Final = Command(RequestCode.CHECK_CLIENT_CONFIG)
 
@@ -90,22 +110,6 @@ class GetMaxOffsetRequest:
     topic: str
     queue_id: I32
     committed: bool | None = None
-
-
-@declare("GetMinOffsetRequestHeader")
-class GetMinOffsetRequest:
-    """Ask for the first offset of a queue that is still stored."""
-
-    topic: str
-    queue_id: I32
-
-
-@declare("GetEarliestMsgStoretimeRequestHeader")
-class GetEarliestStoreTimeRequest:
-    """Ask when the first message of a queue was stored."""
-
-    topic: str
-    queue_id: I32
 
 
 @declare("GetEarliestMsgStoretimeResponseHeader")
@@ -170,12 +174,10 @@ SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
 GET_MAX_OFFSET: Final = Command(
     RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, QueueOffsetResponse
 )
-GET_MIN_OFFSET: Final = Command(
-    RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest, QueueOffsetResponse
-)
+GET_MIN_OFFSET: Final = Command(RequestCode.GET_MIN_OFFSET, QueueRequest, QueueOffsetResponse)
 GET_EARLIEST_MSG_STORETIME: Final = Command(
     RequestCode.GET_EARLIEST_MSG_STORETIME,
-    GetEarliestStoreTimeRequest,
+    QueueRequest,
     GetEarliestStoreTimeResponse,
 )
 QUERY_CONSUMER_OFFSET: Final = Command(
@@ -243,13 +245,6 @@ INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
 )
 
 
-@declare("GetConsumerConnectionListRequestHeader")
-class GetConsumerConnectionListRequest:
-    """Ask who consumes in a group; the body of the answer is a ConsumerConnection."""
-
-    consumer_group: str
-
-
 @declare("GetConsumeStatsRequestHeader")
 class GetConsumeStatsRequest:
     """Ask for the progress of a group, in one topic or all; the answer's body is a ConsumeStats."""
@@ -257,13 +252,6 @@ class GetConsumeStatsRequest:
     consumer_group: str
     topic: str | None = None
     topic_list: str | None = None
-
-
-@declare("QueryTopicConsumeByWhoRequestHeader")
-class QueryTopicConsumeByWhoRequest:
-    """Ask which groups consume a topic; the body of the answer is a GroupList."""
-
-    topic: str
 
 
 @declare("GetProducerConnectionListRequestHeader")
@@ -280,26 +268,12 @@ class GetBrokerConsumeStatsRequest:
     is_order: bool = False
 
 
-@declare("GetSubscriptionGroupConfigRequestHeader")
-class GetSubscriptionGroupConfigRequest:
-    """Ask for a group; the body of the answer is a SubscriptionGroupConfig."""
-
-    group: str
-
-
 @declare("DeleteSubscriptionGroupRequestHeader")
 class DeleteSubscriptionGroupRequest:
     """Remove a group, and its offsets if the request says so; 4.9 has ``removeOffset`` for it."""
 
     group_name: str
     clean_offset: bool | None = None
-
-
-@declare("QueryTopicsByConsumerRequestHeader")
-class QueryTopicsByConsumerRequest:
-    """Ask in which topics a group has offsets; the body of the answer is a TopicList."""
-
-    group: str
 
 
 @declare("QuerySubscriptionByConsumerRequestHeader")
@@ -330,12 +304,10 @@ class ViewBrokerStatsDataRequest:
 
 
 GET_CONSUMER_CONNECTION_LIST: Final = Command(
-    RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequest
+    RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest
 )
 GET_CONSUME_STATS: Final = Command(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequest)
-QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequest
-)
+QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest)
 GET_PRODUCER_CONNECTION_LIST: Final = Command(
     RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequest
 )
@@ -351,14 +323,12 @@ UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Final = Command(
 )
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = Command(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 GET_SUBSCRIPTIONGROUP_CONFIG: Final = Command(
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequest
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupRequest
 )
 DELETE_SUBSCRIPTIONGROUP: Final = Command(
     RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest
 )
-QUERY_TOPICS_BY_CONSUMER: Final = Command(
-    RequestCode.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequest
-)
+QUERY_TOPICS_BY_CONSUMER: Final = Command(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupRequest)
 QUERY_SUBSCRIPTION_BY_CONSUMER: Final = Command(
     RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionByConsumerRequest
 )

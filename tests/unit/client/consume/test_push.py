@@ -11,8 +11,8 @@ from rocketlens.client.consume.consume_service import (
     ConsumeConcurrentlyStatus,
     ConsumeOrderlyStatus,
 )
+from rocketlens.client.consume.consumer_settings import MessageSelector
 from rocketlens.client.consume.push import PushConsumer
-from rocketlens.client.consume.subscription import MessageSelector
 from rocketlens.errors import BadInput, RemotingError, WrongUse
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.client.consume.subscription import MessageSelector, subscription_of, takes_tag
+from rocketlens.client.consume.consumer_settings import MessageSelector, subscription_of, takes_tag
 from rocketlens.errors import BadInput, WrongType
 from rocketlens.model.text.java import string_hash
 

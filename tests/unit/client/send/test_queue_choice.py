@@ -1,7 +1,7 @@
 """Which queue a producer sends to next."""
 
 from rocketlens.client.connect.route import MessageQueue
-from rocketlens.client.send.queue_choice import QueueChooser
+from rocketlens.client.send.producer import QueueChooser
 
 
 def queues(*names):
