@@ -34,8 +34,8 @@ class ConsumerGroupRequest:
 
 @declare("GetSubscriptionGroupConfigRequestHeader", "QueryTopicsByConsumerRequestHeader")
 class GroupRequest:
-    """A group: return its SubscriptionGroupConfig (352), or the topics in which it has offsets (343;
-    a TopicList).
+    """A group: return its SubscriptionGroupConfig (352), or a TopicList of those where it has
+    offsets (343).
     """
 
     group: str
