@@ -216,7 +216,7 @@ class _Groups:
         await asyncio.gather(*map(one, work))
 
 
-def _add_queues(facts: _Facts, table: Mapping[MessageQueueBody, TopicOffset] | None) -> None:
+def _add_queues(facts: _Facts, table: Mapping[MessageQueue, TopicOffset] | None) -> None:
     if table is None or facts.queues is None:
         facts.queues = None
         return
