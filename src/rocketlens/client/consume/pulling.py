@@ -309,7 +309,7 @@ class Puller:
             return
         next_offset = pulled.next_offset
         logger.warning(
-            "%s: the broker has offsets %d to %d but not %d; continuing at %d",
+            "%s has offsets %d to %d: its broker moves this consumer from %d to %d",
             *(pq.queue, pulled.min_offset, pulled.max_offset, pq.next_offset, next_offset),
         )
         owned.replace(next_offset)
