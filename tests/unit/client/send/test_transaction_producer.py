@@ -44,7 +44,7 @@ async def delivered(cluster, topic, key):
     """Wait until a message is in its topic."""
     async with rocketlens.MQAdmin(cluster.name_server) as admin, asyncio.timeout(PATIENCE_S):
         while True:
-            found = (await admin.find(key, topic)).messages
+            found = (await admin.find(key, topic, only_delivered=True)).messages
             if found:
                 return found
 
@@ -73,7 +73,7 @@ async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(clu
         assert found.msg_id == committed.send_result.msg_id == seen[1]
         assert found.sys_flag & 0xC == 8
         async with rocketlens.MQAdmin(cluster.name_server) as admin:
-            assert not (await admin.find("A", "ByItsEnd")).messages
+            assert not (await admin.find("A", "ByItsEnd", only_delivered=True)).messages
 
 
 @pytest.mark.parametrize("is_async", [True, False])
