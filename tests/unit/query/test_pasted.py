@@ -1,9 +1,12 @@
 """Texts as people paste them find the message that they are about, and the answer says how."""
 
+from urllib.parse import urlencode
+
 import pytest
 
 import rocketlens
 from rocketlens.query.pasted import MAX_TEXTS, texts_in
+from tests.support.console_client import answers, store_at
 from tests.unit.conftest import NOON_MS
 
 KEY, OTHER = "7F000001000118B4AAC2000000000001", "7F000001000118B4AAC2000000000002"
@@ -59,6 +62,18 @@ def filled(form, store):
     with rocketlens.open_store(store) as opened:
         offset = opened.find(KEY).messages[0].offset_msg_id
     return form.format(key=KEY, other=OTHER, offset=offset, wide=KEY.translate(WIDE))
+
+
+def test_the_command_and_the_console_take_every_form(store, run):
+    texts = [filled(form, store) for form in FORMS.values()]
+    for text in texts:
+        done = run("find", "--store", store, "--fields", "position", "--no-header", "--", text)
+        assert (done.code, done.out) == (0, "pay/1/0\n"), text
+    paths = [f"/api/search?{urlencode({'q': text})}" for text in texts]
+    for text, got in zip(texts, answers(paths, store_at(store, "s")), strict=True):
+        found = got.json()
+        assert [each["unique_key"] for each in found["messages"]] == [KEY], text
+        assert found["complete"]
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
