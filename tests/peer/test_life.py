@@ -46,7 +46,11 @@ def test_retries_of_pop_are_those_of_their_group(peer, broker):
         with SyncProducer(broker.namesrv_address, group="p") as producer:
             sent = producer.send(Message(topic, "x", keys="order-1"))
         peer.java(VERSION, PROGRAM, broker.namesrv_address, topic, group)
-        for text in (sent.msg_id, f"{topic}/{sent.queue_id}/{sent.queue_offset}", "order-1"):
+        for text in (
+            sent.msg_id,
+            f"{topic}/{sent.message_queue.queue_id}/{sent.queue_offset}",
+            "order-1",
+        ):
             story = until(
                 lambda text=text: admin.story(text),
                 lambda each: [one.retries for one in each.groups] == [1],

@@ -111,8 +111,13 @@ class KeptFindings(Findings):
 def kept_findings(
     request: FindRequest, findings: Findings, source: "LocalSource | Source"
 ) -> KeptFindings | None:
-    """Return the search of a source that comes after ``request``; None if there is none."""
-    if not asks_for_kept(request):
+    """Return the search of a source that comes after ``request``; None if there is none.
+
+    None comes after an incomplete one of the newest messages or of a time.
+    """
+    # A search that the caller ended is incomplete, too: it does not go on here.
+    is_ended = request.text is None and not findings.is_complete
+    if is_ended or not asks_for_kept(request):
         return None
     return KeptFindings(request, findings, source, time.time_ns() // 1_000_000)
 

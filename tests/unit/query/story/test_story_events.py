@@ -86,7 +86,7 @@ def event_of(record):
             ),
             "half",
             None,
-            "half message in RMQ_SYS_TRANS_HALF_TOPIC/0/1 for topic T, checked 2 times",
+            "half message in RMQ_SYS_TRANS_HALF_TOPIC/0/1 for topic T, checks so far: 2",
         ),
         (
             copy("RMQ_SYS_TRANS_HALF_TOPIC", 0, 1),
