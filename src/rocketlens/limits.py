@@ -644,8 +644,6 @@ MAX_SESSION_S: Final = 12 * 3600
 """Seconds after which a session of the console ends: a working day."""
 MAX_FORM_FIELDS: Final = 1000
 """Fields of a form sent to the console: as many as a page has messages, and some."""
-MAX_CONSOLE_FORM_BYTES: Final = 16 << 20
-"""Of a form sent to the console: a body of 4 MiB, with three characters for each byte."""
 MAX_AUDIT_CHARACTERS: Final = 1024
 """Of one value in a line of the console's audit log: others choose names and topics."""
 MAX_PREVIEW_BYTES: Final = 16 << 10

@@ -1,7 +1,6 @@
 """Users of a console whose passwords are cheap to check."""
 
-from rocketlens.console.login.passwords import PasswordHash
-from rocketlens.console.login.users import LocalUser, LocalUsers
+from rocketlens.console.login.users import LocalUser, LocalUsers, PasswordHash
 from rocketlens.console.login.viewer import Grant, Role, Viewer
 
 CHEAP = (16, 1, 1)

@@ -13,34 +13,27 @@ from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from rocketlens import __version__
-from rocketlens.console.act.act_api import act_api_routes
-from rocketlens.console.act.act_pages import ActPages, act_routes
+from rocketlens.console.act import act_pages
 from rocketlens.console.act.actions import Actions
 from rocketlens.console.act.jobs import Jobs
-from rocketlens.console.api import api_routes
 from rocketlens.console.failures import Failure, failure_of
+from rocketlens.console.login import login_pages
 from rocketlens.console.login.access import Access
 from rocketlens.console.login.audit import AuditLog
-from rocketlens.console.login.login_pages import LoginPages, login_routes
 from rocketlens.console.login.logins import Logins
-from rocketlens.console.login.oidc_settings import OidcSettings
 from rocketlens.console.login.users import LocalUsers
+from rocketlens.console.message import message_pages
 from rocketlens.console.message.look_up import LookUps
-from rocketlens.console.pages import Pages, page_routes
-from rocketlens.console.preferences import Preferences
+from rocketlens.console.pages import HereNow
 from rocketlens.console.room import InPieces, RequestRoom, room_for
-from rocketlens.console.search.saved_pages import SavedPages, saved_api_routes, saved_page_routes
+from rocketlens.console.search import saved_searches, search_pages
 from rocketlens.console.search.saved_searches import SavedSearches
 from rocketlens.console.search.search import ROW_THREADS, Searches
-from rocketlens.console.security import BodyBounds, Guard
-from rocketlens.console.sources.sources import ClusterOfConsole, Sources
-from rocketlens.console.status.brokers import BrokerLookUps
-from rocketlens.console.status.clients import ClientLookUps
-from rocketlens.console.status.overview import OverviewLookUps, overview_routes
+from rocketlens.console.security import Guard
+from rocketlens.console.sources.sources import Sources
+from rocketlens.console.status import status_pages
 from rocketlens.console.status.pipeline_samples import PipelineSamples
-from rocketlens.console.status.status_pages import status_api_routes, status_page_routes
-from rocketlens.console.status.topic_page import TopicLookUps, topic_api_routes, topic_page_routes
-from rocketlens.console.values import error_answer
+from rocketlens.console.values import error_answer, mistakes_in
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.escape import printable
@@ -52,16 +45,21 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from rocketlens.console.login.oidc_logins import OidcLogins
+
 _STATIC: Final = Path(__file__).parent / "static"
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_EXPLAINED: Final = 3
-"""Mistakes of a request that an answer names."""
 _SHOWN_PATH: Final = 80
 """Characters of the path of a page that is not there."""
+_ROUTERS: Final = (
+    *(search_pages.api, message_pages.api, status_pages.api, saved_searches.api, act_pages.api),
+    *(search_pages.pages, message_pages.pages, status_pages.pages, saved_searches.pages),
+    act_pages.pages,
+)
 
 
 class Console:
-    """The application, as a server calls it."""
+    """The application, as a server calls it. Routes find it as ``request.app.state.console``."""
 
     def __init__(
         self,
@@ -74,9 +72,22 @@ class Console:
     ) -> None:
         """Serve open sources, for a host of these names, and for these users; without any of
         them, everything for everyone who reaches it.
-
-        Routes find the audit log as ``request.app.state.audit``.
         """
+        log = audit or AuditLog()
+        oidc = None if users is None else users.oidc
+        self.sources: Final = sources
+        self.searches: Final = Searches(
+            sources, rules, audit=log, masks=None if users is None else users.masks
+        )
+        self.look_up: Final = LookUps(self.searches)
+        self.saved: Final = SavedSearches(self.searches)
+        self.samples: Final = PipelineSamples(
+            [each.cluster for each in sources.opened if each.cluster is not None]
+        )
+        self._jobs: Final = Jobs(self.look_up)
+        self.actions: Final = Actions(self.look_up, self._jobs)
+        self.logins: Final = None if users is None else Logins(users, log)
+        self.oidc: OidcLogins | None = None
         self.api: Final = _Api(
             title="RocketLens",
             version=__version__,
@@ -85,47 +96,29 @@ class Console:
             openapi_url="/api/openapi.json",
             dependencies=[Depends(room_for(RequestRoom()))],
         )
-        log = audit or AuditLog()
-        self.api.state.audit = log
-        logins = None if users is None else Logins(users, log)
-        masks = None if users is None else users.masks
-        searches = Searches(sources, rules, audit=log, masks=masks)
-        look_up = LookUps(searches)
-        saved = SavedSearches(searches)
-        pages = Pages(searches, look_up, saved)
-        in_pieces = InPieces(self.api, lambda *failed: _answer_to(pages, *failed))
-        access = Access(in_pieces, logins, log, pages.old_form)
-        self._requests: Final = CountedRequests(access)
-        public = None if users is None or users.oidc is None else users.oidc.public_host
-        self._guarded: Final[ASGIApp] = Guard(
-            BodyBounds(self._requests), [*names, *filter(None, [public])]
-        )
-        self.api.include_router(api_routes(searches, look_up))
-        self.api.include_router(page_routes(pages))
-        self.api.include_router(saved_api_routes(saved))
-        self.api.include_router(saved_page_routes(SavedPages(pages, saved)))
-        brokers = BrokerLookUps(sources)
-        clusters = [each for each in sources.opened if isinstance(each, ClusterOfConsole)]
-        self.samples: Final = PipelineSamples(clusters)
-        clients = ClientLookUps(sources)
-        self.api.include_router(status_api_routes(brokers, clients, sources, self.samples))
-        self.api.include_router(status_page_routes(pages, brokers, clients, self.samples))
-        topics = TopicLookUps(sources)
-        self.api.include_router(topic_api_routes(topics))
-        self.api.include_router(topic_page_routes(pages, topics))
-        self.api.include_router(overview_routes(pages, OverviewLookUps(look_up, brokers)))
-        if logins is not None:
-            self._add_login(pages, logins, None if users is None else users.oidc)
-        self._jobs: Final = Jobs(look_up)
-        actions = Actions(searches, look_up, self._jobs)
-        self.api.include_router(act_api_routes(actions))
-        self.api.include_router(act_routes(ActPages(pages, actions)))
+        self.api.state.console = self
+        for each in _ROUTERS:
+            self.api.include_router(each)
+        if self.logins is not None:
+            self.api.include_router(login_pages.pages)
+            if oidc is not None:
+                # Late: only such a login needs what asks a provider.
+                from rocketlens.console.login import oidc_logins, oidc_pages
+
+                self.oidc = oidc_logins.OidcLogins(oidc, self.logins.sessions, log)
+                self.api.include_router(oidc_pages.pages)
         self.api.mount("/static", StaticFiles(directory=_STATIC), "static")
-        self._add_health(searches)
-        _add_failures(self.api, pages)
+        self.api.add_api_route("/livez", _healthy, include_in_schema=False)
+        self.api.add_api_route("/readyz", _healthy, include_in_schema=False)
+        self.api.add_api_route("/metrics", self._metrics, include_in_schema=False)
+        _add_failures(self.api)
+        self._requests: Final = CountedRequests(Access(InPieces(self.api, _answer_to), self.logins))
+        public = None if oidc is None else oidc.public_host
+        self._guarded: Final = Guard(self._requests, [*names, *filter(None, [public])])
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
+        scope["app"] = self.api
         await self._guarded(scope, receive, send)
 
     def start(self) -> None:
@@ -137,30 +130,14 @@ class Console:
         await self.samples.close()
         await self._jobs.close()
 
-    def _add_login(self, pages: Pages, logins: Logins, settings: OidcSettings | None) -> None:
-        if settings is None:
-            self.api.include_router(login_routes(LoginPages(pages, logins)))
-            return
-        # Late: only such a login needs what asks a provider.
-        from rocketlens.console.login.oidc_logins import OidcLogins
-        from rocketlens.console.login.oidc_pages import oidc_routes
+    async def _metrics(self) -> Response:
+        values = list(console_metrics(self._requests, self.searches))
+        text = await in_thread(lambda: exposition([values]), ROW_THREADS)
+        return Response(text, media_type=_METRICS_TYPE)
 
-        oidc = OidcLogins(settings, logins.sessions, self.api.state.audit)
-        login = LoginPages(pages, logins, oidc)
-        self.api.include_router(login_routes(login))
-        self.api.include_router(oidc_routes(login, oidc))
 
-    def _add_health(self, searches: Searches) -> None:
-        @self.api.get("/livez", include_in_schema=False)
-        @self.api.get("/readyz", include_in_schema=False)
-        async def healthy() -> Response:
-            return PlainTextResponse("ok\n")
-
-        @self.api.get("/metrics", include_in_schema=False)
-        async def metrics() -> Response:
-            values = list(console_metrics(self._requests, searches))
-            text = await in_thread(lambda: exposition([values]), ROW_THREADS)
-            return Response(text, media_type=_METRICS_TYPE)
+async def _healthy() -> Response:
+    return PlainTextResponse("ok\n")
 
 
 class CountedRequests:
@@ -180,7 +157,7 @@ class CountedRequests:
                 self.counts[route, message["status"]] += 1
             await send(message)
 
-        await self._app(scope, receive, counting if scope["type"] == "http" else send)
+        await self._app(scope, receive, counting)
 
 
 def console_metrics(requests: CountedRequests, searches: Searches) -> Iterable["Metric"]:
@@ -224,27 +201,24 @@ class _Api(FastAPI):
         return described
 
 
-def _answer_to(pages: Pages, request: Request, error: Exception) -> Response:
+def _answer_to(request: Request, error: Exception) -> Response:
     """Return an error as an answer, of the API or as a page; one of the program as a bug."""
     # The server logs the traceback of what is not a failure of ours; an answer may not quote it.
     bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
-    return _answer(pages, request, failure_of(error) or bug)
+    return _answer(request, failure_of(error) or bug)
 
 
-def _answer(pages: Pages, request: Request, failure: Failure) -> Response:
+def _answer(request: Request, failure: Failure) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse(failure.answer.model_dump(), failure.status)
-    return pages.failure(request, Preferences.of(request), failure)
+    return HereNow(request).failure(failure)
 
 
-def _add_failures(api: FastAPI, pages: Pages) -> None:
+def _add_failures(api: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-        texts = [
-            f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}"
-            for each in error.errors()[:_EXPLAINED]
-        ]
-        return _answer(pages, request, Failure(400, error_answer("bad_input", "; ".join(texts))))
+        text = mistakes_in([{**each, "loc": each["loc"][1:]} for each in error.errors()])
+        return _answer(request, Failure(400, error_answer("bad_input", text)))
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
@@ -252,11 +226,10 @@ def _add_failures(api: FastAPI, pages: Pages) -> None:
         text = str(error.detail)
         if code == "no_page":
             text = Sentence("no_page", path=repr(printable(request.url.path)[:_SHOWN_PATH]))
-        failure = Failure(error.status_code, error_answer(code, text))
-        return _answer(pages, request, failure)
+        return _answer(request, Failure(error.status_code, error_answer(code, text)))
 
     async def failed(request: Request, error: Exception) -> Response:
-        return _answer_to(pages, request, error)
+        return _answer_to(request, error)
 
     api.add_exception_handler(RequestValidationError, invalid)
     api.add_exception_handler(HTTPException, refused)

@@ -62,6 +62,14 @@ def failure_of(error: Exception) -> Failure | None:
     return None
 
 
+def known_failure(error: Exception) -> Failure:
+    """Return an error as an answer; raise one that is a mistake of the program."""
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    return failure
+
+
 def _text_of(error: Exception) -> str:
     """Return the text of an error, safe to show; a sentence stays one, for other languages."""
     text = error.args[0] if len(error.args) == 1 else None

@@ -1,4 +1,4 @@
-"""Language, theme and time zone of a reader, kept in cookies of the browser.
+"""A reader: language, theme and time zone, kept in cookies of the browser, and what is written so.
 
 Times are printed in that zone; elsewhere they are epoch milliseconds. Each language has a table of
 the texts of the pages, with the same names as the others. A table is a file of TOML in ``texts``.
@@ -8,6 +8,7 @@ has it too.
 """
 
 import re
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rocketlens.errors import BadInput
+from rocketlens.model.text.counted import span_text
+from rocketlens.model.text.escape import printable
 from rocketlens.model.text.sentences import SENTENCES, Sentence, TimeText
 from rocketlens.terminal.times import parse_time
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from rocketlens.console.values import TopicValue
 
 THEMES: Final = ("auto", "light", "dark")
 SCRIPT_COOKIE: Final = "rl_script"
@@ -56,6 +61,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
 """Each language's code, and its own name for itself."""
 _DIRECTORY: Final = Path(__file__).parent / "texts"
+_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +190,13 @@ def table_of(language: str) -> Mapping[str, str]:
     }
 
 
-class Texts:
-    """The texts of one language, with times in one zone."""
+class Reader:
+    """Writes for one reader: texts in a language, times in a zone. Templates call it ``t``, too."""
 
-    def __init__(self, language: str, zone: tzinfo = UTC) -> None:
-        self.language: Final = language
-        self._zone: Final = zone
-        self._table: Final = table_of(language)
+    def __init__(self, preferences: Preferences) -> None:
+        self.preferences: Final = preferences
+        self._zone: Final = preferences.zone
+        self._table: Final = table_of(preferences.language)
 
     def __call__(self, name: str, **values: Any) -> str:
         """Return a text with its values.
@@ -205,8 +211,8 @@ class Texts:
         return self._table.get(f"{group}.{word}", word)
 
     def sentence(self, text: str) -> str:
-        """Return a sentence and those in it in this language, with its times in the zone of these
-        texts; text that is none as it is.
+        """Return a sentence and those in it in this language, with its times in the reader's zone;
+        any other text as it is.
         """
         if isinstance(text, TimeText):
             at = text.epoch_ms
@@ -219,6 +225,77 @@ class Texts:
             for name, value in text.values.items()
         }
         return self._table[f"sentence.{text.name}"].format(**values)
+
+    def time(self, epoch_ms: int | None) -> str:
+        """Return a time in the reader's zone; a dash without one."""
+        return "—" if epoch_ms is None else time_text(epoch_ms, self._zone)
+
+    def offset(self, epoch_ms: int) -> str:
+        """Return the offset of the reader's zone."""
+        return offset_text(epoch_ms, self._zone)
+
+    def clock(self, epoch_ms: int) -> str:
+        """Return hour and minute of a time in the reader's zone."""
+        return time_text(epoch_ms, self._zone)[11:16]
+
+    def moment(self, text: str) -> str:
+        """Return an ISO 8601 time of a job's file in the reader's zone; other text as it is."""
+        try:
+            at = (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
+        except (ValueError, TypeError, OverflowError):
+            return printable(text)
+        return f"{self.time(at)} {self.offset(at)}"
+
+    def due(self, epoch_ms: int) -> str:
+        """Return when a message is due, or was, and how far that is from now."""
+        left_ms = epoch_ms - time.time_ns() // 1_000_000
+        name = "fact.due_in" if left_ms > 0 else "fact.due_ago"
+        return self(name, time=self.time(epoch_ms), span=span_text(abs(left_ms)))
+
+    def span(self, duration_ms: int) -> str:
+        """Return a duration in the largest unit that it has two of: ``119 s``, ``2 min``."""
+        for unit, unit_ms in _UNITS_MS[:-1]:
+            if duration_ms >= 2 * unit_ms:
+                return f"{duration_ms / unit_ms:.0f} {unit}"
+        return f"{duration_ms / 1000:.0f} s"
+
+    def length(self, duration_ms: int) -> str:
+        """Return a round duration in the largest unit that it is a whole number of."""
+        for unit, unit_ms in _UNITS_MS:
+            if duration_ms % unit_ms == 0:
+                return f"{duration_ms // unit_ms} {unit}"
+        return f"{duration_ms} ms"
+
+    def size(self, count: int | None) -> str:
+        """Return a number of bytes, shortened; a dash for one that could not be learnt."""
+        if count is None:
+            return "—"
+        size, units = float(count), iter(("B", "KiB", "MiB", "GiB", "TiB"))
+        unit = next(units)
+        while size >= 1024 and unit != "TiB":
+            size, unit = size / 1024, next(units)
+        return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+    def number(self, count: int | None) -> str:
+        """Return a count; a question mark for one that could not be learnt."""
+        return "?" if count is None else f"{count:,}"
+
+    def waiting(self, topic: "TopicValue") -> str:
+        """Return how many messages wait for a topic; with a plus if there may be more."""
+        more = "" if topic.waiting is None or topic.waiting_is_exact else "+"
+        return self.number(topic.waiting) + more
+
+    def rate(self, number: float | None) -> str:
+        """Return a number a second, likewise."""
+        return "?" if number is None else f"{number:,.1f}"
+
+    def percent(self, ratio: float | None) -> str:
+        """Return a part of a whole, likewise."""
+        return "?" if ratio is None else f"{ratio:.0%}"
+
+    def release(self, version: str | None) -> str:
+        """Return ``5.5.0`` of RocketMQ's ``V5_5_0``, likewise."""
+        return "?" if version is None else version.removeprefix("V").replace("_", ".")
 
 
 def language_of(chosen: str | None, accepted: str) -> str:

@@ -1,4 +1,4 @@
-"""Room for requests: how many of each user, and of all, are answered at once, and with how much.
+"""Limits how many requests run at once, per user and in all, and how many bytes they hold.
 
 ==========  ====================================  ==============================================
 work        routes                                at once, in total and of one user
@@ -23,14 +23,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
 from starlette.responses import Response
 
 from rocketlens import limits
-from rocketlens.console.connections import client_of
 from rocketlens.console.login.viewer import current_address, current_viewer
+from rocketlens.console.server import client_of
 from rocketlens.errors import RocketLensError
 from rocketlens.model.text.escape import printable
 from rocketlens.model.text.sentences import Sentence
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _log: Final = logging.getLogger("rocketlens.console")
-
-T = TypeVar("T")
 
 
 class ConsoleBusy(RocketLensError):
@@ -82,99 +80,94 @@ FREE: Final = frozenset(
 """Routes that take no room, beside those that FastAPI and Starlette serve from memory and files."""
 
 
-class TakenRoom:
+class RequestSlot:
     """The room that one request has taken."""
 
-    def __init__(self, room: "RequestRoom", user: str) -> None:
-        self._room: Final = room
-        self.user: Final = user
-        self.held_bytes = 0
+    def __init__(self, bytes_of: Counter[str], user: str) -> None:
+        self._bytes_of: Final = bytes_of
+        self._user: Final = user
+        self._held_bytes = 0
 
     def hold(self, size: int) -> None:
         """Keep so many bytes in memory until the request has ended; the largest number counts.
 
         :raises ConsoleBusy: if all requests, or those of the user, keep too many.
         """
-        self._room.hold(self, size)
+        more = size - self._held_bytes
+        if more <= 0:
+            return
+        is_own_full = self._bytes_of[self._user] + more > limits.MAX_USER_HELD_BYTES
+        if is_own_full or self._bytes_of.total() + more > limits.MAX_HELD_BYTES:
+            raise ConsoleBusy(Sentence("user_held_busy" if is_own_full else "held_busy"))
+        self._bytes_of[self._user] += more
+        self._held_bytes = size
+
+    def release(self) -> None:
+        """Hold no bytes any more."""
+        self._bytes_of[self._user] -= self._held_bytes
+        if not self._bytes_of[self._user]:
+            del self._bytes_of[self._user]
 
 
 class RequestRoom:
     """Counts what requests do, and the bytes that they keep, by user and in total."""
 
     def __init__(self) -> None:
-        self._of_user: Final[Counter[tuple[Work, str]]] = Counter()
-        self._in_total: Final[Counter[Work]] = Counter()
+        self._users: Final[dict[Work, Counter[str]]] = {each: Counter() for each in Work}
         self._bytes_of: Final[Counter[str]] = Counter()
 
     @contextmanager
-    def take(self, work: Work, user: str, address: str = "", size: int = 0) -> Iterator[TakenRoom]:
+    def take(
+        self, work: Work, user: str, address: str = "", size: int = 0
+    ) -> Iterator[RequestSlot]:
         """Take room for a request that keeps ``size`` bytes; those without a user share by address.
 
         :raises ConsoleBusy: if there is none.
         """
         name = user or f" {client_of(address)}"
-        most, most_of_user = _most(work)
-        if self._of_user[work, name] >= most_of_user:
-            count = self._of_user[work, name]
-            raise ConsoleBusy(Sentence(f"user_{_SENTENCES[work]}", count=count))
-        if self._in_total[work] >= most:
-            raise ConsoleBusy(Sentence(_SENTENCES[work], count=self._in_total[work]))
-        share = TakenRoom(self, name)
-        share.hold(size)
-        self._of_user[work, name] += 1
-        self._in_total[work] += 1
+        running = self._users[work]
+        sentence, most, most_of_user = _bounds(work)
+        if running[name] >= most_of_user:
+            raise ConsoleBusy(Sentence(f"user_{sentence}", count=running[name]))
+        if running.total() >= most:
+            raise ConsoleBusy(Sentence(sentence, count=running.total()))
+        slot = RequestSlot(self._bytes_of, name)
+        slot.hold(size)
+        running[name] += 1
         try:
-            yield share
+            yield slot
         finally:
-            self._in_total[work] -= 1
-            _subtract(self._of_user, (work, name), 1)
-            _subtract(self._bytes_of, name, share.held_bytes)
-
-    def hold(self, share: TakenRoom, size: int) -> None:
-        """Keep more bytes for a request; errors as `TakenRoom.hold`."""
-        more = size - share.held_bytes
-        if more <= 0:
-            return
-        is_own_full = self._bytes_of[share.user] + more > limits.MAX_USER_HELD_BYTES
-        if is_own_full or self._bytes_of.total() + more > limits.MAX_HELD_BYTES:
-            raise ConsoleBusy(Sentence("user_held_busy" if is_own_full else "held_busy"))
-        self._bytes_of[share.user] += more
-        share.held_bytes = size
+            slot.release()
+            running[name] -= 1
+            if not running[name]:
+                del running[name]
 
 
-def _most(work: Work) -> tuple[int, int]:
-    """Return how many requests are answered at once, of all and of one user."""
+def _bounds(work: Work) -> tuple[str, int, int]:
+    """Return the sentence of a refusal, and how many are answered at once: of all, of one user."""
     if work is Work.SEARCH:
-        return limits.MAX_CONSOLE_SEARCHES, limits.MAX_USER_SEARCHES
+        return "searches_busy", limits.MAX_CONSOLE_SEARCHES, limits.MAX_USER_SEARCHES
     if work is Work.FILE:
-        return limits.MAX_EXPORTS, limits.MAX_USER_EXPORTS
-    return limits.MAX_CONSOLE_LOOK_UPS, limits.MAX_USER_LOOK_UPS
+        return "exports_busy", limits.MAX_EXPORTS, limits.MAX_USER_EXPORTS
+    return "look_ups_busy", limits.MAX_CONSOLE_LOOK_UPS, limits.MAX_USER_LOOK_UPS
 
 
-_SENTENCES: Final = {
-    Work.SEARCH: "searches_busy",
-    Work.FILE: "exports_busy",
-    Work.LOOK_UP: "look_ups_busy",
-}
-
-
-def _subtract(counts: Counter[T], key: T, count: int) -> None:
-    counts[key] -= count
-    if not counts[key]:
-        del counts[key]
-
-
-_SHARE: Final[ContextVar[TakenRoom | None]] = ContextVar("share", default=None)
+_SLOT: Final[ContextVar[RequestSlot | None]] = ContextVar("slot", default=None)
 
 
 def hold(size: int) -> None:
-    """Keep so many bytes in memory for the request that is answered; errors as `TakenRoom.hold`.
+    """Keep so many bytes in memory for the request that is answered; errors as `RequestSlot.hold`.
 
     Outside of one nothing is counted.
     """
-    share = _SHARE.get()
-    if share is not None:
-        share.hold(size)
+    slot = _SLOT.get()
+    if slot is not None:
+        slot.hold(size)
+
+
+def is_counted() -> bool:
+    """Return whether the bytes that a request keeps are counted: not on `FREE` routes."""
+    return _SLOT.get() is not None
 
 
 def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
@@ -186,12 +179,12 @@ def room_for(room: RequestRoom) -> Callable[[Request], AsyncIterator[None]]:
             yield
             return
         work = WORK_OF.get(path, Work.LOOK_UP)
-        with room.take(work, current_viewer().name, current_address()) as share:
-            token = _SHARE.set(share)
+        with room.take(work, current_viewer().name, current_address()) as slot:
+            token = _SLOT.set(slot)
             try:
                 yield
             finally:
-                _SHARE.reset(token)
+                _SLOT.reset(token)
 
     return take_room
 
@@ -211,9 +204,6 @@ class InPieces:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         # Status and headers wait for the first piece: it can be too large to be sent.
         begun: list[Message] = []
         is_refused = is_sent = False

@@ -16,10 +16,9 @@ from rocketlens.terminal.server_process import print_ready
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketlens.console.connections import ProxyNetwork
-
     # Late: `--help` must not pay for what a server needs.
     from rocketlens.console.login.oidc_settings import OidcSettings
+    from rocketlens.console.server import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -134,7 +133,7 @@ def _bind_address(text: str) -> tuple[str, int]:
 
 
 def _proxy(text: str) -> "ProxyNetwork":
-    from rocketlens.console.connections import parse_proxy
+    from rocketlens.console.server import parse_proxy
 
     try:
         return parse_proxy(text)
@@ -147,14 +146,7 @@ def run(arguments: Namespace) -> ExitCode:
     from ipaddress import ip_address
     from pathlib import Path
 
-    try:
-        import fastapi  # noqa: F401
-        import jinja2  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        name = error.name or "a package"
-        text = f"the console needs {name}: {install_command('console')}"
-        raise PackageMissing(text, name=name) from error
+    _check_packages("the console", ("fastapi", "jinja2", "uvicorn"))
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import run as run_loop
@@ -179,7 +171,7 @@ def _hash_password() -> ExitCode:
     """Print the hash of a password; it is never an argument, which other users could see."""
     from getpass import getpass
 
-    from rocketlens.console.login.passwords import PasswordHash
+    from rocketlens.console.login.users import PasswordHash
 
     if sys.stdin.isatty():
         password = getpass("Password: ")
@@ -242,13 +234,18 @@ def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
             f"--bind {bound.address}: [oidc] of the file of users needs public_url, the address by "
             "which browsers reach the console, as https://rocketlens.example.com"
         )
+    _check_packages("the login by OpenID Connect", ("cryptography", "httpx", "jwt"))
+
+
+def _check_packages(what: str, names: "Sequence[str]") -> None:
+    from importlib import import_module
+
     try:
-        import cryptography  # noqa: F401
-        import httpx  # noqa: F401
-        import jwt  # noqa: F401
+        for each in names:
+            import_module(each)
     except ImportError as error:
         name = error.name or "a package"
-        text = f"the login by OpenID Connect needs {name}: {install_command('console')}"
+        text = f"{what} needs {name}: {install_command('console')}"
         raise PackageMissing(text, name=name) from error
 
 

@@ -6,14 +6,18 @@ header                     against
 Content-Security-Policy    scripts and styles that are not files of ours; frames; plug-ins
 X-Content-Type-Options     a body of a message that a browser takes for a page
 Host, checked              names of others that were made to point here (DNS rebinding)
-Origin, checked            requests that change something, sent by pages of others
+Origin, Sec-Fetch-Site     requests that change something, sent by pages of others
 =========================  =====================================================================
 
 An address as Host cannot be made to point elsewhere, so all are allowed; names must be known.
+
+Browsers send Origin with each request that changes something, and over https Sec-Fetch-Site, too. A
+request with the cookie of a session must have one of them, so forms need no tokens. Programs send
+neither, and a name and a password in place of the cookie.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOST: Final = re.compile(r"(?:[\w.-]+|\[[\w.:%]+\])(?::\d*)?", re.ASCII)
 """A name or an address, and perhaps a port: nothing before it, as in ``evil.example@127.0.0.1``."""
+SESSION_COOKIE: Final = "rl_session"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -54,8 +59,18 @@ def host_of(address: str) -> str:
         return ""
 
 
+def _has_session(scope: "Scope") -> bool:
+    return any(
+        name == b"cookie" and SESSION_COOKIE.encode() in value for name, value in scope["headers"]
+    )
+
+
 class Guard:
-    """Checks each request before anything else does, and adds headers to each answer."""
+    """Checks each request before anything else does, and adds headers to each answer.
+
+    Bodies are bounded, and those for the API are JSON: browsers send forms of other sites without
+    asking, but never JSON.
+    """
 
     def __init__(self, app: "ASGIApp", names: Iterable[str] = ()) -> None:
         """Protect an application whose host has these names, beside addresses and localhost."""
@@ -64,9 +79,15 @@ class Guard:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        received = 0
+
+        async def receive_bounded() -> "Message":
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limits.MAX_CONSOLE_BODY_BYTES:
+                raise HTTPException(413, "the request is too large")
+            return message
 
         async def send_with_headers(message: "Message") -> None:
             if message["type"] == "http.response.start":
@@ -82,26 +103,36 @@ class Guard:
                 ]
             await send(message)
 
-        refusal = self._refusal(scope)
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
         if refusal is not None:
             status, code, text = refusal
             answer = JSONResponse(error_answer(code, text).model_dump(), status)
             await answer(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive_bounded, send_with_headers)
 
-    def _refusal(self, scope: "Scope") -> tuple[int, str, str] | None:
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    def _refusal(self, scope: "Scope", headers: Mapping[bytes, str]) -> tuple[int, str, str] | None:
         host = headers.get(b"host", "")
         if not self.is_known(host):
             text = f"this console is not {host[:100]!r}: start it with --host NAME"
             return 421, "wrong_host", text
         if scope["method"] in SAFE_METHODS:
             return None
-        origin = headers.get(b"origin")
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         is_other = origin is not None and host_of(origin).lower() != host.lower()
-        if is_other or headers.get(b"sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        if is_other or site not in {None, "same-origin", "none"}:
             return 403, "wrong_origin", "this request was sent by a page of another site"
+        if origin is None and site is None and _has_session(scope):
+            text = "a request with a session's cookie needs Origin or Sec-Fetch-Site: use Basic"
+            return 403, "wrong_origin", f"{text} authentication in a program"
+        length = headers.get(b"content-length", "0")
+        if not length.isdigit() or int(length) > limits.MAX_CONSOLE_BODY_BYTES:
+            text = f"a request has at most {limits.MAX_CONSOLE_BODY_BYTES} bytes"
+            return 413, "too_large", text
+        is_json = media_type(headers.get(b"content-type", "")) == JSON_TYPE
+        if scope["path"].startswith("/api/") and not is_json:
+            return 415, "bad_type", f"expected {JSON_TYPE}"
         return None
 
     def is_known(self, host: str) -> bool:
@@ -113,43 +144,3 @@ class Guard:
         except ValueError:
             return False
         return name in self._names or is_ip_address(name)
-
-
-class BodyBounds:
-    """Refuses bodies that are too large, and for the API those that are not JSON.
-
-    Browsers send forms of other sites without asking, but never JSON.
-    """
-
-    def __init__(self, app: "ASGIApp") -> None:
-        self._app: Final = app
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
-        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
-            await self._app(scope, receive, send)
-            return
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        length = headers.get(b"content-length", "0")
-        answer = None
-        is_json = media_type(headers.get(b"content-type", "")) == JSON_TYPE
-        if scope["path"].startswith("/api/") and not is_json:
-            text = f"expected {JSON_TYPE}"
-            answer = JSONResponse(error_answer("bad_type", text).model_dump(), 415)
-        if not length.isdigit() or int(length) > limits.MAX_CONSOLE_BODY_BYTES:
-            text = f"a request has at most {limits.MAX_CONSOLE_BODY_BYTES} bytes"
-            answer = JSONResponse(error_answer("too_large", text).model_dump(), 413)
-        if answer is not None:
-            await answer(scope, receive, send)
-            return
-        received = 0
-
-        async def bounded() -> "Message":
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limits.MAX_CONSOLE_BODY_BYTES:
-                raise HTTPException(413, "the request is too large")
-            return message
-
-        await self._app(scope, bounded, send)

@@ -1,15 +1,26 @@
 """What the API returns, and the pages show: declared once, for both and for OpenAPI."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    ValidationError,
+)
 
+from rocketlens.errors import BadInput
 from rocketlens.wire.codes import version_name
 
 SentenceText = Annotated[str, SkipValidation]
 """Text that stays a `rocketlens.model.text.sentences.Sentence`, which pages have in other
 languages."""
 _LACKING: Final = object()
+_MISTAKES: Final = 3
+"""Mistakes of a request that an answer names."""
 _BROKER: Final[Any] = Field(validation_alias="broker_name")
 
 
@@ -26,6 +37,35 @@ class ConsoleValue(BaseModel):
         own = ((name, getattr(origin, name, _LACKING)) for name in cls.model_fields.keys() - others)
         fields = {name: value for name, value in own if value is not _LACKING}
         return cls.model_validate({**fields, **others})
+
+
+class ConsoleRequest(BaseModel):
+    """The base of all bodies of requests: what is not known is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of_form(cls, fields: Mapping[str, str]) -> Self:
+        """Return the same of a form, or of an address, whose other fields are ignored.
+
+        :raises BadInput: if a field cannot be used.
+        """
+        try:
+            return cls.model_validate({k: v for k, v in fields.items() if k in cls.model_fields})
+        except ValidationError as error:
+            raise BadInput(mistakes_in(error.errors())) from error
+
+
+def mistakes_in(errors: Sequence[Any]) -> str:
+    """Return a text that names the first mistakes that pydantic found."""
+    return "; ".join(map(_mistake, errors[:_MISTAKES]))
+
+
+def _mistake(error: Mapping[str, Any]) -> str:
+    own = error.get("ctx", {}).get("error")
+    if isinstance(own, BadInput):
+        return str(own)
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
 
 
 class CoverageValue(ConsoleValue):

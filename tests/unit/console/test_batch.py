@@ -14,12 +14,13 @@ import pytest
 from rocketlens import limits
 from rocketlens.client.resend.resend_job import MARKER
 from rocketlens.client.send.message import Message
+from rocketlens.console.act import plans
 from rocketlens.console.act.act_values import JOB_ROWS
 from rocketlens.console.act.jobs import new_name
-from rocketlens.console.act.plans import plan_of_search
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
+from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.search import search
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import Searches
@@ -34,7 +35,6 @@ from tests.support.console_client import (
     answer,
     cluster_at,
     console_client,
-    form_token_in,
     log_in,
     post_form,
     store_at,
@@ -112,8 +112,7 @@ def test_a_job_is_paused_resumed_and_stopped_by_those_who_may_act_on_its_topic(r
         async with console_client(live(rocketmq), users=everyone) as client:
 
             async def change(job, verb, **values):
-                token = form_token_in(await client.get(job))
-                answer = await client.post(f"{job}/{verb}", data={"csrf": token, **values})
+                answer = await client.post(f"{job}/{verb}", data=values or {"none": ""})
                 return answer.status_code, (await client.get(job)).text
 
             async def slow_job():
@@ -175,17 +174,21 @@ def test_a_store_is_read_once_for_a_plan_of_more_messages_than_a_page_has(tmp_pa
     cluster = SimpleNamespace(admin=SimpleNamespace(source=SimpleNamespace(full_topic=str)))
     checked = []
 
-    async def allowed(messages):
+    async def allowed(_self, _origin, _cluster, messages):
         checked.extend(messages)
+
+    monkeypatch.setattr(plans, "cluster_for", lambda *_: cluster)
+    monkeypatch.setattr(plans, "check_cluster", lambda _: cluster)
+    monkeypatch.setattr(plans, "_check_topics", lambda *_: None)
+    monkeypatch.setattr(plans.Plans, "_check_unmasked", allowed)
 
     async def run():
         async with AsyncExitStack() as opened:
             sources = await open_sources([store_at(made.path)], opened)
             searches = Searches(sources, BodyRules(), audit=AuditLog(log))
             question = Question.read(topic="Orders")
-            return await plan_of_search(
-                searches, question, cluster, group="", max_num=5000, check=allowed
-            )
+            made_by = plans.Plans(LookUps(searches), tmp_path)
+            return await made_by.of_search(question, plans.ResendOptions(), 5000)
 
     plan = asyncio.run(run())
     assert [each.queue_offset for each in plan.messages] == list(range(count))
@@ -317,7 +320,7 @@ async def choose(client, search, wanted, **fields):
     listed = await client.get(search)
     rows = (await client.get(f"/api{search}")).json()["messages"]
     paths = [each["path"] for each in rows if each["preview"] in wanted]
-    data = {"csrf": form_token_in(listed), "back": search, "chosen": paths, **fields}
+    data = {"back": search, "chosen": paths, **fields}
     return listed, await client.post("/resend/chosen", data=data)
 
 
@@ -399,8 +402,7 @@ def chosen_error(paths, *contexts, **options):
         async with console_client(*contexts, **options) as client:
             if "users" in options:
                 await log_in(client, "li")
-            token = form_token_in(await client.get("/"))
-            data = {"csrf": token, "chosen": paths}
+            data = {"none": "", "chosen": paths}
             pages = [await client.post("/resend/chosen", data=data)]
             start = {**data, "name": new_name(), "reason": "x", "digest": "0"}
             pages.append(await client.post("/resend/chosen/start", data=start))
@@ -452,15 +454,11 @@ def test_chosen_messages_that_changed_since_they_were_shown_are_shown_first(rock
 def test_the_form_that_streams_in_is_one_of_its_page(rocketmq, topic):
     async def ask():
         async with console_client(live(rocketmq)) as client:
-            page = await client.get("/")
             streamed = await client.get(f"/search/rows?topic={topic}")
             paths = BOX.findall(streamed.text)[:2]
-            token = form_token_in(streamed)
-            data = {"csrf": token, "chosen": paths}
-            return form_token_in(page), token, await client.post("/resend/chosen", data=data)
+            return await client.post("/resend/chosen", data={"chosen": paths})
 
-    first, token, shown = asyncio.run(ask())
-    assert first == token
+    shown = asyncio.run(ask())
     assert "Messages: 2." in shown.text
 
 

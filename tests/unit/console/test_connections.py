@@ -9,7 +9,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from rocketlens import limits
-from rocketlens.console.connections import (
+from rocketlens.console.server import (
     ConnectionRules,
     ConsoleConnection,
     client_of,

@@ -10,17 +10,17 @@ from urllib.parse import quote
 import pytest
 
 from rocketlens import console
-from rocketlens.console import pages
-from rocketlens.console.pages import Reader, capitalized
-from rocketlens.console.preferences import Preferences
+from rocketlens.console import preferences
+from rocketlens.console.pages import capitalized
+from rocketlens.console.preferences import Preferences, Reader
 from rocketlens.console.search.search import FoundSoFar, ReadSoFar
+from rocketlens.console.search.search_pages import progress_text
 from tests.support.console_client import (
     FormReader,
     answer,
     answers,
     cluster_at,
     console_client,
-    form_token_in,
     store_at,
 )
 from tests.support.effort import sized
@@ -351,10 +351,14 @@ def test_times_are_shown_in_the_chosen_zone(orders):
 
 
 def test_with_a_script_a_search_that_takes_long_streams_in(orders, monkeypatch):
-    monkeypatch.setattr("rocketlens.console.pages._FIRST_VIEW_S", 0.0)
+    monkeypatch.setattr("rocketlens.console.search.search_pages._FIRST_VIEW_S", 0.0)
     cookies = {"rl_script": "1"}
     found = answer("/search?q=all", store_at(orders.path), cookies=cookies)
     assert 'data-stream="/search/rows?q=all"' in found.text
+    kept = answer("/search?q=all&form=key&sort=size", store_at(orders.path), cookies=cookies)
+    assert 'data-stream="/search/rows?q=all&amp;sort=size&amp;form=key"' in kept.text
+    rows = answer("/search/rows?q=all&sort=size&form=key", store_at(orders.path)).text
+    assert 'href="/search?q=all&amp;form=key&amp;sort=-size"' in rows
     # Widths of columns are those of their heads.
     assert len(re.findall('<th scope="col" class="c-', found.text)) == 7
     parts = answer("/search/rows?q=all", store_at(orders.path)).text
@@ -380,12 +384,12 @@ def test_with_a_script_a_search_that_takes_long_streams_in(orders, monkeypatch):
     ],
 )
 def test_a_search_that_goes_on_shows_how_much_is_read_and_left(read, language, shown):
-    reader = Reader.of(Preferences(language=language))
-    assert reader.progress(FoundSoFar((), (), 8000, read)) == shown
+    reader = Reader(Preferences(language=language))
+    assert progress_text(reader, FoundSoFar((), (), 8000, read)) == shown
 
 
 def test_times_of_jobs_are_shown_in_the_chosen_zone():
-    reader = Reader.of(Preferences(zone_name="Asia/Shanghai"))
+    reader = Reader(Preferences(zone_name="Asia/Shanghai"))
     assert reader.moment("2026-11-20T10:31:02+00:00") == "2026-11-20 18:31:02.000 +08:00"
     for other in ("yesterday", "2026-11-20T10:31:02"):
         assert reader.moment(other) == other
@@ -394,10 +398,9 @@ def test_times_of_jobs_are_shown_in_the_chosen_zone():
 def test_choosing_goes_back_to_the_page_with_a_cookie(orders):
     async def choose():
         async with console_client(store_at(orders.path)) as client:
-            token = form_token_in(await client.get("/topics"))
-            chosen = {"language": "zh", "back": "/topics", "csrf": token}
+            chosen = {"language": "zh", "back": "/topics"}
             found = await client.post("/preferences", data=chosen)
-            away = {"back": "https://evil.example", "csrf": token}
+            away = {"back": "https://evil.example"}
             return found, await client.post("/preferences", data=away)
 
     found, away = asyncio.run(choose())
@@ -599,7 +602,7 @@ def test_the_page_of_a_message_that_waits_has_its_due_time_and_how_far_that_is(
     texts = []
     for minutes in (2, 180):
         now_ns = (NOW_MS + minutes * 60_000) * 1_000_000
-        change_for(monkeypatch, pages, "time", time_ns=lambda now_ns=now_ns: now_ns)
+        change_for(monkeypatch, preferences, "time", time_ns=lambda now_ns=now_ns: now_ns)
         texts.append(answer(f"/m/s/{topic}/-/17/0", store_at(made.path, "s")).text)
     assert "2023-11-15 00:13:20.000, in 1 h 58 min" in texts[0]
     assert "2023-11-15 00:13:20.000, 1 h ago" in texts[1]

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from rocketlens.console.login.passwords import PasswordHash
+from rocketlens.console.login.users import PasswordHash
 from rocketlens.console.run import _contexts
 from rocketlens.main import build_parser, main
 from rocketlens.model.installation import install_command

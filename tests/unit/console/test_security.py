@@ -89,10 +89,35 @@ def test_changes_that_pages_of_others_ask_for_are_refused(method, headers):
     assert (answer.status_code, reached) == (403, [])
 
 
-def test_changes_that_our_pages_ask_for_are_passed_on():
-    for headers in ({}, {"origin": "http://localhost", "sec-fetch-site": "same-origin"}):
-        answer, reached = ask("POST", headers)
-        assert (answer.status_code, reached) == (200, ["/x"])
+SESSION = {"cookie": "rl_language=en; rl_session=abc"}
+
+
+@pytest.mark.parametrize("cookies", [{}, SESSION])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://localhost", "sec-fetch-site": "same-origin"},
+        {"origin": "http://localhost"},
+        {"sec-fetch-site": "same-origin"},
+    ],
+)
+def test_changes_that_our_pages_ask_for_are_passed_on(headers, cookies):
+    answer, reached = ask("POST", headers | cookies)
+    assert (answer.status_code, reached) == (200, ["/x"])
+
+
+@pytest.mark.parametrize("cookies", [{}, {"cookie": "rl_language=en"}])
+def test_changes_that_programs_ask_for_need_no_header_of_browsers(cookies):
+    answer, reached = ask("POST", cookies)
+    assert (answer.status_code, reached) == (200, ["/x"])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_change_with_the_cookie_of_a_session_names_the_site_that_asks_for_it(method):
+    answer, reached = ask(method, SESSION)
+    assert (answer.status_code, reached) == (403, [])
+    assert "Origin or Sec-Fetch-Site" in answer.json()["error"]["message"]
+    assert ask("GET", SESSION)[1] == ["/x"]
 
 
 @pytest.mark.parametrize("path", ["/api/resend", "/jobs/x/stop"])

@@ -8,8 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from rocketlens.console.connections import parse_proxy
-from rocketlens.console.server import listening, serve
+from rocketlens.console.server import listening, parse_proxy, serve
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest
 from tests.support.console_client import console_client, store_at

@@ -7,13 +7,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from rocketlens import limits
 from rocketlens.console import pages
-from rocketlens.console.preferences import LANGUAGES, Texts, language_of, table_of
+from rocketlens.console.preferences import LANGUAGES, Preferences, Reader, language_of, table_of
 from rocketlens.formats import trace_body
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.answer import SourceKind
@@ -116,10 +115,10 @@ def test_a_sentence_is_shown_in_the_language_with_the_sentences_in_it():
         why=Sentence("because", why=Sentence("exception")),
     )
     text = Sentence("delivery", group="g{x}", outcome=failed, retry="")
-    assert Texts("zh").sentence(text) == (
+    assert Reader(Preferences("zh")).sentence(text) == (
         "消费组 g{x}：客户端 10.0.0.8 消费失败，耗时 5 毫秒：抛出异常"
     )
-    assert Texts("en").sentence(text) == text
+    assert Reader(Preferences("en")).sentence(text) == text
     assert text == "group g{x}: client 10.0.0.8 failed to consume it in 5 ms: an exception"
 
 
@@ -128,7 +127,7 @@ def test_times_in_a_sentence_are_those_of_the_readers_zone():
     record, _ = record_of(Sent("SCHEDULE_TOPIC_XXXX", named=named), 0, 0)
     told = due_text(message_of(record), (), NOW_MS)
     texts = {
-        name: Texts("en", ZoneInfo(name)).sentence(told)
+        name: Reader(Preferences(zone_name=name)).sentence(told)
         for name in ("Asia/Shanghai", "Asia/Kolkata")
     }
     assert "due 2023-11-15 08:13:20+08:00, " in texts["Asia/Shanghai"]
@@ -137,13 +136,13 @@ def test_times_in_a_sentence_are_those_of_the_readers_zone():
 
 def test_a_time_beyond_the_calendar_is_a_number():
     far = Sentence("due_ago", time=TimeText("9 ms", 10**17), span="1 h", level="")
-    assert Texts("en").sentence(far) == "due 9 ms, 1 h ago"
+    assert Reader(Preferences("en")).sentence(far) == "due 9 ms, 1 h ago"
     assert copy.deepcopy(far).values["time"].epoch_ms == 10**17
 
 
 def test_text_that_is_no_sentence_is_shown_as_it_is():
     for language in LANGUAGES:
-        assert Texts(language).sentence("CODE:1 {x}") == "CODE:1 {x}"
+        assert Reader(Preferences(language)).sentence("CODE:1 {x}") == "CODE:1 {x}"
 
 
 def test_every_word_of_sources_has_a_text():
@@ -187,8 +186,8 @@ def test_the_language_is_the_chosen_one_or_the_browsers(chosen, accepted, langua
 
 
 def test_a_word_without_a_text_is_shown_as_it_is():
-    assert Texts("zh").of_word("state", "consumed") == "已消费"
-    assert Texts("zh").of_word("state", "brand_new") == "brand_new"
+    assert Reader(Preferences("zh")).of_word("state", "consumed") == "已消费"
+    assert Reader(Preferences("zh")).of_word("state", "brand_new") == "brand_new"
 
 
 def story_in(page):

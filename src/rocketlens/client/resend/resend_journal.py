@@ -73,6 +73,8 @@ class JobHeader:
     """When it was made, ISO 8601."""
     origin: str = ""
     """The store or archive that the messages are read from; empty: the cluster."""
+    login: str = ""
+    """Who logged in to the console that made it; empty for a user of the machine."""
 
 
 @dataclass(frozen=True, slots=True)

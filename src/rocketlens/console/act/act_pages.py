@@ -1,65 +1,212 @@
-"""The pages that act: what would be done, a form that does it once, and its outcome."""
+"""The pages and the API that act: what would be done, what does it once, and its outcome.
+
+The API takes JSON only, and never from a page of another site.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rocketlens import limits
-from rocketlens.client.connect.namespace import without_namespace
-from rocketlens.console.act.act_values import JOB_ROWS, ActValue
-from rocketlens.console.act.actions import Actions, NewMessage, form_fields
-from rocketlens.console.act.jobs import DEFAULT_RATE, Order, new_name
-from rocketlens.console.act.permission import ActRefused, check_may_act, may_send
+from rocketlens.console.act.act_values import (
+    JOB_ROWS,
+    BatchOrder,
+    BatchPlanRequest,
+    BatchRequest,
+    ChosenPlanRequest,
+    ChosenRequest,
+    ConsumeRequest,
+    JobsValue,
+    JobValue,
+    NameValue,
+    NewMessage,
+    Order,
+    PlanValue,
+    RateRequest,
+    RedrivePlanRequest,
+    RedriveRequest,
+    ResendPlanRequest,
+    ResendRequest,
+    SendMessageBody,
+    form_fields,
+)
+from rocketlens.console.act.jobs import DEFAULT_RATE, ActValue, new_name
+from rocketlens.console.act.permission import ActRefused, check_may_act, is_writable, may_send
 from rocketlens.console.act.plans import ResendOptions, ResendPlan
-from rocketlens.console.api import MESSAGE
 from rocketlens.console.forms import form_of, form_pairs_of
 from rocketlens.console.message.look_up import MessageAddress
-from rocketlens.console.pages import SEE_OTHER, Pages
-from rocketlens.console.preferences import Preferences, local_path
-from rocketlens.console.search.parameters import Addressed, Asked, Preferred
-from rocketlens.console.search.question import Question
-from rocketlens.console.sources.sources import ClusterOfConsole
-from rocketlens.console.sources.visible import namespace_of
+from rocketlens.console.pages import (
+    ERRORS,
+    MESSAGE,
+    SEE_OTHER,
+    Addressed,
+    Asked,
+    Here,
+    HereNow,
+    api_router,
+    page_router,
+)
+from rocketlens.console.preferences import local_path
+from rocketlens.console.status.lists import groups_of
+from rocketlens.console.values import ErrorAnswer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.life import group_of_topic
 from rocketlens.model.rocketmq import is_group_topic
 
-CHOSEN: Final = "chosen"
-"""The field of a form that is there for each message that was chosen."""
-_JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
-_Group = Annotated[str, Query(max_length=limits.MAX_TOPIC_CHARACTERS)]
-_Most = Annotated[int, Query(ge=1, le=limits.MAX_RESEND_MESSAGES)]
-_DIGITS: Final = 8
-"""Fewer of a number in a form: no plan has so many messages."""
-MakePlan = Callable[[], Awaitable[ResendPlan]]
-Batch = tuple[MakePlan, Mapping[str, object]]
-"""Makes the plan of a job with several messages, and what its page shows beside the plan."""
+JobName = Annotated[str, Path(max_length=40)]
+JobRows = Literal["", "sent", "failed", "unknown", "left"]
+JobPage = Annotated[int, Query(ge=0, le=limits.MAX_RESEND_MESSAGES)]
+api = api_router(
+    {
+        **ERRORS,
+        403: {"model": ErrorAnswer, "description": "it may not be done here, or by this user"},
+        409: {"model": ErrorAnswer, "description": "it is not what was shown: nothing was done"},
+        413: {"model": ErrorAnswer, "description": "the request is too large"},
+        415: {"model": ErrorAnswer, "description": "the request is not JSON"},
+    }
+)
 
 
-def _rate_of(form: Mapping[str, str]) -> int:
-    """Return the messages a second that a form asks for.
-
-    :raises BadInput: if it is not a number.
-    """
-    text = form.get("rate", str(DEFAULT_RATE))
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadInput("messages a second: expected a number")
-    return int(text)
+@api.post("/send")
+async def send(here: Here, request: SendMessageBody) -> ActValue:
+    """Send a new message; the answer says whether it is stored, failed, or not known."""
+    actions = here.console.actions
+    return await actions.act(await actions.send(request, request))
 
 
-def _order_of(form: Mapping[str, str]) -> Order:
-    """Return the order of a form; errors as `Order.checked`."""
-    return Order.checked(
-        form.get("name", ""), form.get("reason", ""), form.get("digest", ""), _rate_of(form)
+@api.post("/consume")
+async def consume(here: Here, request: ConsumeRequest) -> ActValue:
+    """Let one client consume a stored message again; no offset moves."""
+    actions = here.console.actions
+    name = await actions.consume(request.message, request.group, request.client_id, request)
+    return await actions.act(name)
+
+
+@api.get("/acts/{name}")
+async def act(here: Here, name: JobName) -> ActValue:
+    """Return a single act: a message that was sent, or consumed by a client."""
+    return await here.console.actions.act(name)
+
+
+@api.get("/name")
+async def name() -> NameValue:
+    """Return a new name for an act."""
+    return NameValue(name=new_name())
+
+
+@api.post("/resend/search/plan")
+async def search_plan(here: Here, question: Asked, request: BatchPlanRequest) -> PlanValue:
+    """Return what sending again what a search finds would do; nothing is sent."""
+    actions = here.console.actions
+    return await actions.preview(await actions.plans.of_search(question, request, request.most))
+
+
+@api.post("/resend/search")
+async def search(here: Here, question: Asked, request: BatchRequest) -> JobValue:
+    """Send again what a search finds, as a job."""
+    plan = await here.console.actions.plans.of_search(question, request, request.most)
+    return await _start_job(here, plan, request)
+
+
+@api.post("/resend/chosen/plan")
+async def chosen_plan(here: Here, request: ChosenPlanRequest) -> PlanValue:
+    """Return what sending these messages again would do; nothing is sent."""
+    actions = here.console.actions
+    return await actions.preview(await actions.plans.of_chosen(request.messages, request))
+
+
+@api.post("/resend/chosen")
+async def chosen(here: Here, request: ChosenRequest) -> JobValue:
+    """Send these messages again, as a job."""
+    plan = await here.console.actions.plans.of_chosen(request.messages, request)
+    return await _start_job(here, plan, request)
+
+
+@api.post("/redrive/plan")
+async def redrive_plan(here: Here, request: RedrivePlanRequest) -> PlanValue:
+    """Return what sending the dead letters of a group again would do; nothing is sent."""
+    return await here.console.actions.preview(await plan_of_letters(here, request))
+
+
+@api.post("/redrive")
+async def redrive(here: Here, request: RedriveRequest) -> JobValue:
+    """Send the dead letters of a group again, as a job: to it alone, or to their topics."""
+    return await _start_job(here, await plan_of_letters(here, request), request)
+
+
+@api.post("/resend/plan")
+async def resend_plan(here: Here, request: ResendPlanRequest) -> PlanValue:
+    """Return what sending a stored message again would do; nothing is sent."""
+    actions = here.console.actions
+    return await actions.preview(*await actions.plans.of_message(request.message, request))
+
+
+@api.post("/resend")
+async def resend(here: Here, request: ResendRequest) -> JobValue:
+    """Send a stored message again, as a job; wait a few seconds for its end."""
+    plan, _ = await here.console.actions.plans.of_message(request.message, request)
+    actions = here.console.actions
+    return await actions.job(await actions.resend(plan, request))
+
+
+@api.get("/jobs")
+async def jobs(here: Here) -> JobsValue:
+    """Return the newest jobs and acts, whichever program made them."""
+    return await here.console.actions.all_jobs()
+
+
+@api.get("/jobs/{name}")
+async def job(here: Here, name: JobName, state: JobRows = "", page: JobPage = 0) -> JobValue:
+    """Return a job, with a page of its messages."""
+    return await here.console.actions.job(name, state=state, page=page)
+
+
+@api.post("/jobs/{name}/{verb}")
+async def change(
+    here: Here, name: JobName, verb: Literal["pause", "resume", "stop"], request: RateRequest
+) -> JobValue:
+    """Pause, resume or stop a job: it ends after the message that is being sent."""
+    await here.console.actions.change(name, verb, rate=request.rate)
+    return await here.console.actions.job(name)
+
+
+async def plan_of_letters(here: HereNow, request: RedrivePlanRequest) -> ResendPlan:
+    """Return the plan of dead letters of a group; errors as `Plans.of_dead_letters`."""
+    return await here.console.actions.plans.of_dead_letters(
+        request.group,
+        request.cluster,
+        request.most,
+        original=request.original,
+        again=request.again,
+        only=request.only,
     )
 
 
-def _number_of(text: str) -> int:
-    """Return a number of a form; 0 for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
+async def _start_job(here: HereNow, plan: ResendPlan, order: BatchOrder) -> JobValue:
+    actions = here.console.actions
+    return await actions.job(await actions.resend(plan, order))
+
+
+_CHOSEN: Final = "chosen"
+"""The field of a form that is there for each message that was chosen."""
+_DIGITS: Final = 8
+"""Fewer of a number in a form: no plan has so many messages."""
+_JobName = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
+pages = page_router()
+
+
+async def _done(
+    act: Awaitable[str], show: Callable[[Exception], Awaitable[HTMLResponse]]
+) -> Response:
+    """Act and go to the page of the result; or show the form again, and why it was not done."""
+    try:
+        name = await act
+    except (RocketLensError, OSError) as error:
+        return await show(error)
+    return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
 
 
 def _message_path(request: Request) -> str:
@@ -68,479 +215,357 @@ def _message_path(request: Request) -> str:
     return path.decode("ascii").partition("?")[0].rpartition("/")[0]
 
 
-async def _done(
-    act: Awaitable[str], show: Callable[[Exception], HTMLResponse | Awaitable[HTMLResponse]]
-) -> Response:
-    """Act and go to the page of the result; or show the form again, and why it was not done."""
+@pages.get("/m" + MESSAGE + "/resend")
+async def _resend_page(here: Here, address: Addressed) -> Response:
+    return await _resend_form(here, address, here.request.query_params)
+
+
+@pages.post("/m" + MESSAGE + "/resend")
+async def _resend(here: Here, address: Addressed) -> Response:
+    form = await form_of(here.request)
+    actions = here.console.actions
+
+    async def act() -> str:
+        plan, _ = await actions.plans.of_message(address, ResendOptions.of_form(form))
+        return await actions.resend(plan, Order.of_form(form))
+
+    return await _done(act(), lambda error: _resend_form(here, address, form, error))
+
+
+async def _resend_form(
+    here: HereNow,
+    address: MessageAddress,
+    fields: Mapping[str, str],
+    error: Exception | None = None,
+) -> HTMLResponse:
+    """Return the page that sends one message again; with an error that is why it did not."""
+    origin, actions = here.sources.named(address.source), here.console.actions
+    to = "group" if fields.get("to") == "group" else "topic"
+    group, cluster = "", fields.get("cluster", "")
+    topic = origin.plain(address.topic)
+    plan = None
+    groups: list[str] = []
     try:
-        name = await act
-    except (RocketLensError, OSError) as error:
-        shown = show(error)
-        return shown if isinstance(shown, Response) else await shown
-    return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
-
-
-class ActPages:
-    """Renders pages that act on one message."""
-
-    def __init__(self, pages: Pages, actions: Actions) -> None:
-        self.pages: Final = pages
-        self.actions: Final = actions
-
-    async def resend(
-        self,
-        request: Request,
-        preferences: Preferences,
-        address: MessageAddress,
-        fields: Mapping[str, str],
-        error: Exception | None = None,
-    ) -> HTMLResponse:
-        """Return the page that sends one message again; with an error that is why it did not."""
-        to = "group" if fields.get("to") == "group" else "topic"
-        group, cluster = "", fields.get("cluster", "")
         if to == "group":
-            given = fields.get("group")
-            group = await self._group_of(address, cluster) if given is None else given.strip()
-        plan = None
-        groups: list[str] = []
-        try:
-            if to == "group" and not group:
-                groups = await self._groups(address, cluster)
-            else:
-                options = ResendOptions(group, cluster)
-                plan = await self.actions.preview(
-                    *await self.actions.plans.of_message(address, options)
-                )
-        except (RocketLensError, OSError) as wrong:
-            error = error or wrong
-        return self.pages.page_with(
-            error,
-            "act_resend.html",
-            request,
-            preferences,
-            plan=plan,
-            to=to,
-            group=group,
-            groups=groups,
-            cluster=cluster,
-            reason=fields.get("reason", ""),
-            address=address,
-            back=_message_path(request),
-            origin=self.actions.sources.named(address.source),
-        )
-
-    async def _group_of(self, address: MessageAddress, cluster: str) -> str:
-        """Return the group whose retry or dead letter a message is; empty if it is none."""
-        namespace = namespace_of(self.actions.sources.named(address.source))
-        topic = without_namespace(namespace, address.topic)
-        groups = await self._groups(address, cluster) if is_group_topic(topic) else []
-        return group_of_topic(topic, groups) or ""
-
-    async def _groups(self, address: MessageAddress, cluster: str) -> list[str]:
-        origin = self.actions.sources.named(address.source)
-        names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
-        answer = await self.pages.look_up.groups(names)
-        return sorted({each.name for each in answer.groups})
-
-    async def consume(
-        self,
-        request: Request,
-        preferences: Preferences,
-        address: MessageAddress,
-        fields: Mapping[str, str],
-        error: Exception | None = None,
-    ) -> HTMLResponse:
-        """Return the page that has a client consume a message: clients to choose from, or one."""
-        group, client_id = fields.get("group", ""), fields.get("client", "")
-        groups = None
-        try:
-            check_may_act(self.actions.sources.named(address.source), address.topic)
-            if not (group and client_id):
-                groups = await self.pages.look_up.groups([address.source], group or None)
-        except (RocketLensError, OSError) as wrong:
-            error = error or wrong
-        return self.pages.page_with(
-            error,
-            "act_consume.html",
-            request,
-            preferences,
-            address=address,
-            back=_message_path(request),
-            group=group,
-            client=client_id,
-            groups=groups,
-            form_name=new_name(),
-            reason=fields.get("reason", ""),
-        )
-
-    def send(
-        self,
-        request: Request,
-        preferences: Preferences,
-        fields: Mapping[str, str],
-        error: Exception | None = None,
-        back: str = "",
-    ) -> HTMLResponse:
-        """Return the form for a new message, with what its fields have."""
-        clusters = [
-            each.name
-            for each in self.actions.sources
-            if isinstance(each.opened, ClusterOfConsole) and each.opened.access is not None
-        ]
-        if not clusters:
-            error = error or ActRefused("this console has no cluster that messages can be sent to")
-        empty = dict.fromkeys(("topic", "tags", "keys", "properties", "body", "reason"), "")
-        return self.pages.page_with(
-            error,
-            "act_send.html",
-            request,
-            preferences,
-            clusters=clusters,
-            fields={**empty, "encoding": "text", "cluster": "", **fields},
-            form_name=new_name(),
-            back=back,
-        )
-
-    async def result(
-        self, request: Request, preferences: Preferences, name: str, state: str, page: int
-    ) -> HTMLResponse:
-        """Return the page of a job, or of an act."""
-        result = await self.actions.result(name, state=state, page=page)
-        if isinstance(result, ActValue):
-            return self.pages.page("act.html", request, preferences, act=result)
-        return self.pages.page(
-            "job.html", request, preferences, job=result, state=state, number=page, rows=JOB_ROWS
-        )
+            group = fields.get("group", "").strip()
+            if not group:
+                names = [origin.name] if origin.kind == "cluster" else [cluster] if cluster else []
+                answer = await groups_of(here.sources, names)
+                groups = sorted({each.name for each in answer.groups})
+            if "group" not in fields and is_group_topic(topic):
+                # That of a retry or a dead letter.
+                group = group_of_topic(topic, groups) or ""
+        if to == "topic" or group:
+            options = ResendOptions.of_form({"group": group, "cluster": cluster})
+            plan = await actions.preview(*await actions.plans.of_message(address, options))
+    except (RocketLensError, OSError) as wrong:
+        error = error or wrong
+    return here.page_with_error(
+        error,
+        "act_resend.html",
+        plan=plan,
+        to=to,
+        group=group,
+        groups=groups,
+        cluster=cluster,
+        reason=fields.get("reason", ""),
+        address=address,
+        back=_message_path(here.request),
+        origin=origin,
+    )
 
 
-class BatchPages:
-    """Renders the pages of jobs with several messages: what a search found, messages that were
-    chosen in its list, and dead letters of a group.
-    """
+@pages.get("/m" + MESSAGE + "/consume")
+async def _consume_page(here: Here, address: Addressed) -> Response:
+    return await _consume_form(here, address, here.request.query_params)
 
-    def __init__(self, act: ActPages) -> None:
-        self._act: Final = act
-        self._actions: Final = act.actions
 
-    async def show(
-        self,
-        request: Request,
-        preferences: Preferences,
-        batch: Batch,
-        error: Exception | None = None,
-        **values: object,
-    ) -> HTMLResponse:
-        """Return the page that shows a plan, with a form to do it; or why there is none."""
-        make, shown = batch
-        preview, rows = None, {}
-        fields = request.query_params if request.method == "GET" else await form_of(request)
-        page = _number_of(fields.get("page", "0"))
-        try:
-            plan = await make()
-            preview = await self._actions.preview(plan, page=page)
-            rows = await self._actions.rows(plan, page)
-        except (RocketLensError, OSError) as wrong:
-            error = error or wrong
-        return self._act.pages.page_with(
-            error,
-            "act_batch.html",
-            request,
-            preferences,
-            plan=preview,
-            rows=rows,
-            number=page,
-            page_rows=JOB_ROWS,
-            **{**shown, **values},
-        )
+@pages.post("/m" + MESSAGE + "/consume")
+async def _consume(here: Here, address: Addressed) -> Response:
+    form = await form_of(here.request)
 
-    async def start(self, request: Request, preferences: Preferences, batch: Batch) -> Response:
-        """Make a job of a form and go to its page; or show the plan again, and why not."""
-        form = await form_of(request)
+    async def act() -> str:
+        group, client_id = form.get("group", ""), form.get("client", "")
+        return await here.console.actions.consume(address, group, client_id, Order.of_form(form))
 
-        async def act() -> str:
-            return await self._actions.resend(await batch[0](), _order_of(form))
+    return await _done(act(), lambda error: _consume_form(here, address, form, error))
 
-        def again(error: Exception) -> Awaitable[HTMLResponse]:
-            return self.show(request, preferences, batch, error, reason=form.get("reason", ""))
 
-        return await _done(act(), again)
+async def _consume_form(
+    here: HereNow,
+    address: MessageAddress,
+    fields: Mapping[str, str],
+    error: Exception | None = None,
+) -> HTMLResponse:
+    """Return the page that has a client consume a message: clients to choose from, or one."""
+    group, client_id = fields.get("group", ""), fields.get("client", "")
+    groups = None
+    try:
+        check_may_act(here.sources.named(address.source), address.topic)
+        if not (group and client_id):
+            groups = await groups_of(here.sources, [address.source], group or None)
+    except (RocketLensError, OSError) as wrong:
+        error = error or wrong
+    return here.page_with_error(
+        error,
+        "act_consume.html",
+        address=address,
+        back=_message_path(here.request),
+        group=group,
+        client=client_id,
+        groups=groups,
+        form_name=new_name(),
+        reason=fields.get("reason", ""),
+    )
 
-    def of_search(self, question: Question, options: ResendOptions, request: Request) -> Batch:
-        """Return the plan of what a search finds."""
-        return lambda: self._actions.plans.of_search(question, options), {
+
+@pages.get("/m" + MESSAGE + "/edit")
+async def _edit(here: Here, address: Addressed) -> Response:
+    source = here.sources.named(address.source)
+    if not may_send(here.sources, source, address.topic):
+        check_may_act(source, address.topic)
+    fields = form_fields(await here.console.look_up.unmasked(address))
+    if source.kind == "cluster":
+        fields["cluster"] = source.name
+    return await _send_form(here, fields, back=_message_path(here.request))
+
+
+@pages.get("/send")
+async def _send_page(here: Here) -> Response:
+    return await _send_form(here, here.request.query_params)
+
+
+@pages.post("/send")
+async def _send(here: Here) -> Response:
+    form = await form_of(here.request)
+
+    async def act() -> str:
+        return await here.console.actions.send(NewMessage.of_form(form), Order.of_form(form))
+
+    return await _done(act(), lambda error: _send_form(here, form, error))
+
+
+async def _send_form(
+    here: HereNow, fields: Mapping[str, str], error: Exception | None = None, back: str = ""
+) -> HTMLResponse:
+    """Return the form for a new message, with what its fields have."""
+    clusters = [each.name for each in here.sources if is_writable(each)]
+    if not clusters:
+        error = error or ActRefused("this console has no cluster that messages can be sent to")
+    empty = dict.fromkeys(("topic", "tags", "keys", "properties", "body", "reason"), "")
+    return here.page_with_error(
+        error,
+        "act_send.html",
+        clusters=clusters,
+        fields={**empty, "encoding": "text", "cluster": "", **fields},
+        form_name=new_name(),
+        back=back,
+    )
+
+
+class _Batch(NamedTuple):
+    """A job with several messages."""
+
+    plan: Callable[[], Awaitable[ResendPlan]]
+    """Makes its plan."""
+    shown: dict[str, object]
+    """What its page shows beside the plan."""
+
+
+@pages.get("/resend")
+async def _resend_search_page(here: Here, question: Asked) -> Response:
+    return await _batch_page(here, _of_search(here, question))
+
+
+@pages.post("/resend")
+async def _resend_search(here: Here, question: Asked) -> Response:
+    return await _start(here, _of_search(here, question))
+
+
+@pages.get("/redrive")
+async def _redrive_page(here: Here) -> Response:
+    return await _batch_page(here, _of_letters(here, here.request.query_params))
+
+
+@pages.post("/redrive")
+async def _redrive(here: Here) -> Response:
+    return await _start(here, _of_letters(here, here.request.query_params))
+
+
+# The first page of a choice is the answer to a form, too: an address of so many messages would be
+# too long for proxies.
+@pages.api_route("/resend/chosen", methods=["GET", "POST"])
+async def _resend_chosen_page(here: Here) -> Response:
+    return await _batch_page(here, await _of_chosen(here))
+
+
+@pages.post("/resend/chosen/start")
+async def _resend_chosen(here: Here) -> Response:
+    return await _start(here, await _of_chosen(here))
+
+
+@pages.api_route("/redrive/chosen", methods=["GET", "POST"])
+async def _redrive_chosen_page(here: Here) -> Response:
+    fields, letters = await _chosen_in(here.request)
+    return await _batch_page(here, _of_letters(here, fields, letters))
+
+
+@pages.post("/redrive/chosen/start")
+async def _redrive_chosen(here: Here) -> Response:
+    fields, letters = await _chosen_in(here.request)
+    return await _start(here, _of_letters(here, fields, letters))
+
+
+async def _batch_page(
+    here: HereNow, batch: _Batch, error: Exception | None = None, reason: str = ""
+) -> HTMLResponse:
+    """Return the page that shows a plan, with a form to do it; or why there is none."""
+    request, actions = here.request, here.console.actions
+    fields = request.query_params if request.method == "GET" else await form_of(request)
+    text = fields.get("page", "0")
+    page = int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
+    preview, rows = None, {}
+    try:
+        plan = await batch.plan()
+        preview = await actions.preview(plan, page=page)
+        rows = await actions.rows(plan, page)
+    except (RocketLensError, OSError) as wrong:
+        error = error or wrong
+    return here.page_with_error(
+        error,
+        "act_batch.html",
+        plan=preview,
+        rows=rows,
+        number=page,
+        page_rows=JOB_ROWS,
+        reason=reason,
+        rate=DEFAULT_RATE,
+        **batch.shown,
+    )
+
+
+async def _start(here: HereNow, batch: _Batch) -> Response:
+    """Make a job of a form and go to its page; or show the plan again, and why not."""
+    form = await form_of(here.request)
+
+    async def act() -> str:
+        return await here.console.actions.resend(await batch.plan(), Order.of_form(form))
+
+    return await _done(act(), lambda error: _batch_page(here, batch, error, form.get("reason", "")))
+
+
+def _of_search(here: HereNow, question: Asked) -> _Batch:
+    """Return the plan of what a search finds."""
+    values = here.request.query_params
+    options = BatchPlanRequest.of_form(values)
+    return _Batch(
+        lambda: here.console.actions.plans.of_search(question, options, options.most),
+        {
             "kind": "search",
             "back": question.address("/search"),
             "options": options,
-            "hidden": [
-                (name, value)
-                for name, value in request.query_params.multi_items()
-                if name not in ResendOptions._fields
-            ],
-            "again_fields": [(name, str(each)) for name, each in options._asdict().items()],
-            "is_store": self._is_store(question.sources),
-            "reason": "",
-        }
+            "hidden": [each for each in values.multi_items() if each[0] not in dict(options)],
+            "again_fields": [(name, str(each)) for name, each in options],
+            "is_store": _is_store(here, question.sources),
+        },
+    )
 
-    def of_dead_letters(
-        self, group: str, options: ResendOptions, *, original: bool, again: bool
-    ) -> Batch:
-        """Return the plan of the dead letters of a group."""
-        of_group = [("group", group), ("source", options.cluster)]
-        make = self._redrive(group, options, original=original, again=again)
-        return make, {
-            **_redrive_page(options, original=original, again=again),
-            "back": f"/groups?{urlencode(of_group)}",
-            "hidden": of_group,
-        }
 
-    async def of_chosen(self, request: Request) -> Batch:
-        """Return the plan of a form with chosen messages."""
-        fields, paths = await _chosen_in(request)
-        options = ResendOptions(fields.get("group", "").strip(), fields.get("cluster", ""))
+async def _of_chosen(here: HereNow) -> _Batch:
+    """Return the plan of a form with chosen messages."""
+    fields, paths = await _chosen_in(here.request)
 
-        async def make() -> ResendPlan:
-            if len(options.group) > limits.MAX_TOPIC_CHARACTERS:
-                raise BadInput(f"a group has at most {limits.MAX_TOPIC_CHARACTERS} characters")
-            addresses = [MessageAddress.of_path(each) for each in paths]
-            return await self._actions.plans.of_chosen(addresses, options)
+    async def plan() -> ResendPlan:
+        addresses = [MessageAddress.of_path(each) for each in paths]
+        options = ResendOptions.of_form(fields)
+        return await here.console.actions.plans.of_chosen(addresses, options)
 
-        back = local_path(fields.get("back", "/"))
-        origins = tuple({path.split("/")[2] for path in paths if path.count("/") > 1})
-        return make, {
-            "kind": CHOSEN,
+    back = local_path(fields.get("back", "/"))
+    options = {name: fields.get(name, "").strip() for name in ("group", "cluster")}
+    origins = tuple({path.split("/")[2] for path in paths if path.count("/") > 1})
+    return _Batch(
+        plan,
+        {
+            "kind": _CHOSEN,
             "back": back,
             "options": options,
             "preview": "/resend/chosen",
             "start": "/resend/chosen/start",
-            "hidden": [("back", back), *((CHOSEN, each) for each in paths)],
-            "again_fields": [("group", options.group), ("cluster", options.cluster)],
-            "is_store": self._is_store(origins),
-            "reason": "",
-        }
+            "hidden": [("back", back), *((_CHOSEN, each) for each in paths)],
+            "again_fields": list(options.items()),
+            "is_store": _is_store(here, origins),
+        },
+    )
 
-    async def of_chosen_letters(self, request: Request) -> Batch:
-        """Return the plan of a form with chosen dead letters."""
-        fields, letters = await _chosen_in(request)
-        group, source = fields.get("group", ""), fields.get("source", "")
-        options = ResendOptions(group, source, _most_of(fields.get("most", "")))
-        original, again = (fields.get(name) == "true" for name in ("original", "again"))
-        make = self._redrive(group, options, original=original, again=again, only=letters)
-        of_group = [("group", group), ("source", source)]
-        kept = [*of_group, ("most", str(options.most)), *([("again", "true")] if again else [])]
-        return make, {
-            **_redrive_page(options, original=original, again=again),
+
+def _of_letters(
+    here: HereNow, fields: Mapping[str, str], letters: list[str] | None = None
+) -> _Batch:
+    """Return the plan of the dead letters of a group, or of those of them that were chosen."""
+    asked = RedrivePlanRequest.of_form({**fields, "cluster": fields.get("source", "")})
+    group = [("group", asked.group), ("source", asked.cluster)]
+    marks = [(name, "true") for name in ("original", "again") if getattr(asked, name)]
+    most = ("most", str(asked.most))
+
+    async def plan() -> ResendPlan:
+        if letters == []:
+            raise BadInput("no dead letter is chosen: choose some in the list of a group")
+        if letters and len(letters) > limits.MAX_CHOSEN_MESSAGES:
+            raise BadInput(
+                f"{len(letters)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}"
+            )
+        return await plan_of_letters(here, asked.model_copy(update={"only": letters or []}))
+
+    shown: dict[str, object] = {
+        "kind": "redrive",
+        "options": asked,
+        "again_fields": [most, *marks],
+        "original": asked.original,
+        "again": asked.again,
+        "is_store": False,
+        "is_choice": letters is not None,
+        "back": f"/groups?{urlencode(group)}",
+        "hidden": group,
+    }
+    if letters is not None:
+        kept = [*group, most, *([("again", "true")] if asked.again else [])]
+        shown |= {
             "back": f"/redrive?{urlencode(kept)}",
             "back_text": "redrive_chosen",
             "preview": "/redrive/chosen",
             "start": "/redrive/chosen/start",
-            "hidden": [*kept, *((CHOSEN, each) for each in letters)],
-            "is_choice": True,
+            "hidden": [*kept, *((_CHOSEN, each) for each in letters)],
         }
+    return _Batch(plan, shown)
 
-    def _redrive(
-        self,
-        group: str,
-        options: ResendOptions,
-        *,
-        original: bool,
-        again: bool,
-        only: list[str] | None = None,
-    ) -> MakePlan:
-        async def make() -> ResendPlan:
-            if only == []:
-                raise BadInput("no dead letter is chosen: choose some in the list of a group")
-            if only and len(only) > limits.MAX_CHOSEN_MESSAGES:
-                raise BadInput(
-                    f"{len(only)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}"
-                )
-            return await self._actions.plans.of_dead_letters(
-                group, options, original=original, again=again, only=only or ()
-            )
 
-        return make
-
-    def _is_store(self, names: tuple[str, ...]) -> bool:
-        return any(each.kind != "cluster" and each.name in names for each in self._actions.sources)
+def _is_store(here: HereNow, names: tuple[str, ...]) -> bool:
+    return any(each.kind != "cluster" and each.name in names for each in here.sources)
 
 
 async def _chosen_in(request: Request) -> tuple[dict[str, str], list[str]]:
     """Return the fields of a form, and what was chosen in it; nothing if none was sent."""
     pairs = await form_pairs_of(request) if request.method == "POST" else []
-    return dict(pairs), [value for name, value in pairs if name == CHOSEN]
+    return dict(pairs), [value for name, value in pairs if name == _CHOSEN]
 
 
-def _redrive_page(options: ResendOptions, *, original: bool, again: bool) -> dict[str, object]:
-    """Return what pages of dead letters show alike."""
-    marks = (("original", original), ("again", again))
-    return {
-        "kind": "redrive",
-        "options": options,
-        "again_fields": [
-            ("most", str(options.most)),
-            *((name, "true") for name, is_set in marks if is_set),
-        ],
-        "original": original,
-        "again": again,
-        "is_choice": False,
-        "is_store": False,
-        "reason": "",
-    }
+@pages.get("/jobs")
+async def _jobs(here: Here) -> Response:
+    return here.page("jobs.html", answer=await here.console.actions.all_jobs())
 
 
-def _most_of(text: str) -> int:
-    """Return how many messages a form asks for at most; the default for an empty text."""
-    if not text:
-        return limits.DEFAULT_RESEND_MESSAGES
-    return min(max(_number_of(text), 1), limits.MAX_RESEND_MESSAGES)
+@pages.get("/jobs/{name}")
+async def _job(here: Here, name: _JobName, state: JobRows = "", page: JobPage = 0) -> Response:
+    result = await here.console.actions.result(name, state=state, page=page)
+    if isinstance(result, ActValue):
+        return here.page("act.html", act=result)
+    return here.page(
+        "job.html", job=result, state=state, number=page, rows=JOB_ROWS, rate=DEFAULT_RATE
+    )
 
 
-def act_routes(act: ActPages) -> APIRouter:
-    """Return the routes of all pages that act."""
-    routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-    _add_message_routes(routes, act)
-    _add_new_message_routes(routes, act)
-    _add_batch_routes(routes, BatchPages(act))
-
-    @routes.get("/jobs")
-    async def jobs(request: Request, preferences: Preferred) -> Response:
-        answer = await act.actions.all_jobs()
-        return act.pages.page("jobs.html", request, preferences, answer=answer)
-
-    @routes.get("/jobs/{name}")
-    async def job(
-        request: Request,
-        preferences: Preferred,
-        name: _JobName,
-        state: Literal["", "sent", "failed", "unknown", "left"] = "",
-        page: Annotated[int, Query(ge=0, le=limits.MAX_RESEND_MESSAGES)] = 0,
-    ) -> Response:
-        return await act.result(request, preferences, name, state, page)
-
-    @routes.post("/jobs/{name}/{verb}")
-    async def change(
-        request: Request,
-        name: _JobName,
-        verb: Literal["pause", "resume", "stop"],
-    ) -> Response:
-        await act.actions.change(name, verb, rate=_rate_of(await form_of(request)))
-        return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
-
-    return routes
-
-
-def _add_message_routes(routes: APIRouter, act: ActPages) -> None:
-    """Add the routes of pages that act on a stored message."""
-    actions = act.actions
-
-    async def resend(address: MessageAddress, form: Mapping[str, str]) -> str:
-        options = ResendOptions(form.get("group", ""), form.get("cluster", ""))
-        plan, _ = await actions.plans.of_message(address, options)
-        return await actions.resend(plan, _order_of(form))
-
-    async def consume(address: MessageAddress, form: Mapping[str, str]) -> str:
-        group, client_id = form.get("group", ""), form.get("client", "")
-        return await actions.consume(address, group, client_id, _order_of(form))
-
-    _add_form(routes, "/m" + MESSAGE + "/resend", act.resend, resend)
-    _add_form(routes, "/m" + MESSAGE + "/consume", act.consume, consume)
-
-    @routes.get("/m" + MESSAGE + "/edit")
-    async def edit(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        source = actions.sources.named(address.source)
-        if not may_send(actions.sources, source, address.topic):
-            check_may_act(source, address.topic)
-        fields = form_fields(await actions.look_up.unmasked(address))
-        if source.kind == "cluster":
-            fields["cluster"] = source.name
-        return act.send(request, preferences, fields, back=_message_path(request))
-
-
-def _add_form(
-    routes: APIRouter,
-    path: str,
-    show: Callable[..., Awaitable[HTMLResponse]],
-    act: Callable[[MessageAddress, Mapping[str, str]], Awaitable[str]],
-) -> None:
-    """Add the page that shows a form for a message, and what is done with the form."""
-
-    @routes.get(path)
-    async def shown(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        return await show(request, preferences, address, request.query_params)
-
-    @routes.post(path)
-    async def done(request: Request, preferences: Preferred, address: Addressed) -> Response:
-        form = await form_of(request)
-        return await _done(
-            act(address, form), lambda error: show(request, preferences, address, form, error)
-        )
-
-
-def _add_new_message_routes(routes: APIRouter, act: ActPages) -> None:
-    """Add the routes of pages that send a new message."""
-
-    @routes.get("/send")
-    async def send(request: Request, preferences: Preferred) -> Response:
-        return act.send(request, preferences, request.query_params)
-
-    @routes.post("/send")
-    async def send_now(request: Request, preferences: Preferred) -> Response:
-        form = await form_of(request)
-
-        async def do() -> str:
-            new = NewMessage.of_form(form)
-            return await act.actions.send(form.get("cluster", ""), new, _order_of(form))
-
-        return await _done(do(), lambda error: act.send(request, preferences, form, error))
-
-
-def _add_batch_routes(routes: APIRouter, pages: BatchPages) -> None:
-    """Add the routes of pages that act on several messages."""
-    for path, batch_of in (("/resend", pages.of_chosen), ("/redrive", pages.of_chosen_letters)):
-        _add_chosen_routes(routes, path + "/chosen", pages, batch_of)
-
-    @routes.api_route("/resend", methods=["GET", "POST"])
-    async def resend(
-        *,
-        request: Request,
-        preferences: Preferred,
-        question: Asked,
-        group: _Group = "",
-        cluster: _Group = "",
-        most: _Most = limits.DEFAULT_RESEND_MESSAGES,
-    ) -> Response:
-        options = ResendOptions(group.strip(), cluster, most)
-        do = pages.start if request.method == "POST" else pages.show
-        return await do(request, preferences, pages.of_search(question, options, request))
-
-    @routes.api_route("/redrive", methods=["GET", "POST"])
-    async def redrive(
-        *,
-        request: Request,
-        preferences: Preferred,
-        group: _Group,
-        source: _Group,
-        most: _Most = limits.DEFAULT_RESEND_MESSAGES,
-        original: bool = False,
-        again: bool = False,
-    ) -> Response:
-        options = ResendOptions(group, source, most)
-        batch = pages.of_dead_letters(group, options, original=original, again=again)
-        do = pages.start if request.method == "POST" else pages.show
-        return await do(request, preferences, batch)
-
-
-def _add_chosen_routes(
-    routes: APIRouter,
-    path: str,
-    pages: BatchPages,
-    batch_of: Callable[[Request], Awaitable[Batch]],
-) -> None:
-    # The first page is the answer to a form, too: an address of so many messages would be too long
-    # for proxies.
-    @routes.api_route(path, methods=["GET", "POST"])
-    async def chosen(request: Request, preferences: Preferred) -> Response:
-        return await pages.show(request, preferences, await batch_of(request))
-
-    @routes.post(path + "/start")
-    async def start(request: Request, preferences: Preferred) -> Response:
-        return await pages.start(request, preferences, await batch_of(request))
+@pages.post("/jobs/{name}/{verb}")
+async def _change(here: Here, name: _JobName, verb: Literal["pause", "resume", "stop"]) -> Response:
+    form = await form_of(here.request)
+    await here.console.actions.change(name, verb, rate=RateRequest.of_form(form).rate)
+    return RedirectResponse(f"/jobs/{name}", SEE_OTHER)

@@ -1,87 +1,31 @@
-"""What acting takes and returns, for API, pages and OpenAPI."""
+"""What acting takes, as forms and as JSON, and what it returns."""
 
-from typing import Annotated, Final, Literal
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, StringConstraints, field_validator
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_journal import SENDING, UNKNOWN, Outcome, PlannedMessage
-from rocketlens.console.act.jobs import DEFAULT_RATE, JobState, Order
+from rocketlens.client.send.message import Message
+from rocketlens.client.send.unique_key import new_unique_key
+from rocketlens.console.act.jobs import DEFAULT_RATE, JobState, is_name
 from rocketlens.console.act.plans import ResendOptions
 from rocketlens.console.message.look_up import MessageAddress
-from rocketlens.console.values import ConsoleValue
+from rocketlens.console.values import ConsoleRequest, ConsoleValue
+from rocketlens.errors import BadInput
+from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import SYSTEM_PROPERTIES
 
 JOB_ROWS: Final = 100
 """Messages of a job on one page."""
 LEFT: Final = "left"
-_Name = Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]
-
-
-class ConsoleRequest(BaseModel):
-    """The base of all bodies of requests: what is not known is refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Acted(ConsoleRequest):
-    """What every act takes that is done, and not only shown."""
-
-    reason: str = Field(
-        description="the reason, which is recorded with the act",
-        max_length=limits.MAX_CONSOLE_REASON,
-    )
-    name: str = Field(
-        description="the name that the plan's answer has; two requests with one name are done once",
-        max_length=40,
-    )
-
-    @property
-    def order(self) -> Order:
-        """The same as an order; errors as `Order.checked`."""
-        return Order.checked(self.name, self.reason)
-
-
-class MessageName(ConsoleRequest):
-    """Where a message is: as the address of its page has it."""
-
-    source: _Name
-    topic: _Name
-    broker: _Name = "-"
-    queue_id: int = Field(ge=0, le=limits.MAX_INT)
-    queue_offset: int = Field(ge=0, le=limits.MAX_LONG)
-
-    @property
-    def address(self) -> MessageAddress:
-        """The same as an address."""
-        return MessageAddress(**self.model_dump())
-
-
-class ResendOptionsRequest(ConsoleRequest):
-    """Where messages are sent again."""
-
-    group: _Name = Field("", description="only this consumer group; empty: their topics")
-    cluster: _Name = Field(
-        "", description="the source to send to; needed for messages of a store directory only"
-    )
-
-    @property
-    def options(self) -> ResendOptions:
-        """The same as options."""
-        return ResendOptions(self.group, self.cluster)
-
-
-class OneMessage(ConsoleRequest):
-    """What every act on a stored message takes."""
-
-    message: MessageName
-
-
-class ResendPlanRequest(ResendOptionsRequest, OneMessage):
-    """A stored message to send again, to be shown first."""
-
-
-class ResendRequest(ResendPlanRequest, Acted):
-    """A stored message to send again."""
+_Name = Annotated[
+    str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
+]
+_Text = Annotated[str, StringConstraints(max_length=limits.MAX_CONSOLE_TEXT, strip_whitespace=True)]
 
 
 class RateRequest(ConsoleRequest):
@@ -92,7 +36,56 @@ class RateRequest(ConsoleRequest):
     )
 
 
-class BatchPlanRequest(ResendOptionsRequest):
+class Order(RateRequest):
+    """What a request needs to do something, and not only to show it."""
+
+    reason: str = Field(description="the reason, which is recorded with the act")
+    name: str = Field(
+        description="the name that the plan's answer has; two requests with one name are done once",
+        max_length=40,
+    )
+    digest: str | None = Field(
+        None, description="the digest of the plan; if the plan changed since, nothing is done"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, text: str) -> str:
+        if not is_name(text):
+            raise BadInput("this form is out of date: open its page again")
+        return text
+
+    @field_validator("reason")
+    @classmethod
+    def _check_reason(cls, text: str) -> str:
+        reason = " ".join(text.split())
+        if not reason:
+            raise BadInput("a reason is needed: it is kept with what was done")
+        if len(reason) > limits.MAX_CONSOLE_REASON:
+            raise BadInput(f"the reason has over {limits.MAX_CONSOLE_REASON} characters")
+        return reason
+
+
+class BatchOrder(Order):
+    """The same for several messages: only what was shown is sent."""
+
+    digest: str = Field(
+        description="the digest of the plan; if the plan changed since, nothing is done",
+        max_length=40,
+    )
+
+
+class ResendPlanRequest(ResendOptions):
+    """A stored message to send again, to be shown first."""
+
+    message: MessageAddress
+
+
+class ResendRequest(ResendPlanRequest, Order):
+    """A stored message to send again."""
+
+
+class BatchPlanRequest(ResendOptions):
     """Several messages to send again, to be shown first."""
 
     most: int = Field(
@@ -102,39 +95,18 @@ class BatchPlanRequest(ResendOptionsRequest):
         description="messages at most",
     )
 
-    @property
-    def options(self) -> ResendOptions:
-        """The same as options."""
-        return ResendOptions(self.group, self.cluster, self.most)
 
-
-class BatchActed(RateRequest, Acted):
-    """What every job with several messages takes."""
-
-    digest: str = Field(
-        description="the digest of the plan; if the plan changed since, nothing is done",
-        max_length=40,
-    )
-
-    @property
-    def order(self) -> Order:
-        """The same as an order; errors as `Order.checked`."""
-        return Order.checked(self.name, self.reason, self.digest, self.rate)
-
-
-class BatchRequest(BatchPlanRequest, BatchActed):
+class BatchRequest(BatchPlanRequest, BatchOrder):
     """What a search finds, to send again."""
 
 
-class _ChosenMessages(ConsoleRequest):
-    messages: list[MessageName] = Field(min_length=1, max_length=limits.MAX_CHOSEN_MESSAGES)
-
-
-class ChosenPlanRequest(ResendOptionsRequest, _ChosenMessages):
+class ChosenPlanRequest(ResendOptions):
     """Messages of one source that were chosen one by one, to be shown first."""
 
+    messages: list[MessageAddress] = Field(min_length=1, max_length=limits.MAX_CHOSEN_MESSAGES)
 
-class ChosenRequest(ChosenPlanRequest, BatchActed):
+
+class ChosenRequest(ChosenPlanRequest, BatchOrder):
     """Messages that were chosen one by one, to send again."""
 
 
@@ -154,27 +126,113 @@ class RedrivePlanRequest(BatchPlanRequest):
     )
 
 
-class RedriveRequest(RedrivePlanRequest, BatchActed):
+class RedriveRequest(RedrivePlanRequest, BatchOrder):
     """The dead letters of a group, to send again."""
 
 
-class ConsumeRequest(OneMessage, Acted):
+class ConsumeRequest(Order):
     """A stored message for a client to consume."""
 
+    message: MessageAddress
     group: _Name
     client_id: _Name
 
 
-class SendMessageBody(Acted):
+class NewMessage(ConsoleRequest):
     """A new message to send."""
 
     cluster: _Name = Field(description="a source")
     topic: _Name = Field(description="a topic that exists")
     body: str = Field("", description="the body as text")
     body_base64: str = Field("", description="the body as base64, instead of text")
-    tags: str = Field("", max_length=limits.MAX_CONSOLE_TEXT)
-    keys: str = Field("", max_length=limits.MAX_CONSOLE_TEXT, description="separated by spaces")
+    tags: _Text = ""
+    keys: _Text = Field("", description="separated by spaces")
     properties: dict[str, str] = Field(default={}, description="properties that your programs read")
+
+    @classmethod
+    def of_form(cls, fields: Mapping[str, str]) -> Self:
+        """Return the message of a form, whose properties are lines; errors as `content`."""
+        # Browsers end the lines of a field with CR LF, whatever stood there.
+        text = fields.get("body", "").replace("\r\n", "\n")
+        is_base64 = fields.get("encoding") == "base64"
+        return cls(
+            cluster=fields.get("cluster", ""),
+            topic=fields.get("topic", ""),
+            body="" if is_base64 else text,
+            body_base64="".join(text.split()) if is_base64 else "",
+            tags=fields.get("tags", ""),
+            keys=" ".join(fields.get("keys", "").split()),
+            properties=dict(_pairs(fields.get("properties", "").splitlines())),
+        )
+
+    @property
+    def content(self) -> bytes:
+        """The body.
+
+        :raises BadInput: if it is not base64, or there are two of them.
+        """
+        if self.body and self.body_base64:
+            raise BadInput("body and body_base64 are both given: give only one")
+        try:
+            if self.body_base64:
+                return base64.b64decode(self.body_base64.encode("ascii"), validate=True)
+            return self.body.encode()
+        except UnicodeEncodeError as error:
+            wrong = "base64" if self.body_base64 else "Unicode text: give body_base64"
+            raise BadInput(f"the body is not {wrong}") from error
+        except binascii.Error as error:
+            raise BadInput("the body is not base64") from error
+
+    def message(self, topic: str) -> Message:
+        """Return what is sent to a topic, with a new unique key.
+
+        :raises BadInput: if a part cannot be sent.
+        """
+        return Message(
+            topic,
+            self.content,
+            tags=self.tags or None,
+            keys=self.keys or (),
+            properties=self.properties,
+            unique_key=new_unique_key(),
+        )
+
+
+class SendMessageBody(NewMessage, Order):
+    """A new message to send."""
+
+
+def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for line in lines:
+        name, separator, value = line.partition("=")
+        if line.strip() and not (separator and name and value):
+            raise BadInput(f"invalid property {line[:80]!r}: expected NAME=VALUE, one on a line")
+        if line.strip():
+            yield name.strip(), value
+
+
+def form_fields(message: MessageExt) -> dict[str, str]:
+    """Return the fields of a form that are filled with a message.
+
+    A body is text if a browser returns it as it was, otherwise base64.
+
+    :raises BadInput: if its body cannot be decompressed.
+    """
+    if message.body_error is not None:
+        raise BadInput(f"its body cannot be read: {message.body_error}")
+    # What is not UTF-8 becomes a character that is not printable.
+    body, encoding = message.body.decode("utf-8", "surrogateescape"), "text"
+    if not all(each.isprintable() or each in "\n\t" for each in body):
+        body, encoding = base64.b64encode(message.body).decode("ascii"), "base64"
+    own = {k: v for k, v in message.properties.items() if k not in SYSTEM_PROPERTIES}
+    return {
+        "topic": message.topic,
+        "tags": message.tags or "",
+        "keys": " ".join(message.keys),
+        "properties": "\n".join(f"{name}={value}" for name, value in own.items()),
+        "encoding": encoding,
+        "body": body,
+    }
 
 
 class PlannedValue(ConsoleValue):
@@ -256,6 +314,7 @@ class JobValue(ConsoleValue):
     def of_job(cls, job: JobState, *, state: str = "", page: int = 0) -> "JobValue":
         """Return the value of a job, with a page of its messages in a state; empty: of all."""
         contents = job.contents
+        assert contents is not None  # noqa: S101 - only a list has jobs without
         outcomes = contents.outcomes
         numbers = [
             number
@@ -288,23 +347,6 @@ class NameValue(ConsoleValue):
     """A name for something to do once."""
 
     name: str
-
-
-class ActValue(ConsoleValue):
-    """A single act, and what became of it."""
-
-    name: str
-    kind: Literal["send", "consume"]
-    state: Literal["begun", "done", "failed", "unknown"] = Field(
-        description="failed: surely not done; unknown: it may be done"
-    )
-    why: str = Field(description="why it failed, or is not known")
-    cluster: str
-    reason: str
-    user: str
-    time: str
-    facts: dict[str, str]
-    results: dict[str, str]
 
 
 class JobSummary(ConsoleValue):

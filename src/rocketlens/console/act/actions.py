@@ -5,24 +5,22 @@ of its order, and kept.
 """
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal
 
 from rocketlens import limits
 from rocketlens.client.admin.consume_directly import ConsumedDirectly, consume_directly
-from rocketlens.client.send.message import RESEND_GROUP, Message
+from rocketlens.client.resend.resend_job import copy_of
+from rocketlens.client.send.message import RESEND_GROUP
 from rocketlens.client.send.producer import Producer
 from rocketlens.client.send.send_result import SendResult
-from rocketlens.client.send.unique_key import new_unique_key
 from rocketlens.console.act.act_values import (
     JOB_ROWS,
-    ActValue,
     JobSummary,
     JobsValue,
     JobValue,
+    NewMessage,
+    Order,
     PlannedValue,
     PlanValue,
 )
@@ -30,37 +28,35 @@ from rocketlens.console.act.jobs import (
     DONE,
     FAILED,
     KEPT_CHARACTERS,
+    ActValue,
     Jobs,
     JobState,
-    Order,
-    act_now,
-    checked_rate,
     new_name,
+    now_text,
 )
 from rocketlens.console.act.permission import (
     check_cluster,
     check_may_act,
     check_may_see_job,
+    current_login,
     current_user,
 )
 from rocketlens.console.act.plans import (
     READ_AT_ONCE,
+    SHOWN_MARKER,
     PlanChanged,
     Plans,
     ResendPlan,
     check_plan,
-    properties_of_copy,
     topics_of,
 )
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.message.look_up import LookUps, MessageAddress
-from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.sources import ClusterOfConsole
 from rocketlens.console.values import MessageRow
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.model.properties import SYSTEM_PROPERTIES
 
 _SHORT_JOB: Final = 20
 """Messages of a job whose end a request waits for."""
@@ -68,100 +64,14 @@ _PATIENCE_S: Final = 3.0
 """Seconds that it waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewMessage:
-    """A message as a form or a program gives it."""
-
-    topic: str
-    body: bytes
-    tags: str = ""
-    keys: str = ""
-    properties: Mapping[str, str]
-
-    @classmethod
-    def of_form(cls, form: Mapping[str, str]) -> Self:
-        """Return the message of a form.
-
-        :raises BadInput: if its body is not base64, or a property has no value.
-        """
-        # Browsers end the lines of a field with CR LF, whatever stood there.
-        text = form.get("body", "").replace("\r\n", "\n")
-        is_base64 = form.get("encoding") == "base64"
-        return cls(
-            topic=form.get("topic", "").strip(),
-            body=base64_bytes("".join(text.split())) if is_base64 else text.encode(),
-            tags=form.get("tags", "").strip(),
-            keys=" ".join(form.get("keys", "").split()),
-            properties=dict(_pairs(form.get("properties", "").splitlines())),
-        )
-
-    def message(self, topic: str) -> Message:
-        """Return what is sent to a topic, with a new unique key.
-
-        :raises BadInput: if a part cannot be sent.
-        """
-        return Message(
-            topic,
-            self.body,
-            tags=self.tags or None,
-            keys=self.keys or (),
-            properties=self.properties,
-            unique_key=new_unique_key(),
-        )
-
-
-def base64_bytes(text: str) -> bytes:
-    """Return bytes of base64.
-
-    :raises BadInput: if it is not one.
-    """
-    try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
-    except (ValueError, binascii.Error) as error:
-        raise BadInput("the body is not base64") from error
-
-
-def _pairs(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for line in lines:
-        name, separator, value = line.partition("=")
-        if line.strip() and not (separator and name and value):
-            raise BadInput(f"invalid property {line[:80]!r}: expected NAME=VALUE, one on a line")
-        if line.strip():
-            yield name.strip(), value
-
-
-def form_fields(message: MessageExt) -> dict[str, str]:
-    """Return the fields of a form that are filled with a message.
-
-    A body is text if a browser returns it as it was, otherwise base64.
-
-    :raises BadInput: if its body cannot be decompressed.
-    """
-    if message.body_error is not None:
-        raise BadInput(f"its body cannot be read: {message.body_error}")
-    # What is not UTF-8 becomes a character that is not printable.
-    body, encoding = message.body.decode("utf-8", "surrogateescape"), "text"
-    if not all(each.isprintable() or each in "\n\t" for each in body):
-        body, encoding = base64.b64encode(message.body).decode("ascii"), "base64"
-    own = {k: v for k, v in message.properties.items() if k not in SYSTEM_PROPERTIES}
-    return {
-        "topic": message.topic,
-        "tags": message.tags or "",
-        "keys": " ".join(message.keys),
-        "properties": "\n".join(f"{name}={value}" for name, value in own.items()),
-        "encoding": encoding,
-        "body": body,
-    }
-
-
 class Actions:
     """Acts for the console's users."""
 
-    def __init__(self, searches: Searches, look_up: LookUps, jobs: Jobs) -> None:
+    def __init__(self, look_up: LookUps, jobs: Jobs) -> None:
         self.look_up: Final = look_up
         self.sources: Final = look_up.sources
-        self.plans: Final = Plans(searches, look_up, jobs.directory)
-        self._searches: Final = searches
+        self.plans: Final = Plans(look_up, jobs.directory)
+        self._searches: Final = look_up.searches
         self._jobs: Final = jobs
 
     async def preview(
@@ -176,8 +86,9 @@ class Actions:
         await check_plan(plan)
         properties = None
         if message is not None:
-            copied = await self.look_up.masked(plan.origin, message)
-            properties = properties_of_copy(copied, plan.messages[0].target)
+            copied = await self.look_up.searches.masked(plan.origin, message)
+            copy = copy_of(copied, plan.messages[0].target, SHOWN_MARKER)
+            properties = dict(copy.properties)
         start = page * JOB_ROWS
         return PlanValue.of(
             plan,
@@ -210,7 +121,11 @@ class Actions:
                 return
             host = str(OffsetMessageId.decode(each.offset_msg_id).store_host)
             address = MessageAddress(
-                origin.name, each.topic, host, each.queue_id, each.queue_offset
+                source=origin.name,
+                topic=each.topic,
+                broker=host,
+                queue_id=each.queue_id,
+                queue_offset=each.queue_offset,
             )
             try:
                 messages[number] = await self.look_up.original(address)
@@ -247,23 +162,28 @@ class Actions:
             reason=order.reason,
         )
         await self._jobs.start(
-            order.name, plan, reason=order.reason, user=current_user(), rate=order.rate
+            order.name,
+            plan,
+            reason=order.reason,
+            user=current_user(),
+            rate=order.rate,
+            login=current_login(),
         )
         if len(plan.messages) <= _SHORT_JOB:
             await self._jobs.settled(order.name, _PATIENCE_S)
         return order.name
 
-    async def send(self, cluster_name: str, new: NewMessage, order: Order) -> str:
+    async def send(self, new: NewMessage, order: Order) -> str:
         """Send a new message once; return the name of the act.
 
         :raises BadInput: if a part of it cannot be sent.
         :raises ActRefused: if the user may not.
         :raises TopicNotFound: if the cluster does not have the topic: none is created.
         """
-        cluster = check_may_act(self.sources.named(cluster_name), new.topic)
+        cluster = check_may_act(self.sources.named(new.cluster), new.topic)
         access = cluster.access
         if access is None:
-            raise AssertionError(cluster_name)
+            raise AssertionError(new.cluster)
         if self._jobs.acts.has(order.name):
             return order.name
         message = new.message(cluster.admin.source.full_topic(new.topic))
@@ -329,12 +249,14 @@ class Actions:
         self._searches.audit.record(
             kind, job=order.name, cluster=cluster.name, reason=order.reason, **facts
         )
-        act = act_now(
+        act = ActValue(
             name=order.name,
             kind=kind,
             cluster=cluster.name,
             reason=order.reason,
             user=current_user(),
+            login=current_login(),
+            time=now_text(),
             facts={key: value for key, value in facts.items() if value},
         )
         await self._jobs.acts.do(act, work)
@@ -353,13 +275,12 @@ class Actions:
     async def act(self, name: str) -> ActValue:
         """Return an act that the viewer may see; errors as `Acts.act`."""
         act = await self._jobs.acts.act(name)
-        check_may_see_job(self.sources, name, act.user, act.cluster)
-        return ActValue.of(act)
+        check_may_see_job(self.sources, name, act.login, act.cluster)
+        return act
 
     async def _state(self, name: str) -> JobState:
         state = await self._jobs.state(name)
-        header = state.contents.header
-        check_may_see_job(self.sources, name, header.user, header.cluster)
+        check_may_see_job(self.sources, name, state.header.login, state.header.cluster)
         return state
 
     async def all_jobs(self) -> JobsValue:
@@ -369,35 +290,29 @@ class Actions:
         names = self._jobs.names()
         most = limits.MAX_CONSOLE_JOB_FILES
         if current_viewer() is LOCAL:
-            jobs = [await self._summary(each) for each in names[:most]]
+            jobs = [each for name in names[:most] if (each := await self._summary(name))]
             return JobsValue(jobs=jobs, more=len(names) - len(jobs))
         # Jobs of others neither hide one's own nor are counted.
-        shown = [job for each in names if self._is_shown(job := await self._summary(each))]
+        shown = [each for name in names if (each := await self._summary(name))]
         return JobsValue(jobs=shown[:most], more=len(shown[most:]))
 
-    def _is_shown(self, job: JobSummary) -> bool:
-        try:
-            check_may_see_job(self.sources, job.name, job.user, job.cluster)
-        except MessageNotFound:
-            return False
-        return True
-
-    async def _summary(self, name: str) -> JobSummary:
+    async def _summary(self, name: str) -> JobSummary | None:
+        """Return the row of a job or an act; None if the viewer may not see it."""
         try:
             if self._jobs.acts.has(name):
-                act = await self._jobs.acts.act(name)
+                act = await self.act(name)
                 facts = map(act.facts.get, ("topic", "position", "msg_id", "client_id"))
                 return JobSummary.of(act, what=" ".join(filter(None, facts)))
-            job = await self._jobs.digest(name)
+            job = await self._jobs.listed(name)
+            check_may_see_job(self.sources, name, job.header.login, job.header.cluster)
+        except MessageNotFound:
+            return None
         except (RocketLensError, OSError) as error:
-            return JobSummary(
-                name=name,
-                kind="damaged",
-                state="unknown",
-                what=str(error),
-                cluster="",
-                user="",
-                reason="",
+            if current_viewer() is not LOCAL:
+                return None
+            nothing = dict.fromkeys(("cluster", "user", "reason"), "")
+            return JobSummary.of(
+                None, name=name, kind="damaged", state="unknown", what=str(error), **nothing
             )
         return JobSummary.of(
             job.header,
@@ -414,14 +329,13 @@ class Actions:
         """Pause, resume or stop a job.
 
         :raises ActRefused: if the user may not.
-        :raises BadInput: if its cluster is not a source of this console, its file is damaged, or it
-            cannot be sent so quickly.
+        :raises BadInput: if its cluster is not a source of this console, or its file is damaged.
         :raises StoreLocked: if another process runs it.
         """
-        checked_rate(rate)
-        contents = (await self._state(name)).contents
-        source = self._jobs.cluster_of(contents.header)
-        for topic in topics_of(contents.messages):
+        job = await self._state(name)
+        assert job.contents is not None  # noqa: S101 - only a list has jobs without
+        source = self._jobs.cluster_of(job.header)
+        for topic in topics_of(job.contents.messages):
             check_may_act(source, topic)
         cluster = check_cluster(source)
         self._searches.audit.record(f"{verb}-job", job=name, cluster=source.name)

@@ -16,11 +16,13 @@ import contextlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_job import ResendJob, producer_options
@@ -34,12 +36,13 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.producer import Producer
-from rocketlens.console.act.plans import FILE_THREADS, ResendPlan, message_of_plan
+from rocketlens.console.act.plans import FILE_THREADS, ResendPlan
 from rocketlens.console.login.viewer import current_viewer
-from rocketlens.console.message.look_up import LookUps
+from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.values import ConsoleValue
 from rocketlens.errors import (
     BadAnswer,
     BadInput,
@@ -85,39 +88,6 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def checked_name(text: str) -> str:
-    """Return a name.
-
-    :raises BadInput: if it is not one that a form can have.
-    """
-    if not is_name(text):
-        raise BadInput("the form has no name that was made here: open its page again")
-    return text
-
-
-def checked_reason(text: str) -> str:
-    """Return a reason.
-
-    :raises BadInput: if there is none, or it is too long.
-    """
-    reason = " ".join(text.split())
-    if not reason:
-        raise BadInput("a reason is needed: it is kept with what was done")
-    if len(reason) > limits.MAX_CONSOLE_REASON:
-        raise BadInput(f"the reason has over {limits.MAX_CONSOLE_REASON} characters")
-    return reason
-
-
-def checked_rate(rate: int) -> int:
-    """Return a number of messages a second.
-
-    :raises BadInput: if no job sends so quickly.
-    """
-    if not 1 <= rate <= limits.MAX_RESEND_RATE:
-        raise BadInput(f"{rate} messages a second: give 1 to {limits.MAX_RESEND_RATE}")
-    return rate
-
-
 def _file(directory: Path, name: str, suffix: str) -> Path:
     """Return the path of the file of a name.
 
@@ -134,26 +104,6 @@ def _names_in(directory: Path, suffix: str) -> list[str]:
     return sorted(filter(is_name, stems), reverse=True)
 
 
-class Order(NamedTuple):
-    """What everything takes that is done, and not only shown."""
-
-    name: str
-    reason: str
-    digest: str | None = None
-    """That of the plan that was shown; None: do what is there now."""
-    rate: int = DEFAULT_RATE
-
-    @classmethod
-    def checked(
-        cls, name: str, reason: str, digest: str | None = None, rate: int = DEFAULT_RATE
-    ) -> Self:
-        """Return an order.
-
-        :raises BadInput: if it has no name of this console, no reason, or cannot be so quick.
-        """
-        return cls(checked_name(name), checked_reason(reason), digest, checked_rate(rate))
-
-
 @dataclass(slots=True)
 class _Running:
     """A job that runs in this console."""
@@ -168,36 +118,39 @@ class _Running:
 
     @property
     def word(self) -> str:
-        """Whether it goes on, or ends."""
+        """``running`` or ``ending``."""
         return "ending" if self.ending else "running"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
     """A job: what its file has, and whether it runs."""
 
     name: str
-    contents: JobContents
+    header: JobHeader
+    counts: Mapping[str, int]
+    """Of its messages, by state."""
     word: str
     """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
     error: str = ""
     """Why it ended early in this console."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobDigest:
-    """The row of a job in a list."""
-
-    header: JobHeader
-    word: str
-    """As that of `JobState`."""
-    counts: Mapping[str, int]
-    """Of its messages, by state."""
+    contents: JobContents | None
+    """None in a list of jobs."""
 
     @classmethod
-    def of(cls, contents: JobContents, word: str = "") -> "JobDigest":
-        """Return what a file has, without its messages; ``word`` if the job runs."""
-        return cls(contents.header, word or _word_of(contents), contents.counts())
+    def of(cls, name: str, contents: JobContents, word: str = "", error: str = "") -> Self:
+        """Return what a file has; ``word`` if the job runs."""
+        counts = contents.counts()
+        if not word and counts[SENT] == len(contents.messages):
+            word = "done"
+        return cls(
+            name=name,
+            header=contents.header,
+            counts=counts,
+            word=word or ("stopped" if contents.is_stopped else "open"),
+            error=error,
+            contents=contents,
+        )
 
 
 class Jobs:
@@ -219,7 +172,7 @@ class Jobs:
         self._sleep: Final = sleep
         self._running: Final[dict[str, _Running]] = {}
         self._errors: Final[dict[str, str]] = {}
-        self._digests: Final[dict[Path, tuple[_Version, JobDigest]]] = {}
+        self._listed: Final[dict[Path, tuple[_Version, JobState]]] = {}
         """Of files that did not change since they were read; of those that were listed last."""
 
     def path(self, name: str) -> Path:
@@ -230,7 +183,7 @@ class Jobs:
         return _file(self.directory, name, JOB_SUFFIX)
 
     async def start(
-        self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int
+        self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int, login: str = ""
     ) -> None:
         """Make a job and run it; nothing if it was made before: its form was sent twice.
 
@@ -251,8 +204,9 @@ class Jobs:
             namespace=plan.cluster.admin.namespace,
             reason=reason,
             user=user,
-            time=_now(),
+            time=now_text(),
             origin=plan.from_store,
+            login=login,
         )
         # Here, and not in a thread: a form that is sent twice at once finds the file.
         journal = ResendJournal.create(path, header, plan.messages)
@@ -299,7 +253,7 @@ class Jobs:
             self.end(name, f"stopped by {user}")
             return
         with ResendJournal.resume(self.path(name)) as journal:
-            journal.stop(f"by {user}", _now())
+            journal.stop(f"by {user}", now_text())
 
     async def settled(self, name: str, patience_s: float | None) -> None:
         """Wait until a job does not run, or for so long; None is forever."""
@@ -313,11 +267,9 @@ class Jobs:
         :raises BadInput: if none is.
         """
         for each in self._sources:
-            opened = each.opened
-            if isinstance(opened, ClusterOfConsole):
-                admin = opened.admin
-                if (admin.source.name, admin.namespace) == (header.cluster, header.namespace):
-                    return each
+            address = (each.title, each.namespace)
+            if each.cluster is not None and address == (header.cluster, header.namespace):
+                return each
         raise BadInput(f"no source of this console is the cluster of this job, {header.cluster}")
 
     def origin_of(self, header: JobHeader) -> ConsoleSource:
@@ -344,38 +296,36 @@ class Jobs:
         path = self.path(name)
         running = self._running.get(name)
         if running is not None:
-            return JobState(name, running.journal.contents, running.word)
+            return JobState.of(name, running.journal.contents, running.word)
         try:
             contents = await in_thread(lambda: read_job(path), FILE_THREADS)
         except FileNotFoundError:
             raise MessageNotFound(f"there is no job {name}") from None
-        return JobState(name, contents, _word_of(contents), self._errors.get(name, ""))
+        return JobState.of(name, contents, error=self._errors.get(name, ""))
 
-    async def digest(self, name: str) -> JobDigest:
-        """Return what a list has of a job; its file is read only if it changed since the last time.
-
-        Errors as `state`.
+    async def listed(self, name: str) -> JobState:
+        """Return a job without its messages; its file is read only if it changed since the last
+        time. Errors as `state`.
         """
         path = self.path(name)
-        running = self._running.get(name)
-        if running is not None:
-            return JobDigest.of(running.journal.contents, running.word)
+        if name in self._running:
+            return replace(await self.state(name), contents=None)
         try:
-            return await in_thread(lambda: self._read_digest(path), FILE_THREADS)
+            return await in_thread(lambda: self._read_listed(path), FILE_THREADS)
         except FileNotFoundError:
             raise MessageNotFound(f"there is no job {name}") from None
 
-    def _read_digest(self, path: Path) -> JobDigest:
+    def _read_listed(self, path: Path) -> JobState:
         """Return what a file has, read again if it changed; call it in the one thread for files."""
         # Before it is read: what is written meanwhile is another version.
         status = path.stat()
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
-        entry = self._digests.pop(path, None)
+        entry = self._listed.pop(path, None)
         if entry is None or entry[0] != version:
-            entry = version, JobDigest.of(read_job(path))
-        while len(self._digests) >= limits.MAX_CONSOLE_JOB_FILES:
-            del self._digests[next(iter(self._digests))]
-        self._digests[path] = entry
+            entry = version, replace(JobState.of(path.stem, read_job(path)), contents=None)
+        while len(self._listed) >= limits.MAX_CONSOLE_JOB_FILES:
+            del self._listed[next(iter(self._listed))]
+        self._listed[path] = entry
         return entry[1]
 
     def names(self) -> list[str]:
@@ -419,9 +369,9 @@ class Jobs:
         try:
             await self._send(running, cluster, origin)
             if running.ending.startswith("stopped"):
-                journal.stop(running.ending.removeprefix("stopped "), _now())
+                journal.stop(running.ending.removeprefix("stopped "), now_text())
             elif running.ending:
-                journal.audit(running.ending, _now())
+                journal.audit(running.ending, now_text())
         except (RocketLensError, OSError) as error:
             while len(self._errors) >= _ENDED_WITH:
                 del self._errors[next(iter(self._errors))]
@@ -438,7 +388,13 @@ class Jobs:
             raise AssertionError(cluster.name)
 
         async def read(message: PlannedMessage) -> MessageExt:
-            return await message_of_plan(self._look_up, origin.name, message)
+            address = MessageAddress(
+                source=origin.name,
+                topic=message.topic,
+                queue_id=message.queue_id,
+                queue_offset=message.queue_offset,
+            )
+            return await self._look_up.original(address)
 
         # Topics of a plan have their namespaces.
         options = {**access.client_options, "namespace": "", **producer_options()}
@@ -457,33 +413,27 @@ class Jobs:
                         break
 
 
-def _word_of(contents: JobContents) -> str:
-    """Return how a job stands that does not run."""
-    if contents.counts()[SENT] == len(contents.messages):
-        return "done"
-    return "stopped" if contents.is_stopped else "open"
-
-
-def _now() -> str:
+def now_text() -> str:
+    """Return this moment, as files have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class ActValue(ConsoleValue):
     """A new message that is sent, or a stored one that a client consumes, and the result."""
 
     name: str
     kind: Literal["send", "consume"]
+    state: Literal["begun", "done", "failed", "unknown"] = Field(
+        default="begun", description="failed: surely not done; unknown: it may be done"
+    )
+    why: str = Field(default="", description="why it failed, or is not known")
     cluster: str
     reason: str
     user: str
+    login: str = Field(default="", description="the user's, if that is one of the console")
     time: str
-    facts: Mapping[str, str]
-    """What was shown: topic, keys, group, client ..."""
-    state: str = BEGUN
-    """``begun``, ``done``, ``failed``: surely not done, or ``unknown``: it may be done."""
-    why: str = ""
-    results: Mapping[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = Field(description="what was shown: topic, keys, group, client ...")
+    results: dict[str, str] = Field(default={}, description="what came of it")
 
 
 class Acts:
@@ -494,7 +444,7 @@ class Acts:
         self._directory: Final = directory
         self._disk: Final = Disk()
         self._running: Final[dict[str, asyncio.Task[None]]] = {}
-        self._unwritten: Final[dict[str, Act]] = {}
+        self._unwritten: Final[dict[str, ActValue]] = {}
         """Acts that ended, and whose outcome could not be written."""
 
     def path(self, name: str) -> Path:
@@ -504,7 +454,7 @@ class Acts:
         """
         return _file(self._directory, name, ACT_SUFFIX)
 
-    async def do(self, act: Act, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+    async def do(self, act: ActValue, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
         """Do something once, and keep its outcome; wait for that, also the second time.
 
         It goes on if the request that asks for it ends.
@@ -520,13 +470,15 @@ class Acts:
             self._running[act.name] = asyncio.create_task(self._work(act, work))
         await asyncio.shield(self._running[act.name])
 
-    async def _work(self, act: Act, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+    async def _work(self, act: ActValue, work: Callable[[], Awaitable[Mapping[str, str]]]) -> None:
+        values: dict[str, Any]
         try:
             results = await work()
-            done = replace(act, state=results.get("state", DONE), results=results)
+            values = {"state": results.get("state", DONE), "results": dict(results)}
         except (RocketLensError, OSError) as error:
             state = UNKNOWN if may_be_done(error) else FAILED
-            done = replace(act, state=state, why=str(error)[:KEPT_CHARACTERS])
+            values = {"state": state, "why": str(error)[:KEPT_CHARACTERS]}
+        done = act.model_copy(update=values)
         try:
             self._write(done)
         except OSError as error:
@@ -535,18 +487,19 @@ class Acts:
             text = f"{why}the outcome is kept until the console ends: it was not written, {error}"
             while len(self._unwritten) >= _ENDED_WITH:
                 del self._unwritten[next(iter(self._unwritten))]
-            self._unwritten[act.name] = replace(done, why=text)
+            self._unwritten[act.name] = done.model_copy(update={"why": text})
         finally:
             del self._running[act.name]
 
-    def _write(self, act: Act) -> None:
-        self._disk.write_durably(self.path(act.name), json.dumps(asdict(act)).encode("ascii"))
+    def _write(self, act: ActValue) -> None:
+        content = json.dumps(act.model_dump())
+        self._disk.write_durably(self.path(act.name), content.encode("ascii"))
 
     def has(self, name: str) -> bool:
         """Return whether there is an act of a name."""
         return is_name(name) and self.path(name).exists()
 
-    async def act(self, name: str) -> Act:
+    async def act(self, name: str) -> ActValue:
         """Return an act; one that was begun when the console ended is ``unknown``.
 
         :raises MessageNotFound: if there is none.
@@ -556,13 +509,14 @@ class Acts:
         if name in self._unwritten:
             return self._unwritten[name]
         try:
-            act = Act(**json.loads(await in_thread(path.read_bytes, FILE_THREADS)))
+            act = ActValue.model_validate_json(await in_thread(path.read_bytes, FILE_THREADS))
         except FileNotFoundError:
             raise MessageNotFound(f"there is no job {name}") from None
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise RocketLensError(f"{path} is damaged: what was done is not known") from error
         if act.state == BEGUN and name not in self._running:
-            return replace(act, state=UNKNOWN, why="the console ended before the answer came")
+            why = "the console ended before the answer came"
+            return act.model_copy(update={"state": UNKNOWN, "why": why})
         return act
 
     def names(self) -> list[str]:
@@ -582,8 +536,3 @@ def may_be_done(error: Exception) -> bool:
     if isinstance(error, BrokerError):
         return error.code == ResponseCode.CONSUME_MSG_TIMEOUT
     return isinstance(error, CallTimeout | ConnectionLost | BadAnswer)
-
-
-def act_now(**fields: Any) -> Act:
-    """Return a new act of this moment."""
-    return Act(time=datetime.now(UTC).isoformat(timespec="seconds"), **fields)

@@ -1,10 +1,8 @@
 """Decides what the viewer of a request may act on."""
 
-from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.login.viewer import LOCAL, current_viewer
 from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
-from rocketlens.console.sources.visible import namespace_of
 from rocketlens.errors import MessageNotFound, RocketLensError
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.cluster_access import user_name
@@ -20,12 +18,20 @@ def current_user() -> str:
     return user_name() if viewer is LOCAL else viewer.name
 
 
+def current_login() -> str:
+    """Return the name by which the user logged in; empty in a console without users."""
+    viewer = current_viewer()
+    return "" if viewer is LOCAL else viewer.name
+
+
+def is_writable(source: ConsoleSource) -> bool:
+    """Return whether messages can be sent to a source."""
+    return source.cluster is not None and source.cluster.access is not None
+
+
 def may_act(source: ConsoleSource, topic: str) -> bool:
     """Return whether a user may change something of a topic."""
-    opened = source.opened
-    is_open = isinstance(opened, ClusterOfConsole) and opened.access is not None
-    name = without_namespace(namespace_of(source), topic)
-    return is_open and current_viewer().may_act(source.name, name)
+    return is_writable(source) and current_viewer().may_act(source.name, source.plain(topic))
 
 
 def may_send(sources: Sources, origin: ConsoleSource, topic: str) -> bool:
@@ -36,12 +42,7 @@ def may_send(sources: Sources, origin: ConsoleSource, topic: str) -> bool:
 
 def may_act_at_all(sources: Sources) -> bool:
     """Return whether a user may change something of any topic."""
-    return any(
-        isinstance(each.opened, ClusterOfConsole)
-        and each.opened.access is not None
-        and current_viewer().may_act_in(each.name)
-        for each in sources
-    )
+    return any(is_writable(each) and current_viewer().may_act_in(each.name) for each in sources)
 
 
 def check_may_act(source: ConsoleSource, topic: str) -> ClusterOfConsole:
@@ -62,20 +63,20 @@ def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
 
     :raises ActRefused: if it is not one.
     """
-    opened = source.opened
-    if not isinstance(opened, ClusterOfConsole):
+    cluster = source.cluster
+    if cluster is None:
         raise ActRefused(f"source {source.name} is a store directory, which is only read")
-    if opened.access is None:
+    if cluster.access is None:
         raise ActRefused(
             f"the context of {source.name} is read_only: take read_only from the configuration "
             "file, or use another context"
         )
-    return opened
+    return cluster
 
 
-def check_may_see_job(sources: Sources, name: str, user: str, cluster: str) -> None:
+def check_may_see_job(sources: Sources, name: str, login: str, cluster: str) -> None:
     """Check that a job or act may be looked at: one's own, or one of a cluster whose topics may all
-    be seen.
+    be seen. A user of the machine of the same name is another one.
 
     :raises MessageNotFound: as if there were none.
     """
@@ -83,5 +84,5 @@ def check_may_see_job(sources: Sources, name: str, user: str, cluster: str) -> N
     sees_cluster = any(
         viewer.sees_all(each.name) and cluster in {each.name, each.title} for each in sources
     )
-    if viewer is not LOCAL and viewer.name != user and not sees_cluster:
+    if viewer is not LOCAL and viewer.name != login and not sees_cluster:
         raise MessageNotFound(f"there is no job {name}")

@@ -7,17 +7,18 @@ or other messages now, and the new plan is shown first.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final
+
+from pydantic import Field, StringConstraints
 
 from rocketlens import limits
 from rocketlens.client.resend.resend_job import (
     Target,
     check_targets,
-    copy_of,
     dead_letter_selection,
     plan_dead_letters,
     planned,
@@ -26,9 +27,9 @@ from rocketlens.client.resend.resend_journal import PlannedMessage, earlier_jobs
 from rocketlens.console.act.permission import ActRefused, check_cluster, check_may_act
 from rocketlens.console.message.look_up import LookUps, MessageAddress
 from rocketlens.console.search.question import NOTHING_ASKED, Question
-from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import ClusterOfConsole, Sources
+from rocketlens.console.values import ConsoleRequest
 from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
@@ -46,22 +47,26 @@ _SELECTION_CHARACTERS: Final = 2_000
 """Of a search that are kept with its job."""
 READ_AT_ONCE: Final = 16
 """Messages of a plan that are read at once."""
-_SHOWN_MARKER: Final = "…"
+SHOWN_MARKER: Final = "…"
 """In a preview, where the job's name and the message's number stand when it is sent."""
+
+
+_Name = Annotated[
+    str, StringConstraints(max_length=limits.MAX_TOPIC_CHARACTERS, strip_whitespace=True)
+]
 
 
 class PlanChanged(RocketLensError):
     """There are more or other messages than were shown."""
 
 
-class ResendOptions(NamedTuple):
-    """The target of messages that are sent again, and their largest number."""
+class ResendOptions(ConsoleRequest):
+    """Where messages are sent again."""
 
-    group: str = ""
-    """Only this consumer group; empty: their topics."""
-    cluster: str = ""
-    """The source to send to; empty: the cluster that has them."""
-    most: int = limits.DEFAULT_RESEND_MESSAGES
+    group: _Name = Field("", description="only this consumer group; empty: their topics")
+    cluster: _Name = Field(
+        "", description="the source to send to; needed for messages of a store directory only"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +118,10 @@ def topics_of(messages: Iterable[PlannedMessage]) -> list[str]:
 class Plans:
     """Makes plans for the viewer of a request, who may act on what they are of."""
 
-    def __init__(self, searches: Searches, look_up: LookUps, directory: Path) -> None:
+    def __init__(self, look_up: LookUps, directory: Path) -> None:
         """Look in the files of a directory for dead letters that earlier jobs have sent."""
-        self._searches: Final = searches
         self._look_up: Final = look_up
+        self._searches: Final = look_up.searches
         self._sources: Final = look_up.sources
         self._directory: Final = directory
 
@@ -175,21 +180,43 @@ class Plans:
         _check_topics(cluster, plan.topics)
         return plan
 
-    async def of_search(self, question: Question, options: ResendOptions) -> ResendPlan:
-        """Return the plan to send again what a search finds; errors as `plan_of_search`.
+    async def of_search(self, question: Question, options: ResendOptions, most: int) -> ResendPlan:
+        """Return the plan to send again what a search finds, the oldest first; of several with one
+        id the first.
 
         :raises ActRefused: if the user may not.
+        :raises BadInput: if it searches nothing, or several sources.
+        :raises AnswerIncomplete: if not everything could be searched.
         """
         origin = origin_of_search(self._sources, question)
         # Topics are checked when the messages were found.
         cluster = check_cluster(cluster_for(self._sources, origin, options.cluster))
-        plan = await plan_of_search(
-            self._searches,
-            question,
-            cluster,
-            group=options.group,
-            max_num=options.most,
-            check=lambda messages: self._check_unmasked(origin, cluster, messages),
+        target = Target(group=options.group) if options.group else Target()
+        by_id: dict[str, PlannedMessage] = {}
+        is_more = False
+        found = self._searches.unmasked_pages(question, min(_PAGE_ROWS, most + 1))
+        async with aclosing(found) as pages:
+            async for page in pages:
+                if not page.answer.complete:
+                    failed = next(iter(page.answer.failures), None)
+                    why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
+                    raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
+                await self._check_unmasked(origin, cluster, page.messages)
+                for message in page.messages:
+                    # They come the newest first: the oldest of each id stays, and is the last.
+                    by_id.pop(message.msg_id, None)
+                    full_topic = cluster.admin.source.full_topic
+                    by_id[message.msg_id] = planned(message, target, full_topic)
+                is_more = page.is_more
+                if len(by_id) >= most:
+                    break
+        plan = ResendPlan(
+            origin=origin,
+            cluster=cluster,
+            selection=f"search {question.address('/search', cursor=None)}"[:_SELECTION_CHARACTERS],
+            target=target,
+            messages=list(by_id.values())[:most][::-1],
+            notes=(("newest", most),) if is_more or len(by_id) > most else (),
         )
         _check_topics(cluster, plan.topics)
         return plan
@@ -197,7 +224,8 @@ class Plans:
     async def of_dead_letters(
         self,
         group: str,
-        options: ResendOptions,
+        cluster_name: str,
+        most: int,
         *,
         original: bool,
         again: bool,
@@ -215,15 +243,13 @@ class Plans:
         :raises TopicNotFound: if the group has none.
         :raises AnswerIncomplete: if not all of them could be read.
         """
-        source = self._sources.named(options.cluster)
+        source = self._sources.named(cluster_name)
         cluster = check_may_act(source, DEAD_LETTER_PREFIX + group)
         target = Target(group=None if original else group, original=original)
         selection = dead_letter_selection(group)
         sent = set() if again else await self._sent_before(cluster, selection)
-        letters = await plan_dead_letters(
-            cluster.admin, group, target, earlier=sent, max_num=options.most
-        )
-        notes = (("earlier", letters.skipped), ("more", options.most if letters.is_cut else 0))
+        letters = await plan_dead_letters(cluster.admin, group, target, earlier=sent, max_num=most)
+        notes = (("earlier", letters.skipped), ("more", most if letters.is_cut else 0))
         plan = ResendPlan(
             origin=cluster,
             cluster=cluster,
@@ -267,7 +293,7 @@ class Plans:
         if cluster.name == origin.name:
             return
         for message in messages:
-            if await self._look_up.masked(origin, message) is not message:
+            if await self._searches.masked(origin, message) is not message:
                 raise ActRefused(
                     f"parts of {message.msg_id} are masked for you, so it cannot be sent from "
                     f"{origin.name} to {cluster.name}"
@@ -344,66 +370,6 @@ async def check_plan(plan: ResendPlan) -> None:
     if not plan.messages:
         raise BadInput("there is nothing to send")
     await check_targets(plan.cluster.admin, list(plan.messages))
-
-
-def properties_of_copy(message: MessageExt, target: str) -> dict[str, str]:
-    """Return the properties that a message is sent with.
-
-    :raises BadInput: if it cannot be sent again.
-    """
-    return dict(copy_of(message, target, _SHOWN_MARKER).properties)
-
-
-async def message_of_plan(look_up: LookUps, origin: str, message: PlannedMessage) -> MessageExt:
-    """Read a message of a plan as it is stored; errors as `LookUps.original`."""
-    address = MessageAddress(origin, message.topic, "-", message.queue_id, message.queue_offset)
-    return await look_up.original(address)
-
-
-async def plan_of_search(
-    searches: Searches,
-    question: Question,
-    cluster: ClusterOfConsole,
-    *,
-    group: str,
-    max_num: int,
-    check: Callable[[Sequence[MessageExt]], Awaitable[None]],
-) -> ResendPlan:
-    """Return the plan for what a search finds, the oldest first; of several with one id the first.
-
-    ``check`` raises an error if some of them may not be sent.
-
-    :raises BadInput: if it searches nothing, or several sources.
-    :raises AnswerIncomplete: if not everything could be searched.
-    """
-    origin = origin_of_search(searches.sources, question)
-    target = Target(group=group) if group else Target()
-    by_id: dict[str, PlannedMessage] = {}
-    is_more = False
-    async with aclosing(searches.originals(question, min(_PAGE_ROWS, max_num + 1))) as pages:
-        async for page in pages:
-            if not page.answer.complete:
-                failed = next(iter(page.answer.failures), None)
-                why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
-                raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
-            await check(page.messages)
-            for message in page.messages:
-                # They come the newest first: the oldest of each id stays, and is the last.
-                by_id.pop(message.msg_id, None)
-                by_id[message.msg_id] = planned(message, target, cluster.admin.source.full_topic)
-            is_more = page.is_more
-            if len(by_id) >= max_num:
-                break
-    messages = list(by_id.values())[:max_num]
-    cut = is_more or len(by_id) > max_num
-    return ResendPlan(
-        origin=origin,
-        cluster=cluster,
-        selection=f"search {question.address('/search', cursor=None)}"[:_SELECTION_CHARACTERS],
-        target=target,
-        messages=messages[::-1],
-        notes=(("newest", max_num),) if cut else (),
-    )
 
 
 def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:

@@ -42,6 +42,7 @@ from urllib.parse import urlencode, urlsplit
 
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
+from rocketlens.console.login.logins import Sessions
 from rocketlens.console.login.oidc_provider import OidcProvider, ProviderUser
 from rocketlens.console.login.oidc_settings import (
     CALLBACK_PATH,
@@ -50,7 +51,6 @@ from rocketlens.console.login.oidc_settings import (
     is_loopback,
 )
 from rocketlens.console.login.oidc_token import FailureWord, OidcFailed
-from rocketlens.console.login.sessions import Sessions
 from rocketlens.console.login.viewer import Viewer
 from rocketlens.model.text.escape import printable
 

@@ -99,7 +99,7 @@ class OidcProvider:
         self._keys: Final = _Kept(self._read_keys, clock)
 
     async def endpoints(self) -> ProviderEndpoints:
-        """Return where it is asked what.
+        """Return the provider's endpoints.
 
         :raises OidcFailed: if it cannot be read, or is of another issuer.
         """
@@ -132,7 +132,7 @@ class OidcProvider:
                 token, keys, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce
             )
         except UnknownKey:
-            # The same ones, if they are new.
+            # These may be the same keys, if they were read less than a minute ago.
             newer = await self._keys.get(limits.MIN_OIDC_KEYS_AGE_S)
             return verified_claims(
                 token, newer, issuer=settings.issuer, client_id=settings.client_id, nonce=nonce

@@ -8,8 +8,8 @@ operator  also act: send, send again, have a client consume
 admin     also see what is masked
 ========  =======================================================================
 
-`current_viewer` is the user of the request that is answered, also in the tasks that it starts: in a
-console without users `LOCAL`. Outside of requests it is a viewer that sees nothing.
+`current_viewer()` is the user of the current request, also in the coroutines and tasks that it
+starts: `LOCAL` in a console without users. Outside of requests it is a viewer that sees nothing.
 
 Patterns have ``*`` for any characters and ``?`` for one. Only what a grant names can be seen, so a
 grant of ``order-*`` does not have retries and dead letters: ``%RETRY%*`` and ``%DLQ%*`` do, and of

@@ -1,53 +1,39 @@
-"""Looks up what pages and API show beside searches: messages, stories, topics, groups."""
+"""Looks up single messages, as their viewer may see them, and their stories."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Annotated, Final, Self
 from urllib.parse import unquote
+
+from pydantic import Field
 
 from rocketlens import limits
 from rocketlens.console.message.message_view import BodyForm, detail_of
 from rocketlens.console.room import hold
 from rocketlens.console.search.search import ROW_THREADS, Searches
-from rocketlens.console.sources.console_source import ConsoleSource
-from rocketlens.console.values import (
-    CoverageValue,
-    GroupsValue,
-    GroupValue,
-    MessageDetail,
-    StoryValue,
-    TopicsValue,
-    TopicValue,
-)
+from rocketlens.console.status.lists import failed_answer
+from rocketlens.console.values import ConsoleRequest, MessageDetail, StoryValue
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
-from rocketlens.model.answer import Answer, Coverage, SourceState
-from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.topic import FoundTopic, TopicsAnswer
 from rocketlens.net.pace import in_thread
-from rocketlens.query.facts.waiting import WaitingMessages
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
 
-if TYPE_CHECKING:
-    from rocketlens.console.sources.sources import Sources
+_PAGE: Final = re.compile(
+    r"/m/(?P<source>[^/]+)/(?P<topic>[^/]+)/(?P<broker>[^/]+)"
+    r"/(?P<queue_id>\d{1,10})/(?P<queue_offset>\d{1,19})",
+    re.ASCII,
+)
+_Part = Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]
 
-T = TypeVar("T", TopicsAnswer, GroupsAnswer)
 
+class MessageAddress(ConsoleRequest):
+    """Where a message is: as the address of its page has it."""
 
-_PAGE: Final = re.compile(r"/m/([^/]+)/([^/]+)/([^/]+)/(\d{1,10})/(\d{1,19})", re.ASCII)
-
-
-class MessageAddress(NamedTuple):
-    """Where a message is: what the address of its page has."""
-
-    source: str
-    topic: str
-    broker: str
-    queue_id: int
-    queue_offset: int
+    source: _Part
+    topic: _Part
+    broker: _Part = "-"
+    queue_id: int = Field(ge=0, le=limits.MAX_INT)
+    queue_offset: int = Field(ge=0, le=limits.MAX_LONG)
 
     @classmethod
     def of_path(cls, path: str) -> Self:
@@ -56,14 +42,11 @@ class MessageAddress(NamedTuple):
         :raises BadInput: if it is not one.
         """
         match = _PAGE.fullmatch(path)
-        if match is not None:
-            source, topic, broker = (unquote(match[each]) for each in (1, 2, 3))
-            queue_id, queue_offset = int(match[4]), int(match[5])
-            longest = max(len(source), len(topic), len(broker))
-            is_number = queue_id <= limits.MAX_INT and queue_offset <= limits.MAX_LONG
-            if is_number and longest <= limits.MAX_TOPIC_CHARACTERS:
-                return cls(source, topic, broker, queue_id, queue_offset)
-        raise BadInput(f"{path[:80]!r} is not the address of a message's page")
+        try:
+            parts = match.groupdict() if match is not None else {}
+            return cls.of_form({name: unquote(part) for name, part in parts.items()})
+        except BadInput:
+            raise BadInput(f"{path[:80]!r} is not the address of a message's page") from None
 
     @property
     def position(self) -> str:
@@ -72,15 +55,32 @@ class MessageAddress(NamedTuple):
 
 
 class LookUps:
-    """Looks things up in the sources of a console."""
+    """Looks up messages in the sources of a console."""
 
     def __init__(self, searches: Searches) -> None:
-        self._searches: Final = searches
-        self._audit: Final = searches.audit
-        self.sources: Final[Sources] = searches.sources
+        self.searches: Final = searches
+        self.sources: Final = searches.sources
 
     async def message(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address, with what is masked; a broker ``-`` is any.
+        """Return the message at an address, with what is masked; errors as `original`."""
+        message = await self.original(address)
+        return await self.searches.masked(self.sources.named(address.source), message)
+
+    async def unmasked(self, address: MessageAddress) -> MessageExt:
+        """Return the message at an address, to be edited by its viewer; errors as `original`.
+
+        :raises BadInput: if parts of it are masked, which would be sent as they are shown.
+        """
+        message = await self.original(address)
+        source = self.sources.named(address.source)
+        if await self.searches.masked(source, message) is not message:
+            raise BadInput("parts of this message are masked for you, so it cannot be edited")
+        return message
+
+    async def original(self, address: MessageAddress) -> MessageExt:
+        """Return the message at an address without masks, to be sent again: it may not be shown.
+
+        A broker ``-`` is any.
 
         :raises BadInput: if the source or the position cannot be.
         :raises MessageNotFound: if there is none, and everything was searched.
@@ -88,30 +88,6 @@ class LookUps:
         :raises AuditFailed: if the view cannot be written down.
         :raises ConsoleBusy: if too much is kept for the user, or for all.
         """
-        return await self._message(address, is_original=False)
-
-    async def original(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address without masks, to be sent again: it may not be shown.
-
-        Errors as `message`.
-        """
-        return await self._message(address, is_original=True)
-
-    async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
-        """Return a message of a source as its viewer may see it."""
-        return await self._searches.masked(source, message)
-
-    async def unmasked(self, address: MessageAddress) -> MessageExt:
-        """Return the message at an address, to be edited by its viewer; errors as `message`.
-
-        :raises BadInput: if parts of it are masked, which would be sent as they are shown.
-        """
-        message = await self.original(address)
-        if await self.masked(self.sources.named(address.source), message) is not message:
-            raise BadInput("parts of this message are masked for you, so it cannot be edited")
-        return message
-
-    async def _message(self, address: MessageAddress, *, is_original: bool) -> MessageExt:
         source = self.sources.named(address.source)
         request = FindRequest.parse(address.position, kind="queue-offset")
         try:
@@ -124,8 +100,8 @@ class LookUps:
             brokers = (await source.broker_of(message), str(message.store_host), "-")
             if address.broker in brokers:
                 hold(len(message.body))
-                self._audit.record("view", **address._asdict())
-                return message if is_original else await self._searches.masked(source, message)
+                self.searches.audit.record("view", **address.model_dump())
+                return message
         if not answer.complete:
             why = "; ".join(each.error or "" for each in answer.failures)
             raise AnswerIncomplete(f"{address.position} was not found: {why}", answer)
@@ -135,9 +111,9 @@ class LookUps:
         """Return all about a message; errors as `message`."""
         source = self.sources.named(address.source)
         message = await self.original(address)
-        (row,) = await self._searches.rows([(source, message)])
-        message = await self._searches.masked(source, message)
-        rules = self._searches.rules
+        (row,) = await self.searches.rows([(source, message)])
+        message = await self.searches.masked(source, message)
+        rules = self.searches.rules
         return await in_thread(lambda: detail_of(message, row, rules, form), ROW_THREADS)
 
     async def story(self, address: MessageAddress, group: str | None = None) -> StoryValue:
@@ -146,100 +122,3 @@ class LookUps:
         message = await self.original(address)
         story = await source.story(message, group)
         return StoryValue.of(story, found=story.message is not None)
-
-    async def topics(
-        self, names: Sequence[str] = (), topics: Sequence[str] | None = None
-    ) -> TopicsValue:
-        """Return the topics of some sources, all without names; a failure is coverage."""
-        answers = await self.topics_answers(names, topics)
-        waiting = await asyncio.gather(*(waiting_in(*each) for each in answers))
-        return TopicsValue(
-            complete=all(answer.complete for _, answer in answers),
-            topics=[
-                topic_value(source, each, of_source)
-                for (source, answer), of_source in zip(answers, waiting, strict=True)
-                for each in answer.topics
-            ],
-            coverage=coverage_values(answers),
-        )
-
-    async def topics_answers(
-        self, names: Sequence[str] = (), topics: Sequence[str] | None = None
-    ) -> list[tuple[ConsoleSource, TopicsAnswer]]:
-        """Return the same, by source, without how many messages wait for each."""
-        return await self._of_all(names, lambda each: each.topics(topics), TopicsAnswer)
-
-    async def groups(self, names: Sequence[str] = (), group: str | None = None) -> GroupsValue:
-        """Return the groups of some sources, all without names; a failure is coverage."""
-        answers = await self._of_all(names, lambda each: each.groups(group), GroupsAnswer)
-        return GroupsValue(
-            complete=all(answer.complete for _, answer in answers),
-            groups=[
-                GroupValue.of(each, source=source.name)
-                for source, answer in answers
-                for each in answer.groups
-            ],
-            coverage=coverage_values(answers),
-        )
-
-    async def _of_all(
-        self,
-        names: Sequence[str],
-        ask: Callable[[ConsoleSource], Awaitable[T | None]],
-        empty: Callable[[tuple[()], tuple[Coverage, ...]], T],
-    ) -> list[tuple[ConsoleSource, T]]:
-        async def answer_of(source: ConsoleSource) -> T | None:
-            try:
-                return await ask(source)
-            except BadInput:
-                raise
-            except (RocketLensError, OSError) as error:
-                return empty((), failed_answer(source, str(error)).coverage)
-
-        chosen = self.sources.chosen(names)
-        answers = await asyncio.gather(*map(answer_of, chosen))
-        return [(s, each) for s, each in zip(chosen, answers, strict=True) if each is not None]
-
-
-def failed_answer(source: ConsoleSource, error: str) -> Answer:
-    """Return the answer of a source that could not be asked."""
-    origin = source.source
-    return Answer("", (), (Coverage(origin.name, origin.kind, SourceState.FAILED, None, error),))
-
-
-class Covered(Protocol):
-    """An answer that says what was looked at."""
-
-    @property
-    def coverage(self) -> Sequence[Coverage]:
-        """What was looked at, and what of it failed."""
-        ...
-
-
-def coverage_values(answers: Sequence[tuple[ConsoleSource, Covered]]) -> list[CoverageValue]:
-    """Return the coverage of several sources, with their names."""
-    return [
-        CoverageValue.of(replace(each, source=f"{source.name}: {each.source}"))
-        for source, answer in answers
-        for each in answer.coverage
-    ]
-
-
-async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMessages | None:
-    """Return how many messages wait for the topics of a source; None if that is not known."""
-    try:
-        return await source.waiting(answer) if answer.topics else None
-    except (RocketLensError, OSError):
-        return None
-
-
-def topic_value(
-    source: ConsoleSource, topic: FoundTopic, waiting: WaitingMessages | None
-) -> TopicValue:
-    """Return a topic of a source, with how many messages wait for it."""
-    return TopicValue.of(
-        topic,
-        source=source.name,
-        waiting=None if waiting is None else waiting.counts.get(topic.name, 0),
-        waiting_is_exact=waiting is not None and waiting.is_exact,
-    )

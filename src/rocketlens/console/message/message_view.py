@@ -2,11 +2,11 @@
 
 import base64
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, get_args
 
 from rocketlens import limits
-from rocketlens.console.search.columns import FIELD, own_values, value_in
+from rocketlens.console.search.columns import FIELD, value_columns, value_in
 from rocketlens.console.sources.sources import message_path
 from rocketlens.console.values import BodyValue, DecodedId, IdPart, MessageDetail, MessageRow
 from rocketlens.decode.bodies import BINARY, TEXT, DecodedBody
@@ -44,7 +44,7 @@ def row_of(
         body_bytes=len(message.body),
         body_format=name,
         preview=preview,
-        values=_values(message, rules, own_values(columns)),
+        values=_values(message, rules, value_columns(columns)),
     )
 
 
@@ -114,10 +114,9 @@ def _cut(text: str) -> str:
 def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
     """Return a body in a form; ``decoded`` is JSON where it can be, else text, else hexadecimal."""
     decoded = rules.decode(message)
-    content, is_json = _CONTENTS[form](message, decoded)
+    content, is_json, is_hex = _content_of(message, decoded, form)
     bound = limits.MAX_PAGE_BODY_CHARACTERS
-    is_whole_hex = len(message.body) <= limits.MAX_PAGE_HEX_BYTES
-    is_cut = len(content) > bound or (not is_whole_hex and _is_hex(form, decoded))
+    is_cut = len(content) > bound or (is_hex and len(message.body) > limits.MAX_PAGE_HEX_BYTES)
     return BodyValue.of(
         decoded,
         form=form,
@@ -127,40 +126,21 @@ def body_of(message: MessageExt, rules: BodyRules, form: BodyForm) -> BodyValue:
     )
 
 
-def _is_hex(form: BodyForm, decoded: DecodedBody) -> bool:
-    return form == "hex" or (
-        form == "decoded" and decoded.text is None and decoded.as_json() is None
-    )
-
-
-def _decoded(message: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
-    text = decoded.as_json()
-    if text is not None:
-        return text, True
-    if decoded.text is not None:
-        return printable(decoded.text, _LAYOUT), False
-    return hex_lines(message.body), False
-
-
-def _json(_: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
-    text = decoded.as_json()
-    return ("", False) if text is None else (text, True)
-
-
-def _text(message: MessageExt, decoded: DecodedBody) -> tuple[str, bool]:
+def _content_of(
+    message: MessageExt, decoded: DecodedBody, form: BodyForm
+) -> tuple[str, bool, bool]:
+    """Return a body as text, and whether that is JSON, or hexadecimal."""
+    as_json = decoded.as_json() if form in {"decoded", "json"} else None
+    if as_json is not None or form == "json":
+        return as_json or "", as_json is not None, False
+    if form == "base64":
+        return base64.b64encode(message.body).decode("ascii"), False, False
+    if form == "hex" or (form == "decoded" and decoded.text is None):
+        return hex_lines(message.body), False, True
     text = decoded.text
     if text is None:
         text = message.body[: limits.MAX_PAGE_BODY_CHARACTERS + 1].decode("utf-8", "replace")
-    return printable(text, _LAYOUT), False
-
-
-_CONTENTS: Final[Mapping[BodyForm, Callable[[MessageExt, DecodedBody], tuple[str, bool]]]] = {
-    "decoded": _decoded,
-    "json": _json,
-    "text": _text,
-    "hex": lambda message, _: (hex_lines(message.body), False),
-    "base64": lambda message, _: (base64.b64encode(message.body).decode("ascii"), False),
-}
+    return printable(text, _LAYOUT), False, False
 
 
 def hex_lines(body: bytes) -> str:

@@ -10,14 +10,28 @@ column                      value
 ``prop.NAME``               a property
 ``body.$.NAME``             a field of a body that is JSON, or can be shown as JSON
 ==========================  ====================================================================
+
+A list is sorted by one of its columns, and read again every few seconds: both are in the address of
+its page, so a link has them, and neither needs a script to be read. What could not be learnt stands
+last, however a list is sorted.
+
+A list of messages that is not sorted has them from the newest to the oldest. Records with one
+message id stand in the place of the newest of them: the one that groups of the topic read first,
+then retries, dead letters and delayed copies by time.
 """
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import Request
 
 from rocketlens import limits
+from rocketlens.console.values import MessageRow
 from rocketlens.decode.bodies import DecodedBody
 from rocketlens.errors import BadInput
 from rocketlens.model.message import MessageExt
@@ -51,7 +65,7 @@ def columns_of(texts: Iterable[str]) -> tuple[str, ...]:
     return columns if columns != USUAL else ()
 
 
-def own_values(columns: Sequence[str]) -> list[str]:
+def value_columns(columns: Sequence[str]) -> list[str]:
     """Return the columns whose values are of a message's properties or body."""
     return [each for each in columns if each not in NAMED]
 
@@ -90,3 +104,168 @@ def _field(text: str, path: str) -> str | None:
 def _cut(text: str) -> str:
     is_long = len(text) > limits.MAX_PREVIEW_CHARACTERS
     return text[: limits.MAX_PREVIEW_CHARACTERS - 1] + "…" if is_long else text
+
+
+T = TypeVar("T")
+SORT: Final = "sort"
+LIVE: Final = "live"
+_DESCENDING: Final = "-"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
+_RANKS: Final = {"normal": 0, "system": 1}
+"""Of topics by kind, others last: a delayed message is stored in a topic of RocketMQ's first."""
+
+
+class Column(NamedTuple):
+    """A column that a list can be sorted by."""
+
+    value_of: Callable[[Any], Any]
+    """Returns what rows are compared by; None is not known."""
+    falls_first: bool = True
+    """Whether the largest or newest is on top when it is chosen: of numbers and times."""
+
+
+Columns = Mapping[str, Column]
+
+
+def _falling(**attributes: str) -> Columns:
+    """Return columns of numbers and times, each an attribute; of a list its length counts."""
+    return {name: Column(partial(_size_or_value, each)) for name, each in attributes.items()}
+
+
+def _rising(**attributes: str) -> Columns:
+    """Return columns of texts, each an attribute."""
+    return {name: Column(attrgetter(each), falls_first=False) for name, each in attributes.items()}
+
+
+def _size_or_value(attribute: str, row: object) -> Any:
+    value = getattr(row, attribute)
+    return len(value) if isinstance(value, list) else value
+
+
+TOPIC_COLUMNS: Final = {
+    **_rising(name="name", source="source"),
+    **_falling(
+        queues="queues",
+        messages="messages",
+        waiting="waiting",
+        oldest="oldest_ms",
+        newest="newest_ms",
+        size="size_bytes",
+    ),
+}
+GROUP_COLUMNS: Final = {
+    **_rising(name="name", source="source", model="message_model"),
+    **_falling(
+        members="members",
+        lag="lag",
+        to_retry="to_retry",
+        dead_letters="dead_letters",
+        last_consumed="last_consumed_ms",
+    ),
+}
+_MESSAGE_COLUMNS: Final = {
+    **_rising(topic="topic", tag="tags", id="msg_id"),
+    **_falling(time="store_timestamp_ms", size="body_bytes", born="born_timestamp_ms"),
+    "position": Column(attrgetter("queue_id", "queue_offset"), falls_first=False),
+    "keys": Column(lambda each: next(iter(each.keys or ()), None), falls_first=False),
+}
+
+
+def message_columns(chosen: Sequence[str] = ()) -> Columns:
+    """Return the columns of a list of messages, those among them that a reader chose."""
+    return {**_MESSAGE_COLUMNS, **{name: _value_column(name) for name in value_columns(chosen)}}
+
+
+def _value_column(name: str) -> Column:
+    """Return the column of a property or a field: numbers are compared as such, before texts."""
+
+    def value_of(each: MessageRow) -> tuple[bool, float, str] | None:
+        text = each.values.get(name)
+        if text is None:
+            return None
+        number = float(text) if _NUMBER.fullmatch(text) else None
+        return (number is None, number or 0.0, text)
+
+    return Column(value_of, falls_first=False)
+
+
+class ListView:
+    """The view of the list of one request."""
+
+    def __init__(self, request: Request, columns: Columns, path: str = "") -> None:
+        """Read `sort` and `live` of the request's URL; unknown columns are ignored.
+
+        ``path`` is that of the page which links lead to; empty: the request's own.
+        """
+        self._path: Final = path or request.url.path
+        self._parameters: Final = request.query_params.multi_items()
+        self._columns: Final = columns
+        sort = request.query_params.get(SORT, "")
+        name = sort.removeprefix(_DESCENDING)
+        self.sort: Final = sort if name in columns else ""
+        """The column, behind a minus if its largest value is first; empty: the usual order."""
+        self.is_live: Final = request.query_params.get(LIVE) == "true"
+        self.every_s: Final = limits.CONSOLE_REFRESH_S
+
+    def order_of(self, column: str) -> Literal["", "ascending", "descending"]:
+        """Return how the list is sorted by a column."""
+        if self.sort.removeprefix(_DESCENDING) != column:
+            return ""
+        return "descending" if self.sort.startswith(_DESCENDING) else "ascending"
+
+    def sort_address(self, column: str) -> str:
+        """Return the address that sorts by a column, or by it the other way round."""
+        order = self.order_of(column)
+        falls = order == "ascending" or (not order and self._columns[column].falls_first)
+        return self._address(SORT, f"{_DESCENDING}{column}" if falls else column)
+
+    @property
+    def live_address(self) -> str:
+        """The address that begins to ask the list again, or ends it."""
+        return self._address(LIVE, "" if self.is_live else "true")
+
+    def sorted(self, rows: Sequence[T]) -> list[T]:
+        """Return the rows of the list in its order: O(n log n)."""
+        if not self.sort:
+            return list(rows)
+        value_of = self._columns[self.sort.removeprefix(_DESCENDING)].value_of
+        with_value = [each for each in rows if value_of(each) is not None]
+        without_value = [each for each in rows if value_of(each) is None]
+        with_value.sort(key=value_of, reverse=self.sort.startswith(_DESCENDING))
+        return with_value + without_value
+
+    def _address(self, name: str, value: str) -> str:
+        kept = [(each, text) for each, text in self._parameters if each != name]
+        query = urlencode([*kept, *([(name, value)] if value else [])])
+        return f"{self._path}?{query}" if query else self._path
+
+
+class ListedRow(NamedTuple):
+    """A row of a page."""
+
+    row: MessageRow
+    is_copy: bool
+    """Whether it is of the same message as the row above."""
+
+
+def with_copies(rows: Iterable[MessageRow]) -> list[ListedRow]:
+    """Return the rows of a page in the order in which it shows them: O(n log n)."""
+    records: dict[str, list[MessageRow]] = {}
+    for row in rows:
+        records.setdefault(row.unique_key or row.path, []).append(row)
+    return [
+        ListedRow(row, number > 0)
+        for each in records.values()
+        for number, row in enumerate(sorted(each, key=_rank))
+    ]
+
+
+def _rank(row: MessageRow) -> tuple[int, int]:
+    return _RANKS.get(row.topic_kind, 2), row.store_timestamp_ms
+
+
+def listed_rows(rows: Sequence[MessageRow], view: ListView | None) -> list[ListedRow]:
+    """Return the rows of a page as it shows them: copies together, unless it is sorted."""
+    if view is None or not view.sort:
+        return with_copies(rows)
+    return [ListedRow(each, is_copy=False) for each in view.sorted(rows)]

@@ -54,7 +54,7 @@ def _facet(name: FacetName, counts: Sequence[tuple[str | None, int]]) -> FacetVa
     )
 
 
-def narrowed(question: Question, name: FacetName, value: str | None) -> Question | None:
+def question_for_facet(question: Question, name: FacetName, value: str | None) -> Question | None:
     """Return a question for the messages of one value of a facet alone; None if there is none."""
     if value is None or len(value) > limits.MAX_TOPIC_CHARACTERS:
         return None
@@ -109,7 +109,7 @@ def _step_for(span_ms: int) -> int:
     return next((each for each in _STEPS_MS if each >= shortest), -(-shortest // longest) * longest)
 
 
-def within(question: Question, begin_ms: int, end_ms: int, zone_name: str) -> Question:
+def question_for_bar(question: Question, begin_ms: int, end_ms: int, zone_name: str) -> Question:
     """Return a question for the messages of a part of its time, both ends included, as its reader
     writes times.
     """

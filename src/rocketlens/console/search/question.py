@@ -24,11 +24,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
 from rocketlens import limits
-from rocketlens.console.preferences import is_local, time_of, time_text, zone_named
+from rocketlens.console.preferences import is_local, is_zone, time_of, time_text, zone_named
 from rocketlens.console.search.columns import columns_of
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -42,6 +44,23 @@ from rocketlens.query.request import FindRequest
 _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
 NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
 _NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
+
+
+_Whole = Annotated[int, Field(ge=0, le=limits.MAX_LONG)]
+_CURSOR: Final = TypeAdapter(
+    tuple[
+        _Whole,
+        str,
+        _Whole,
+        Annotated[int, Field(ge=NOT_IN_LOG, le=limits.MAX_LONG)],
+        str,
+        _Whole,
+        _Whole,
+        Annotated[int, Field(ge=0, le=limits.MAX_CONSOLE_SKIPPED)],
+    ],
+    config=ConfigDict(strict=True),
+)
+"""The fields of a cursor in their order, the address and the port of the host apart."""
 
 
 class Cursor(NamedTuple):
@@ -66,15 +85,8 @@ class Cursor(NamedTuple):
         count = sum(each.store_timestamp_ms == at for each in messages)
         if before is not None and before.store_timestamp_ms == at:
             count += before.seen
-        return cls(
-            at,
-            last.store_host,
-            last.physical_offset,
-            last.topic,
-            last.queue_id,
-            last.queue_offset,
-            count,
-        )
+        # All but the checksum of the body.
+        return cls._make((*order_in_time(last)[:-1], count))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -84,17 +96,11 @@ class Cursor(NamedTuple):
         """
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            values = json.loads(base64.b64decode(padded, b"-_", validate=True))
-            at, address, port, physical, topic, queue_id, queue_offset, count = values
-            numbers = (at, port, max(physical, 0), queue_id, queue_offset, count)
-            is_whole = all(type(each) is int and 0 <= each <= limits.MAX_LONG for each in numbers)
-            is_text = isinstance(address, str) and isinstance(topic, str)
-            is_text &= type(physical) is int and physical >= NOT_IN_LOG
-        except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-            raise _not_a_cursor() from error
-        if not (is_whole and is_text and count <= limits.MAX_CONSOLE_SKIPPED):
-            raise _not_a_cursor()
-        return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, count)
+            values = _CURSOR.validate_json(base64.b64decode(padded, b"-_", validate=True))
+        except (ValueError, binascii.Error) as error:
+            raise BadInput("this cursor was not made here: search again without it") from error
+        at, address, port, physical, topic, queue_id, queue_offset, seen = values
+        return cls(at, Host(address, port), physical, topic, queue_id, queue_offset, seen)
 
     def __str__(self) -> str:
         """Return it as text for an address."""
@@ -105,19 +111,7 @@ class Cursor(NamedTuple):
 
     def is_before(self, message: MessageExt) -> bool:
         """Return whether a page behind this cursor has the message."""
-        rank = (
-            self.store_timestamp_ms,
-            self.store_host,
-            self.physical_offset,
-            self.topic,
-            self.queue_id,
-            self.queue_offset,
-        )
-        return order_in_time(message)[: len(rank)] < rank
-
-
-def _not_a_cursor() -> BadInput:
-    return BadInput("this cursor was not made here: search again without it")
+        return order_in_time(message)[:-1] < self[:-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,58 +139,37 @@ class Question:
     end: int | None = field(default=None, compare=False)
 
     @classmethod
-    def read(
-        cls,
-        *,
-        q: str = "",
-        topic: str = "",
-        kind: str = "auto",
-        tag: str = "",
-        where: str = "",
-        grep: str = "",
-        since: str = "",
-        until: str = "",
-        sources: Sequence[str] = (),
-        max_num: int = limits.DEFAULT_CONSOLE_ROWS,
-        exhaustive: bool = False,
-        all_topics: bool = False,
-        columns: Sequence[str] = (),
-        cursor: str = "",
-        zone_name: str = "UTC",
-    ) -> Self:
-        """Return the question of the values of an address; words of the box count more.
+    def read(cls, zone_name: str = "UTC", **values: Any) -> Self:
+        """Return the question of values, by their names in `QuestionValues`.
 
         :raises BadInput: if one cannot be used.
         """
-        for value in (q, topic, tag, where, grep, since, until, cursor, *sources, *columns):
-            if len(value) > limits.MAX_CONSOLE_TEXT:
-                raise BadInput(f"a value has {len(value)} characters: too many")
-            if "\0" in value:
-                raise BadInput("a value has a zero character in it")
-        if kind not in KINDS:
-            raise BadInput(f"unknown kind {kind[:40]!r}: expected one of {', '.join(KINDS)}")
-        if not 1 <= max_num <= limits.MAX_CONSOLE_ROWS:
-            raise BadInput(f"max is {max_num}: expected 1 to {limits.MAX_CONSOLE_ROWS}")
-        named: dict[str, str] = {}
-        text = q.strip()
-        if kind == "auto":
+        try:
+            return cls.of(QuestionValues(**values), zone_name)
+        except ValidationError as error:
+            raise BadInput(error.errors()[0]["msg"]) from error
+
+    @classmethod
+    def of(cls, values: "QuestionValues", zone_name: str) -> Self:
+        """Return the question of values whose times are of a zone; errors as `read`."""
+        text, named = values.q.strip(), dict[str, str]()
+        if values.kind == "auto":
             text, named = _split(text)
-        chosen: Any = "key" if "key" in named else kind
         question = cls(
             named.get("key") or named.get("id") or text,
-            named.get("topic", topic.strip()),
-            chosen,
-            named.get("tag", tag.strip()),
-            where.strip(),
-            grep,
-            named.get("since", since.strip()),
-            named.get("until", until.strip()),
-            (named["source"],) if "source" in named else tuple(filter(None, sources)),
-            max_num,
-            exhaustive,
-            all_topics,
-            columns_of(columns),
-            Cursor.parse(cursor) if cursor else None,
+            named.get("topic", values.topic.strip()),
+            "key" if "key" in named else values.kind,
+            named.get("tag", values.tag.strip()),
+            values.where.strip(),
+            values.grep,
+            named.get("since", values.since.strip()),
+            named.get("until", values.until.strip()),
+            (named["source"],) if "source" in named else tuple(filter(None, values.sources)),
+            values.max_num,
+            values.exhaustive,
+            values.all_topics,
+            columns_of(values.columns),
+            Cursor.parse(values.cursor) if values.cursor else None,
         )
         return question._with_times(zone_name)
 
@@ -222,6 +195,7 @@ class Question:
             typed("since"),
             typed("until"),
             tuple(sources),
+            max_num=_known_max(values.get("max", "")),
             columns=_known_columns(columns),
             exhaustive=values.get("exhaustive") == "true",
             all_topics=values.get("all") == "true",
@@ -318,6 +292,68 @@ class Question:
         return f"{path}?{query}" if query else path
 
 
+def _without_zero(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a value has a zero character in it")
+    return text
+
+
+_Text = Annotated[str, Field(max_length=limits.MAX_CONSOLE_TEXT), AfterValidator(_without_zero)]
+
+
+class QuestionValues(BaseModel):
+    """The values of a question in an address; words of the box (``q``) count more."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    q: _Text = Field("", description="a key, an id, TOPIC/QUEUE/OFFSET, and name:value")
+    topic: _Text = Field("", description="a topic, a pattern, or several by commas")
+    kind: Kind = Field("auto", description="how q is to be read")
+    tag: _Text = Field("", description="a tag expression: A, or A || B")
+    where: _Text = Field(
+        "",
+        description="a filter: SQL92 over properties, topic, tag, key, time and the decoded "
+        "body, such as body.$.amount > 100 AND tag = 'paid'",
+    )
+    grep: _Text = Field("", description="a text or a regular expression (RE2) in the decoded body")
+    since: _Text = Field("", description="2h, a day, a time, epoch milliseconds")
+    until: _Text = Field("", description="as since; the end is included")
+    sources: list[_Text] = Field(
+        [],
+        alias="source",
+        max_length=limits.MAX_CONSOLE_SOURCES,
+        description="sources by name; or all",
+    )
+    max_num: int = Field(
+        limits.DEFAULT_CONSOLE_ROWS,
+        alias="max",
+        ge=1,
+        le=limits.MAX_CONSOLE_ROWS,
+        description="messages on a page",
+    )
+    exhaustive: bool = Field(default=False, description="read whole queues or logs")
+    all_topics: bool = Field(
+        default=False, alias="all", description="also search RocketMQ's own topics"
+    )
+    columns: list[_Text] = Field(
+        [],
+        max_length=limits.MAX_CONSOLE_COLUMNS,
+        description="columns of the list, by commas; of messages as JSON their values: "
+        "prop.NAME, body.$.NAME",
+    )
+    cursor: _Text = Field("", description="next_cursor of the page before")
+    zone: str = Field("", max_length=40, description="the zone of times; or the reader's")
+
+    def question(self, zone_name: str) -> Question:
+        """Return the question of a reader in a zone; a link of another reader has that one's zone.
+
+        :raises BadInput: if a value cannot be used.
+        """
+        if self.zone and not is_zone(self.zone):
+            raise BadInput(f"there is no time zone {self.zone!r}: Asia/Shanghai, for example")
+        return Question.of(self, self.zone or zone_name).in_zone(zone_name)
+
+
 def _split(text: str) -> tuple[str, dict[str, str]]:
     """Return the text of the box without its ``name:value`` words, and these."""
     named: dict[str, str] = {}
@@ -337,3 +373,9 @@ def _known_columns(texts: Sequence[str]) -> tuple[str, ...]:
         return columns_of(texts)
     except BadInput:
         return ()
+
+
+def _known_max(text: str) -> int:
+    """Return the messages on a page that a text asks for; the usual number if it is wrong."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return number if 1 <= number <= limits.MAX_CONSOLE_ROWS else limits.DEFAULT_CONSOLE_ROWS

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from rocketlens.console.message.look_up import LookUps
 from rocketlens.console.search.question import Question
+from rocketlens.console.sources.sources import Sources
+from rocketlens.console.status.lists import topic_answers
 from rocketlens.console.values import CoverageValue, SearchAnswer
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
@@ -47,13 +48,13 @@ class EmptyReason:
 
 
 async def reasons_for(
-    question: Question, answer: SearchAnswer, look_up: LookUps
+    question: Question, answer: SearchAnswer, sources: Sources
 ) -> list[EmptyReason]:
     """Return likely reasons for an empty answer that is complete; none for any other answer."""
     if answer.messages or not answer.complete or question.cursor is not None:
         return []
     reasons = _mistaken_id(question)
-    oldest_ms = await _oldest_ms(question, look_up)
+    oldest_ms = await _oldest_ms(question, sources)
     if oldest_ms is not None and (question.end or oldest_ms) < oldest_ms:
         reasons.append(EmptyReason("before_oldest", {"oldest_ms": oldest_ms}))
     if question.since or question.until:
@@ -65,14 +66,14 @@ async def reasons_for(
         rest = replace(question, where="", grep="")
         wider = None if rest.is_empty else rest.address("/search")
         reasons.append(EmptyReason("filtered", wider=wider))
-    plain = _plain(question.text) if question.kind in _KEY_KINDS else ""
+    plain = _cleaned_key(question.text) if question.kind in _KEY_KINDS else ""
     if plain not in ("", question.text):
         reasons.append(EmptyReason("marks", wider=question.address("/search", text=plain)))
     if question.text and question.topic:
         reasons.append(EmptyReason("other_topic", wider=question.address("/search", topic="")))
     if question.kind != "auto" and question.text:
         reasons.append(EmptyReason("other_kind", wider=question.address("/search", kind="auto")))
-    if question.sources and len(look_up.sources) > 1:
+    if question.sources and len(sources) > 1:
         reasons.append(EmptyReason("other_source", wider=question.address("/search", sources=())))
     if question.text:
         wider = None if question.has_filter else _in_bodies(question)
@@ -82,14 +83,14 @@ async def reasons_for(
     return reasons[:_SHOWN]
 
 
-async def topics_instead(question: Question, look_up: LookUps) -> list[tuple[str, str]]:
+async def topics_instead(question: Question, sources: Sources) -> list[tuple[str, str]]:
     """Return the topics that the one of a question resembles, each with the address of the same
     search in it; none if it names several, or a pattern.
     """
     if not question.topic or is_pattern(question.topic) or "," in question.topic:
         return []
     answers = await asyncio.gather(
-        *(each.topic_names() for each in look_up.sources.chosen(question.sources)),
+        *(each.topic_names() for each in sources.chosen(question.sources)),
         return_exceptions=True,
     )
     names = {name for each in answers if not isinstance(each, BaseException) for name in each}
@@ -124,7 +125,7 @@ def _other_case(question: Question) -> str | None:
     return question.address("/search", text=other) if other else None
 
 
-def _plain(text: str) -> str:
+def _cleaned_key(text: str) -> str:
     """Return what of a pasted text can be a key: no invisible characters, no quotes or full stops
     around it, and of several words the last one with a digit.
     """
@@ -149,13 +150,13 @@ def _in_bodies(question: Question) -> str:
     return question.address("/search", **values)
 
 
-async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
+async def _oldest_ms(question: Question, sources: Sources) -> int | None:
     """Return the time of the oldest message of the topics that were asked for, where known."""
     if not question.topic or question.end is None:
         return None
     try:
         topics = [each.strip() for each in question.topic.split(",")]
-        answers = await look_up.topics_answers(question.sources, topics)
+        answers = await topic_answers(sources, question.sources, topics)
     except RocketLensError:
         return None
     found = (each for _, answer in answers for each in answer.topics)
@@ -231,13 +232,13 @@ def notes_of(question: Question, coverage: Sequence[CoverageValue]) -> list[Answ
             text.name,
             source.partition(":")[0] if several else "",
             text,
-            _instead(question, text),
+            _suggested_search(question, text),
         )
         for source, text in notes
     ]
 
 
-def _instead(question: Question, text: Sentence) -> str | None:
+def _suggested_search(question: Question, text: Sentence) -> str | None:
     if text.name == "left_out":
         return question.address("/search", all_topics=True, cursor=None)
     if text.name == "no_topic_but":

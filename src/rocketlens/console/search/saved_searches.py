@@ -15,25 +15,38 @@ every topic.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
+from fastapi import Path as PathPart
+from fastapi import Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from rocketlens import limits
-from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.act.jobs import new_name
-from rocketlens.console.act.permission import ActRefused
+from rocketlens.console.act.permission import ActRefused, current_login
 from rocketlens.console.act.plans import FILE_THREADS
-from rocketlens.console.login.viewer import LOCAL, current_viewer
+from rocketlens.console.forms import form_of
+from rocketlens.console.login.viewer import current_viewer
+from rocketlens.console.pages import (
+    ERRORS,
+    SEE_OTHER,
+    Asked,
+    Here,
+    HereNow,
+    api_router,
+    page_router,
+)
 from rocketlens.console.room import ConsoleBusy
 from rocketlens.console.search.question import NOTHING_ASKED, Question
 from rocketlens.console.search.search import Searches
 from rocketlens.console.sources.console_source import ConsoleSource
-from rocketlens.console.sources.visible import namespace_of, narrowed_topics
+from rocketlens.console.sources.visible import narrowed_topics
+from rocketlens.console.values import ConsoleRequest, ConsoleValue, ErrorAnswer
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.net.pace import in_thread
 from rocketlens.query.filters.where import TOPIC, parse_where
@@ -42,14 +55,11 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 from rocketlens.terminal.cluster_access import saved_searches_path
 
-_VERSION: Final = 1
-_Stamp = tuple[int, int, int]
-"""Inode, size and time of a file: others for each file that replaces it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedSearch:
+class SavedSearch(BaseModel):
     """One search, as its user saved it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     """Made by the server, for addresses."""
@@ -64,33 +74,6 @@ class SavedSearch:
     """Names and patterns in the question."""
     sources: tuple[str, ...]
 
-    @classmethod
-    def of(cls, value: Any) -> Self:
-        """Return the search that a value of JSON has.
-
-        :raises ValueError: if it has none.
-        """
-        names = {"name", "title", "user", "is_shared", "time_ms", "asked", "topics", "sources"}
-        if not isinstance(value, dict) or value.keys() != names:
-            raise ValueError("a search must have " + ", ".join(sorted(names)))
-        texts = [value["name"], value["title"], value["user"]]
-        lists = [value["topics"], value["sources"], *value["asked"]]
-        if not all(isinstance(each, list) for each in lists):
-            raise ValueError("asked, topics and sources must be lists")
-        texts += [text for each in lists for text in each]
-        is_pair = all(len(each) == 2 for each in value["asked"])
-        is_typed = isinstance(value["is_shared"], bool) and isinstance(value["time_ms"], int)
-        if not (is_pair and is_typed and all(isinstance(each, str) for each in texts)):
-            raise ValueError("a value is of the wrong type")
-        return cls(
-            **{
-                **value,
-                "asked": tuple((name, text) for name, text in value["asked"]),
-                "topics": tuple(value["topics"]),
-                "sources": tuple(value["sources"]),
-            }
-        )
-
     @property
     def query(self) -> str:
         """What stands behind the question mark of an address that asks it."""
@@ -99,6 +82,11 @@ class SavedSearch:
     def is_for(self, question: Question) -> bool:
         """Return whether a question is the same."""
         return list(self.asked) == question.parameters(cursor=None)
+
+
+class _SavedFile(BaseModel):
+    version: Literal[1] = 1
+    searches: list[SavedSearch]
 
 
 class SavedSearches:
@@ -117,8 +105,6 @@ class SavedSearches:
         self.path: Final = path or saved_searches_path()
         self._disk: Final = disk or Disk()
         self._clock_ns: Final = clock_ns
-        self._known: tuple[_Stamp, list[SavedSearch]] | None = None
-        """What was read last, in the one thread for files."""
 
     async def seen(self, *, everything: bool = False) -> list[SavedSearch]:
         """Return one's own searches and those that are shared, the newest first; ``everything``
@@ -178,7 +164,7 @@ class SavedSearches:
 
     def is_own(self, saved: SavedSearch) -> bool:
         """Return whether a search is of whose request is answered."""
-        return saved.user == _user()
+        return saved.user == current_login()
 
     def may_delete(self, saved: SavedSearch) -> bool:
         """Return whether whose request is answered may delete a search."""
@@ -194,7 +180,7 @@ class SavedSearches:
         made = SavedSearch(
             name=new_name(),
             title=title,
-            user=_user(),
+            user=current_login(),
             is_shared=is_shared,
             time_ms=self._clock_ns() // 1_000_000,
             asked=tuple(question.parameters(cursor=None)),
@@ -217,9 +203,7 @@ class SavedSearches:
         if _may_name_others(saved):
             viewer = current_viewer()
             return all(viewer.sees_all(source.name) for source in chosen)
-        return all(
-            any(_names_something(source, topic) for source in chosen) for topic in saved.topics
-        )
+        return all(any(_is_visible(source, topic) for source in chosen) for topic in saved.topics)
 
     def _is_admin(self, saved: SavedSearch) -> bool:
         names = saved.sources or self._all_sources
@@ -228,23 +212,20 @@ class SavedSearches:
     def _read(self) -> list[SavedSearch]:
         try:
             with self.path.open("rb") as file:
-                # Of the file that is read: another one may replace it meanwhile.
-                status = os.fstat(file.fileno())
-                stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
-                if self._known is not None and self._known[0] == stamp:
-                    return self._known[1]
                 content = file.read(limits.MAX_SAVED_BYTES + 1)
         except FileNotFoundError:
             return []
+        why = f"it has over {limits.MAX_SAVED_BYTES} bytes"
         try:
-            searches = _parsed(content)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise RocketLensError(
-                f"the file of saved searches {self.path} is damaged ({str(error)[:200]}): repair "
-                "it, or move it away to begin a new one; nothing is saved until then"
-            ) from error
-        self._known = stamp, searches
-        return searches
+            if len(content) <= limits.MAX_SAVED_BYTES:
+                return _SavedFile.model_validate_json(content).searches
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise RocketLensError(
+            f"the file of saved searches {self.path} is damaged ({why[:200]}): repair it, or move "
+            "it away to begin a new one; nothing is saved until then"
+        )
 
     def _change(self, change: Callable[[Sequence[SavedSearch]], list[SavedSearch]]) -> None:
         self._disk.make_directory_durably(self.path.parent)
@@ -255,26 +236,11 @@ class SavedSearches:
                 "another program changes the saved searches now: try again in a moment"
             ) from None
         try:
-            searches = [asdict(each) for each in change(self._read())]
-            content = json.dumps({"version": _VERSION, "searches": searches}, indent=1)
+            changed = _SavedFile(searches=change(self._read()))
+            content = json.dumps(changed.model_dump(), indent=1)
             self._disk.write_durably(self.path, content.encode("ascii"))
         finally:
             lock.release()
-
-
-def _user() -> str:
-    """Return whose search is saved now; empty in a console without users."""
-    viewer = current_viewer()
-    return "" if viewer is LOCAL else viewer.name
-
-
-def _parsed(content: bytes) -> list[SavedSearch]:
-    if len(content) > limits.MAX_SAVED_BYTES:
-        raise ValueError(f"it has over {limits.MAX_SAVED_BYTES} bytes")
-    value = json.loads(content)
-    if not isinstance(value, dict) or value.get("version") != _VERSION:
-        raise ValueError(f"its version is not {_VERSION}")
-    return [SavedSearch.of(each) for each in value["searches"]]
 
 
 def _check_room(searches: Sequence[SavedSearch], saved: SavedSearch) -> None:
@@ -310,10 +276,140 @@ def _may_name_others(saved: SavedSearch) -> bool:
         return True
 
 
-def _names_something(source: ConsoleSource, topic: str) -> bool:
+def _is_visible(source: ConsoleSource, topic: str) -> bool:
     """Return whether a name or a pattern is of something that may be seen in a source."""
-    name = without_namespace(namespace_of(source), topic)
+    name = source.plain(topic)
     try:
         return bool(narrowed_topics([name], current_viewer().patterns(source.name))[name])
     except BadInput:
         return False
+
+
+_Name = Annotated[str, PathPart(max_length=40)]
+_Everything = Annotated[
+    bool,
+    Query(
+        alias="all",
+        description="also those that other users did not share, for administrators of the console",
+    ),
+]
+_API_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: ERRORS[400],
+    403: {"model": ErrorAnswer, "description": "it is another user's"},
+    404: {"model": ErrorAnswer, "description": "there is no such search"},
+    415: {"model": ErrorAnswer, "description": "the request is not JSON"},
+    429: {"model": ErrorAnswer, "description": "another program changes them: try again"},
+    502: {"model": ErrorAnswer, "description": "the file of saved searches cannot be read"},
+}
+_PAGE: Final = "/saved"
+api = api_router(_API_ERRORS)
+pages = page_router()
+
+
+class SaveRequest(ConsoleRequest):
+    """A name for the search of the address."""
+
+    title: str = Field(description="its name; no two searches of one user have the same")
+    is_shared: bool = Field(
+        default=False, description="for all users who may see the topics and sources it names"
+    )
+
+
+class SavedSearchValue(ConsoleValue):
+    """A saved search: what is asked, never what was found."""
+
+    name: str = Field(description="its name in addresses")
+    title: str
+    user: str = Field(description="who saved it; empty in a console without users")
+    is_own: bool
+    is_shared: bool
+    may_delete: bool
+    time_ms: int = Field(description="when it was saved")
+    query: str = Field(
+        description="the question as an address has it, after /search? or /api/search?"
+    )
+
+
+class SavedSearchesValue(ConsoleValue):
+    """One's own searches and those that are shared, the newest first."""
+
+    searches: list[SavedSearchValue]
+
+
+def _value_of(here: HereNow, search: SavedSearch) -> SavedSearchValue:
+    saved = here.console.saved
+    return SavedSearchValue.of(
+        search, is_own=saved.is_own(search), may_delete=saved.may_delete(search)
+    )
+
+
+@api.get("/saved-searches")
+async def listed(here: Here, *, everything: _Everything = False) -> SavedSearchesValue:
+    """Return one's own saved searches, and those of others that are shared."""
+    searches = await here.console.saved.seen(everything=everything)
+    return SavedSearchesValue(searches=[_value_of(here, each) for each in searches])
+
+
+@api.post("/saved-searches")
+async def save(here: Here, question: Asked, body: SaveRequest) -> SavedSearchValue:
+    """Save the search of the address, as /api/search takes it; `cursor` is not kept."""
+    saved = await here.console.saved.save(question, body.title, is_shared=body.is_shared)
+    return _value_of(here, saved)
+
+
+@api.delete("/saved-searches/{name}")
+async def delete(here: Here, name: _Name) -> SavedSearchValue:
+    """Delete a saved search, and return what it was."""
+    return _value_of(here, await here.console.saved.delete(name))
+
+
+@pages.get(_PAGE)
+async def _saved_page(here: Here, question: Asked, *, everything: _Everything = False) -> Response:
+    return await _list_page(here, question, everything=everything)
+
+
+@pages.post(_PAGE)
+async def _save_page_form(here: Here, question: Asked) -> Response:
+    form = await form_of(here.request)
+    title = form.get("title", "")
+    try:
+        await here.console.saved.save(question, title, is_shared=form.get("shared") == "true")
+    except (RocketLensError, OSError) as error:
+        return await _list_page(here, question, error=error, title=title)
+    return RedirectResponse(_PAGE, SEE_OTHER)
+
+
+@pages.post(_PAGE + "/{name}/delete")
+async def _delete_form(here: Here, name: _Name) -> Response:
+    try:
+        await here.console.saved.delete(name)
+    except (RocketLensError, OSError) as error:
+        return await _list_page(here, Question(), error=error)
+    return RedirectResponse(_PAGE, SEE_OTHER)
+
+
+async def _list_page(
+    here: HereNow,
+    question: Question,
+    *,
+    everything: bool = False,
+    error: Exception | None = None,
+    title: str = "",
+) -> HTMLResponse:
+    """Return the list, with a form for the question if there is one, and why something was not
+    done.
+    """
+    searches: list[SavedSearch] | None = None
+    try:
+        searches = await here.console.saved.seen(everything=everything)
+    except (RocketLensError, OSError) as wrong:
+        error = error or wrong
+    return here.page_with_error(
+        error,
+        "saved.html",
+        question=question,
+        found=searches,
+        may_delete=here.console.saved.may_delete,
+        everything=everything,
+        title=title,
+    )

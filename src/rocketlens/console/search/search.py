@@ -24,7 +24,6 @@ from rocketlens.console.search.question import Cursor, Question
 from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.masks import Masks
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.sources.visible import namespace_of
 from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -71,7 +70,7 @@ class FoundSoFar(NamedTuple):
     """None while only an index is asked."""
 
 
-class FoundPage(NamedTuple):
+class ResultPage(NamedTuple):
     """Some of all messages that are found, the newest first."""
 
     messages: list[MessageExt]
@@ -218,7 +217,7 @@ class Searches:
             del searching, watch
             yield page
 
-    async def pages(self, question: Question, form: str) -> AsyncGenerator[FoundPage]:
+    async def pages(self, question: Question, form: str) -> AsyncGenerator[ResultPage]:
         """Yield all that is found, the newest first, page by page; as one search, and errors as
         `search`. ``form`` is that of the file, for the audit log.
 
@@ -234,7 +233,9 @@ class Searches:
                 async for of_sources, page in pages:
                     yield page._replace(messages=await self._all_masked(of_sources))
 
-    async def originals(self, question: Question, page_rows: int) -> AsyncGenerator[FoundPage]:
+    async def unmasked_pages(
+        self, question: Question, page_rows: int
+    ) -> AsyncGenerator[ResultPage]:
         """Yield the same without masks, so many messages at a time: to be sent again, not shown."""
         with self._counted():
             whole = replace(question, cursor=None, max_num=page_rows)
@@ -246,7 +247,7 @@ class Searches:
 
     async def _pages(
         self, question: Question, max_bytes: int
-    ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], FoundPage]]:
+    ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], ResultPage]]:
         """Yield each page, and where its messages are from; a page takes so many bytes at most."""
         is_complete = True
         while True:
@@ -258,7 +259,7 @@ class Searches:
             is_more = is_more and bool(page)
             messages = page[::-1]
             of_sources = [(watch.origin(each), each) for each in messages]
-            yield of_sources, FoundPage(messages, answer, is_more)
+            yield of_sources, ResultPage(messages, answer, is_more)
             if not is_more:
                 break
             cursor = Cursor.after(page, question.cursor)
@@ -278,7 +279,9 @@ class Searches:
         """
         chosen = self.sources.chosen(question.sources)
         request = question.request(self.rules)
-        self._check_filter(request, chosen)
+        hides = any(self._masks.hide_from(current_viewer(), each.name) for each in chosen)
+        if request.content is not None and hides:
+            raise BadInput("contents cannot be searched where some of them are masked for you")
         return request, chosen
 
     def _write_down(self, question: Question) -> None:
@@ -341,16 +344,14 @@ class Searches:
         return await in_thread(lambda: [row(*each) for each in messages], ROW_THREADS)
 
     async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
-        """Return a message as whose request is answered may see it."""
-        viewer = current_viewer()
-        bound = limits.MAX_SHOWN_JSON_BYTES
-        return await in_thread(lambda: self._masked(message, viewer, source, bound), ROW_THREADS)
+        """Return a message as the current user may see it: the same one if nothing is masked."""
+        (masked,) = await self._all_masked([(source, message)])
+        return masked
 
     async def _all_masked(
         self, messages: Sequence[tuple[ConsoleSource, MessageExt]]
     ) -> list[MessageExt]:
-        viewer = current_viewer()
-        bound = limits.MAX_SHOWN_JSON_BYTES
+        viewer, bound = current_viewer(), limits.MAX_SHOWN_JSON_BYTES
         return await in_thread(
             lambda: [self._masked(each, viewer, source, bound) for source, each in messages],
             ROW_THREADS,
@@ -359,17 +360,7 @@ class Searches:
     def _masked(
         self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
     ) -> MessageExt:
-        return self._masks.masked(
-            message, viewer, source.name, self.rules, max_body, namespace=namespace_of(source)
-        )
-
-    def _check_filter(self, request: FindRequest, chosen: Sequence[ConsoleSource]) -> None:
-        """Check that a filter on contents cannot find out what is masked."""
-        viewer = current_viewer()
-        if request.content is not None and any(
-            self._masks.hide_from(viewer, each.name) for each in chosen
-        ):
-            raise BadInput("contents cannot be searched where some of them are masked for you")
+        return self._masks.masked(message, viewer, source, self.rules, max_body)
 
     async def _page(
         self,

@@ -28,8 +28,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.console.login.viewer import Viewer
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model import properties as props
@@ -153,22 +153,19 @@ class Masks:
         self,
         message: MessageExt,
         viewer: Viewer,
-        source: str,
+        source: ConsoleSource,
         decoded_by: BodyRules,
         max_body: int,
-        *,
-        namespace: str = "",
     ) -> MessageExt:
-        """Return a message as a viewer may see it: the same one if nothing is masked.
+        """Return a message of a source as a viewer may see it: the same one if nothing is masked.
 
-        Grants name topics without ``namespace``, that of the source. A body over
-        ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
+        A body over ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
         """
         stored = _topics_of(message)
-        topics = [without_namespace(namespace, each) for each in stored]
+        topics = list(map(source.plain, stored))
         names = (*topics, *stored, *map(_without_any_namespace, stored))
         rules = [each for each in self._rules if each.is_for(names)]
-        if not rules or all(viewer.may_unmask(source, each) for each in topics):
+        if not rules or all(viewer.may_unmask(source.name, each) for each in topics):
             return message
         properties = {
             name: MASK if any(each.hides(name) for each in rules) else _through(rules, name, value)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
 from rocketlens import limits
@@ -19,7 +19,7 @@ from rocketlens.client.admin.cluster_topics import find_topic_settings, stored_s
 from rocketlens.client.all_sources import AnySource, story_async
 from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.connect.broker_history import seen_brokers_path
-from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
+from rocketlens.client.connect.namespace import is_in_namespace
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.console.login.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.console.sources.console_source import ConsoleSource
@@ -55,10 +55,10 @@ async def _story(source: AnySource, message: MessageExt, group: str | None) -> S
     return await story_async(name, message.topic, sources=[source], kind=kind, group=group)
 
 
-class ClusterOfConsole:
+class ClusterOfConsole(ConsoleSource):
     """A running cluster."""
 
-    kind: Final = "cluster"
+    kind = "cluster"
 
     def __init__(
         self,
@@ -73,13 +73,14 @@ class ClusterOfConsole:
 
         ``command_options``: by default the name servers alone.
         """
-        self.name: Final = name
+        self.name = name
         self.admin: Final = admin
         self.access: Final = access
-        self.source: Final = admin.source
-        self.opened: Final = self
-        self.title: Final = admin.source.name
-        self.command_options: Final = tuple(command_options) or ("--namesrv", self.title)
+        self.source = self._source = admin.source
+        self.cluster = self
+        self.namespace = admin.source.namespace
+        self.title = admin.source.name
+        self.command_options = tuple(command_options) or ("--namesrv", self.title)
         self._clock: Final = clock
         self._broker_names: Final[dict[str, tuple[float, str]]] = {}
 
@@ -109,22 +110,17 @@ class ClusterOfConsole:
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the name servers know of its namespace. O(name servers) requests."""
-        listed = (await self.source.topology.topics()).value
-        namespace = self.source.namespace
-        return [
-            without_namespace(namespace, each)
-            for each in listed
-            if is_in_namespace(namespace, each)
-        ]
+        listed = (await self._source.topology.topics()).value
+        return [self.plain(each) for each in listed if is_in_namespace(self.namespace, each)]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return what each broker says of its configuration; errors as `find_topic_settings`."""
-        return await find_topic_settings(self.source.cluster, self.source.full_topic(topic))
+        return await find_topic_settings(self._source.cluster, self._source.full_topic(topic))
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
         """Return what the brokers of a topic say; None if one does not."""
-        full_name = self.source.full_topic(topic.name)
-        return await stored_since(self.source.cluster, full_name, topic.queues or (), since_ms)
+        full_name = self._source.full_topic(topic.name)
+        return await stored_since(self._source.cluster, full_name, topic.queues or (), since_ms)
 
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, if all of them could be looked at."""
@@ -150,31 +146,22 @@ class ClusterOfConsole:
         await self.admin.close()
 
 
-class _ReadInThreads(Generic[R]):
+class _ReadInThreads(ConsoleSource, Generic[R]):
     """A store or an archive as one of the sources, in two threads: for searches by key, and for
     what reads queues or much of the log, such as searches without a text, and lists.
     """
 
     def __init__(self, name: str, by_key: R, scanned: R) -> None:
-        self.name: Final = name
+        self.name = name
         self.scans: Final = ThreadedSource(scanned.source)
         """For what reads much."""
-        self.source: Final = ThreadedSource(by_key.source, scans=self.scans)
+        self.source = self._keys = ThreadedSource(by_key.source, scans=self.scans)
         self._by_key: Final = by_key
         self._scanned: Final = scanned
 
-    @property
-    def opened(self) -> Self:
-        """The source itself, of which a user may see a part only."""
-        return self
-
-    async def broker_of(self, message: MessageExt) -> str:
-        """Return the address of the broker: files have no name of it, or one that others have."""
-        return str(message.store_host)
-
     async def story(self, message: MessageExt, group: str | None = None) -> Story:
         """Return what records and files tell of a message."""
-        return await _story(self.source, message, group)
+        return await _story(self._keys, message, group)
 
     async def topics(self, names: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
@@ -184,13 +171,13 @@ class _ReadInThreads(Generic[R]):
         """Close both."""
         # A search whose caller was cancelled may still read.
         await asyncio.shield(self.scans.run(self._scanned.close))
-        await asyncio.shield(self.source.run(self._by_key.close))
+        await asyncio.shield(self._keys.run(self._by_key.close))
 
 
 class StoreDirectory(_ReadInThreads[Store]):
     """A store directory as one of the sources."""
 
-    kind: Final = "store"
+    kind = "store"
 
     def __init__(self, name: str, path: Path) -> None:
         """Open the store.
@@ -198,8 +185,8 @@ class StoreDirectory(_ReadInThreads[Store]):
         :raises NotAStore: if it is not one.
         """
         super().__init__(name, Store(path), Store(path))
-        self.title: Final = str(path)
-        self.command_options: Final = ("--store", self.title)
+        self.title = str(path)
+        self.command_options = ("--store", self.title)
 
     async def topic_names(self) -> Sequence[str]:
         """Return what the file of topics has; all that is known of the store if it has none."""
@@ -213,9 +200,6 @@ class StoreDirectory(_ReadInThreads[Store]):
         settings = await self.scans.run(lambda: settings_in_store(path, topic))
         return [] if settings is None else [settings]
 
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
-        """Return nothing: a directory is what it was when its broker wrote it last."""
-
     async def waiting(self, answer: TopicsAnswer) -> WaitingMessages | None:
         """Return how many messages wait for each topic, if all of them could be looked at."""
         return await self.scans.run(lambda: waiting_in_store(self._scanned, answer))
@@ -224,18 +208,15 @@ class StoreDirectory(_ReadInThreads[Store]):
         """Return what the files say of groups."""
         return await self.scans.run(lambda: self._scanned.groups(name))
 
-    async def producers(self) -> None:
-        """Return nothing: no file names them."""
-
     async def status(self) -> StoreStatus:
         """Return what the files say of the store, but for groups."""
         return await self.scans.run(lambda: self._scanned.status(with_groups=False))
 
 
 class ArchiveOfConsole(_ReadInThreads[Archive]):
-    """An archive as one of the sources. It has messages only: no groups, and no settings."""
+    """An archive as one of the sources. It has messages only, and no groups or settings."""
 
-    kind: Final = "archive"
+    kind = "archive"
 
     def __init__(self, name: str, root: str) -> None:
         """Open the archive.
@@ -244,8 +225,8 @@ class ArchiveOfConsole(_ReadInThreads[Archive]):
         """
         archive = Archive(root)
         super().__init__(name, archive, Archive(archive.source.clone()))
-        self.title: Final = self.scans.name
-        self.command_options: Final = ("--archive", self.title)
+        self.title = self.scans.name
+        self.command_options = ("--archive", self.title)
 
     async def topic_names(self) -> Sequence[str]:
         """Return the topics of the messages that were archived; reads no messages."""
@@ -255,32 +236,15 @@ class ArchiveOfConsole(_ReadInThreads[Archive]):
             source.refresh()
             return sorted(source.topics)
 
-        return await self.source.run(names)
-
-    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
-        """Return nothing: how topics are configured is not archived."""
-        del topic
-        return []
-
-    async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
-        """Return nothing: an archive is behind what it archives."""
-
-    async def waiting(self, answer: TopicsAnswer) -> None:
-        """Return nothing: what waits is not archived as such."""
-
-    async def groups(self, name: str | None = None) -> None:
-        """Return nothing: groups are not archived."""
-
-    async def producers(self) -> None:
-        """Return nothing: producers are not archived."""
+        return await self._keys.run(names)
 
     async def status(self) -> ArchiveStatus:
         """Return what was archived of each source, from when to when."""
-        return await self.source.run(self._by_key.status)
+        return await self._keys.run(self._by_key.status)
 
 
 class Sources:
-    """The sources of a console by name, as whose request is answered may see them."""
+    """The sources that the current user may see, by name. The set differs by request."""
 
     def __init__(self, sources: Iterable[ConsoleSource]) -> None:
         self._opened: Final = {each.name: each for each in sources}

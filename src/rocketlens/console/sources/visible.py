@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.client.connect.namespace import without_namespace
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -44,7 +44,6 @@ from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
     from rocketlens.console.login.viewer import Viewer
-    from rocketlens.console.sources.console_source import ConsoleSource
     from rocketlens.formats.commitlog_record import RecordView
     from rocketlens.model.message import MessageExt
     from rocketlens.query.facts.waiting import WaitingMessages
@@ -58,13 +57,13 @@ _HIDDEN_ERROR: Final = Sentence("not_shown")
 _RELIES_ON: Final = Sentence("in_part_only")
 
 
-def visible_source(source: "ConsoleSource", viewer: "Viewer") -> "ConsoleSource":
+def visible_source(source: ConsoleSource, viewer: "Viewer") -> ConsoleSource:
     """Return a source as a viewer may see it."""
     return source if viewer.sees_all(source.name) else VisibleSource(source, viewer)
 
 
 def without_names(coverage: Iterable[Coverage]) -> tuple[Coverage, ...]:
-    """Return coverage that is worth as much, without names of files and errors."""
+    """Return coverage that proves as much, with file names and error texts removed."""
     brokers: dict[str, Coverage] = {}
     others: list[Coverage] = []
     for each in coverage:
@@ -101,36 +100,28 @@ _NOTHING_VISIBLE: Final = Coverage(
 
 
 def no_topic(name: str) -> TopicNotFound:
-    """Return the error of a topic that is hidden, or is not there: it is the same."""
+    """Return the error for an unknown topic. A hidden topic has the same one, so that it cannot be
+    told apart.
+    """
     what = f"no topic matches {name!r}" if is_pattern(name) else f"there is no topic {name!r}"
     return TopicNotFound(what)
-
-
-def namespace_of(source: "ConsoleSource") -> str:
-    """Return the namespace of a source's topics; empty if it has none, as a store directory."""
-    namespace: str = getattr(source.opened.source, "namespace", "")
-    return namespace
 
 
 class _Rights:
     """The view of one source for one viewer. Grants name topics as users do: without namespace."""
 
-    def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
-        self._name: Final = source.name
+    def __init__(self, source: ConsoleSource, viewer: "Viewer") -> None:
+        self._source: Final = source
         self._viewer: Final = viewer
-        self._namespace: Final[str] = namespace_of(source)
         self.patterns: Final = viewer.patterns(source.name)
 
     def may_see(self, topic: str) -> bool:
-        return self._viewer.may_see(self._name, without_namespace(self._namespace, topic))
+        return self._viewer.may_see(self._source.name, self._source.plain(topic))
 
     def may_see_message(self, message: "MessageExt | RecordSubject") -> bool:
-        origins = [
-            without_namespace(self._namespace, each)
-            for each in origin_topics(message.topic, message.properties)
-        ]
-        topic = without_namespace(self._namespace, message.topic)
-        return self._viewer.may_see_message(self._name, topic, origins)
+        plain = self._source.plain
+        origins = list(map(plain, origin_topics(message.topic, message.properties)))
+        return self._viewer.may_see_message(self._source.name, plain(message.topic), origins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,26 +227,30 @@ class _VisibleMessages:
         findings.unknown.update({name: no_topic(name) for name in (*hidden, *own.unknown)})
 
 
-class VisibleSource:
-    """A source of a console, as a viewer may see it."""
+class VisibleSource(ConsoleSource):
+    """A source of a console, as a viewer may see it: without producers, some of whose topics may be
+    hidden.
+    """
 
-    def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
-        self.opened: Final = source
-        self.name: Final = source.name
-        self.title: Final = source.title
-        self.command_options: Final = source.command_options
-        self.kind: Final = source.kind
+    def __init__(self, source: ConsoleSource, viewer: "Viewer") -> None:
+        self._opened: Final = source
+        self.name = source.name
+        self.title = source.title
+        self.command_options = source.command_options
+        self.kind = source.kind
+        self.cluster = source.cluster
+        self.namespace = source.namespace
         rights = _Rights(source, viewer)
-        self.source: Final[Source] = _VisibleMessages(source.source, rights)
+        self.source = _VisibleMessages(source.source, rights)
         self._may_see: Final = rights.may_see
 
     async def broker_of(self, message: "MessageExt") -> str:
         """Return the name of the broker that stored a message, or its address."""
-        return await self.opened.broker_of(message)
+        return await self._opened.broker_of(message)
 
     async def story(self, message: "MessageExt", group: str | None = None) -> "Story":
         """Return the story of a message, without what is of hidden topics."""
-        story = await self.opened.story(message, group)
+        story = await self._opened.story(message, group)
         hidden = {
             each.topic
             for each in story.events
@@ -295,7 +290,7 @@ class VisibleSource:
 
         :raises TopicNotFound: if one that is asked for is not among them.
         """
-        answer = await self.opened.topics(None)
+        answer = await self._opened.topics(None)
         if answer is None:
             return None
         visible = [each for each in answer.topics if self._may_see(each.name)]
@@ -311,7 +306,7 @@ class VisibleSource:
 
     async def topic_names(self) -> Sequence[str]:
         """Return the names of its topics that may be seen."""
-        return [each for each in await self.opened.topic_names() if self._may_see(each)]
+        return [each for each in await self._opened.topic_names() if self._may_see(each)]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return how a topic that may be seen is configured.
@@ -320,18 +315,18 @@ class VisibleSource:
         """
         if not self._may_see(topic):
             raise no_topic(topic)
-        settings = await self.opened.topic_settings(topic)
+        settings = await self._opened.topic_settings(topic)
         return [
             replace(each, error=None if each.error is None else _HIDDEN_ERROR) for each in settings
         ]
 
     async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
         """Return about how many messages of a topic were stored since a time, if that is known."""
-        return await self.opened.stored_since(topic, since_ms)
+        return await self._opened.stored_since(topic, since_ms)
 
     async def waiting(self, answer: TopicsAnswer) -> "WaitingMessages | None":
         """Return how many messages wait for each topic that may be seen."""
-        waiting = await self.opened.waiting(answer)
+        waiting = await self._opened.waiting(answer)
         if waiting is None:
             return None
         counts = {name: n for name, n in waiting.counts.items() if self._may_see(name)}
@@ -339,14 +334,11 @@ class VisibleSource:
 
     async def groups(self, name: str | None = None) -> GroupsAnswer | None:
         """Return its groups of topics that may be seen, with these topics only."""
-        answer = await self.opened.groups(name)
+        answer = await self._opened.groups(name)
         if answer is None:
             return None
         groups = tuple(filter(None, map(self._visible_group, answer.groups)))
         return GroupsAnswer(groups, without_names(answer.coverage))
-
-    async def producers(self) -> None:
-        """Return nothing: what topics they send to is not known, and some are hidden."""
 
     async def status(self) -> BrokersAnswer | None:
         """Return which brokers there are, and whether they answer: what they count, and what the
@@ -354,7 +346,7 @@ class VisibleSource:
         """
         if self.kind != "cluster":
             return None
-        answer = await self.opened.status()
+        answer = await self._opened.status()
         if not isinstance(answer, BrokersAnswer):
             return None
         return BrokersAnswer(
@@ -379,9 +371,6 @@ class VisibleSource:
             queues=None if group.queues is None else queues,
             dead_letters=group.dead_letters if is_dead_visible else None,
         )
-
-    async def close(self) -> None:
-        """Leave it open: it is shared with other viewers."""
 
 
 def _visible_broker(broker: BrokerStatus) -> BrokerStatus:

@@ -13,28 +13,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.console.sources.sources import ClusterOfConsole
 from rocketlens.errors import RocketLensError
-from rocketlens.model.status import BrokersAnswer, BrokerStatus
+from rocketlens.model.status import BrokerStatus
 
 _log: Final = logging.getLogger("rocketlens.console")
-
-
-class SampledCluster(Protocol):
-    """A cluster whose brokers are sampled."""
-
-    @property
-    def name(self) -> str:
-        """Its name among the sources."""
-        ...
-
-    async def status(
-        self, on_answer: Callable[[BrokerStatus], None] | None = None
-    ) -> BrokersAnswer:
-        """Return its brokers; ``on_answer`` is called with each as soon as it has answered."""
-        ...
 
 
 class PipelineSample(NamedTuple):
@@ -79,7 +65,7 @@ class BrokerSamples:
         self.samples.append(sample)
 
     @property
-    def is_silent(self) -> bool:
+    def has_no_values(self) -> bool:
         """Whether no sample that is kept has a value."""
         return all(each.end_offset is None for each in self.samples)
 
@@ -91,7 +77,7 @@ class PipelineSamples:
 
     def __init__(
         self,
-        clusters: Sequence[SampledCluster],
+        clusters: Sequence[ClusterOfConsole],
         *,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -150,7 +136,7 @@ class PipelineSamples:
             due_s = max(due_s + limits.PIPELINE_SAMPLE_S, self.clock())
             await self._sleep(due_s - self.clock())
 
-    async def _sample(self, cluster: SampledCluster) -> None:
+    async def _sample(self, cluster: ClusterOfConsole) -> None:
         answered: set[SampledBroker] = set()
         left_out: set[SampledBroker] = set()
 
@@ -173,7 +159,7 @@ class PipelineSamples:
         self._left_out[cluster.name] = left_out
         for broker in list(self._by_broker):
             if broker.source == cluster.name and broker not in answered:
-                self._miss(broker, why)
+                self._add_missing(broker, why)
 
     def _keep(self, broker: SampledBroker, status: BrokerStatus) -> bool:
         """Keep what a broker said; return False if there are too many brokers."""
@@ -199,9 +185,9 @@ class PipelineSamples:
         )
         return True
 
-    def _miss(self, broker: SampledBroker, why: str) -> None:
+    def _add_missing(self, broker: SampledBroker, why: str) -> None:
         samples = self._by_broker[broker]
         samples.add(PipelineSample(self.clock(), self.now_ms(), error=why))
-        if samples.is_silent and len(samples.samples) == samples.samples.maxlen:
+        if samples.has_no_values and len(samples.samples) == samples.samples.maxlen:
             # It was gone for as long as samples are kept.
             del self._by_broker[broker]

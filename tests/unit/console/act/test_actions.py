@@ -13,8 +13,8 @@ from rocketlens import limits
 from rocketlens.client.blocking.sync_consumer import SyncPushConsumer
 from rocketlens.client.send.message import Message
 from rocketlens.client.send.producer import Producer
-from rocketlens.console.act.actions import NewMessage, form_fields
-from rocketlens.console.act.jobs import Acts, act_now, may_be_done, new_name
+from rocketlens.console.act.act_values import NewMessage, form_fields
+from rocketlens.console.act.jobs import Acts, ActValue, may_be_done, new_name, now_text
 from rocketlens.errors import (
     BadInput,
     BrokerError,
@@ -164,7 +164,7 @@ def test_a_body_comes_back_from_its_form_as_it_was(rocketmq, topic, body, encodi
     assert fields["encoding"] == encoding
     # As a browser sends it.
     again = {**fields, "body": fields["body"].replace("\n", "\r\n")}
-    assert NewMessage.of_form(again).body == body
+    assert NewMessage.of_form(again).content == body
 
 
 def failing(monkeypatch, error):
@@ -243,7 +243,7 @@ def test_a_client_consumes_a_message_once_and_its_answer_is_shown(rocketmq, topi
 async def test_acts_survive_the_console_and_one_that_has_no_end_is_not_known(tmp_path):
     def new():
         options = {"kind": "send", "cluster": "c", "reason": "r", "user": "u", "facts": {}}
-        return act_now(name=new_name(), **options)
+        return ActValue(name=new_name(), time=now_text(), **options)
 
     acts, first = Acts(tmp_path), new()
 

@@ -14,8 +14,9 @@ from rocketlens.client.resend.resend_journal import (
     read_job,
 )
 from rocketlens.client.send.message import Message
+from rocketlens.console.act.act_values import Order
 from rocketlens.console.act.actions import Actions
-from rocketlens.console.act.jobs import Jobs, checked_name, checked_reason, is_name, new_name
+from rocketlens.console.act.jobs import Jobs, is_name, new_name
 from rocketlens.console.act.permission import ActRefused
 from rocketlens.console.act.plans import ResendPlan
 from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
@@ -262,11 +263,11 @@ def test_a_file_of_a_job_is_read_for_lists_only_when_it_changed(tmp_path, files_
         jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
         name = new_name()
         with job_file(tmp_path, name) as journal:
-            found = [await jobs.digest(name) for _ in range(3)]
+            found = [await jobs.listed(name) for _ in range(3)]
             journal.sent(1, "M", "O")
-            found += [await jobs.digest(name) for _ in range(3)]
+            found += [await jobs.listed(name) for _ in range(3)]
             journal.sent(2, "M", "O")
-            return [*found, await jobs.digest(name)]
+            return [*found, await jobs.listed(name)]
 
     found = asyncio.run(scenario())
     assert len(files_read) == 3
@@ -284,7 +285,7 @@ def test_what_a_list_remembers_of_files_is_bounded(tmp_path, files_read, monkeyp
         for name in names:
             job_file(tmp_path, name).close()
         for name in (*names, *reversed(names)):
-            await jobs.digest(name)
+            await jobs.listed(name)
         return names
 
     first, second, third = asyncio.run(scenario())
@@ -295,11 +296,11 @@ async def test_a_job_that_is_not_there_or_damaged_is_an_error_each_time(tmp_path
     jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
     name = new_name()
     with pytest.raises(MessageNotFound):
-        await jobs.digest(name)
+        await jobs.listed(name)
     (tmp_path / f"{name}.job").write_bytes(b"00000000 {}\n")
     for _ in range(2):
         with pytest.raises(BadInput):
-            await jobs.digest(name)
+            await jobs.listed(name)
 
 
 def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files_read):
@@ -308,10 +309,10 @@ def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files
         async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
             name = await start(jobs, live, topic)
             await gate.waiting.wait()
-            before = await jobs.digest(name)
+            before = await jobs.listed(name)
             gate.through.set()
             await jobs.settled(name, None)
-            return before, await jobs.digest(name)
+            return before, await jobs.listed(name)
 
     before, after = asyncio.run(scenario())
     assert (before.word, before.counts["sent"]) == ("running", 1)
@@ -330,14 +331,17 @@ def test_names_are_new_and_fit_for_files():
 )
 def test_what_was_not_made_here_is_no_name(text):
     with pytest.raises(BadInput):
-        checked_name(text)
+        Order.of_form({"name": text, "reason": "a reason"})
 
 
 def test_a_reason_is_one_line_and_bounded():
-    assert checked_reason(" a\n reason ") == "a reason"
+    def order(reason):
+        return Order.of_form({"name": new_name(), "reason": reason})
+
+    assert order(" a\n reason ").reason == "a reason"
     for wrong in ("", " \n", "x" * (limits.MAX_CONSOLE_REASON + 1)):
         with pytest.raises(BadInput):
-            checked_reason(wrong)
+            order(wrong)
 
 
 # As a console of an earlier version wrote them.
@@ -381,7 +385,7 @@ def test_jobs_and_acts_of_earlier_versions_are_listed_and_shown(tmp_path):
     assert "The broker has stored it." in pages[1].text
 
 
-async def kept_job(jobs, live, *, user="root", topic="%DLQ%g", target="orders"):
+async def kept_job(jobs, live, *, login="root", topic="%DLQ%g", target="orders"):
     """Give the name of a job that nobody runs."""
     name = new_name()
     header = JobHeader(
@@ -392,7 +396,8 @@ async def kept_job(jobs, live, *, user="root", topic="%DLQ%g", target="orders"):
         cluster=live.admin.source.name,
         namespace="",
         reason="r",
-        user=user,
+        user="op",
+        login=login,
         time="2026-01-01T00:00:00+00:00",
     )
     message = PlannedMessage(
@@ -425,7 +430,7 @@ async def test_who_may_not_act_on_all_topics_of_a_job_may_not_change_it(  # noqa
         topic, target = job
         name = await kept_job(jobs, live, topic=topic, target=target)
         look_up = jobs._look_up
-        actions = Actions(look_up._searches, look_up, jobs)
+        actions = Actions(look_up, jobs)
         with seen_by(operator):
             if refused:
                 with pytest.raises(ActRefused, match=refused):
@@ -439,11 +444,13 @@ async def test_jobs_of_others_neither_hide_ones_own_nor_are_counted(
 ):
     monkeypatch.setattr(limits, "MAX_CONSOLE_JOB_FILES", 2)
     async with console(rocketmq, tmp_path) as (jobs, live):
-        own = [await kept_job(jobs, live, user="op")]
-        for _ in range(3):
+        own = [await kept_job(jobs, live, login="op")]
+        for _ in range(2):
             await kept_job(jobs, live)
+        # Of the command line, by a user of the machine who is named like one of the console.
+        await kept_job(jobs, live, login="")
         look_up = jobs._look_up
-        actions = Actions(look_up._searches, look_up, jobs)
+        actions = Actions(look_up, jobs)
         with seen_by(Viewer("op", (Grant(Role.OPERATOR, topics=("orders",)),))):
             found = await actions.all_jobs()
         assert [each.name for each in found.jobs] == own

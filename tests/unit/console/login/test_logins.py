@@ -10,7 +10,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditFailed, AuditLog
 from rocketlens.console.login.logins import LoginRefused, Logins, LoginTooSoon
-from rocketlens.console.login.passwords import PasswordHash
+from rocketlens.console.login.users import PasswordHash
 from tests.support.console_users import PASSWORD, users
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.login.passwords import PasswordHash
+from rocketlens.console.login.users import PasswordHash
 from rocketlens.errors import BadInput
 from tests.support.console_users import CHEAP, HASH
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.login.sessions import Attempts, Sessions
+from rocketlens.console.login.logins import Attempts, Sessions
 from rocketlens.console.login.viewer import Viewer
 
 LI, WU = Viewer("li"), Viewer("wu")

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from rocketlens.console.login.passwords import PasswordHash
-from rocketlens.console.login.users import LocalUsers, read_users
+from rocketlens.console.login.users import LocalUsers, PasswordHash, read_users
 from rocketlens.console.login.viewer import Grant, Role, Viewer
 from rocketlens.errors import BadInput
 from tests.support.console_users import HASH, PASSWORD, user, users

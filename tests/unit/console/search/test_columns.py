@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.search.columns import USUAL, columns_of, own_values, value_in
+from rocketlens.console.search.columns import USUAL, columns_of, value_columns, value_in
 from rocketlens.console.search.question import Question
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -161,7 +161,7 @@ def test_a_value_is_what_the_message_has_and_safe_to_show(column, value):
     record, _ = record_of(Sent(body=body, named=(("own", "\x1b[31m"),)), 0, 0)
     message = message_of(record)
     assert value_in(message, BodyRules().decode(message), column) == value
-    assert own_values([column, "topic"]) == [column]
+    assert value_columns([column, "topic"]) == [column]
 
 
 def test_a_long_value_is_cut():

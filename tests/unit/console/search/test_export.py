@@ -15,9 +15,9 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.console.login.audit import AuditLog
 from rocketlens.console.login.viewer import Grant, Role
-from rocketlens.console.search.export import export
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import Searches
+from rocketlens.console.search.search_pages import export
 from rocketlens.console.sources.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.main import main

@@ -12,7 +12,12 @@ from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import Grant, Role
-from rocketlens.console.search.facets import facets_of, narrowed, time_counts, within
+from rocketlens.console.search.facets import (
+    facets_of,
+    question_for_bar,
+    question_for_facet,
+    time_counts,
+)
 from rocketlens.console.search.question import Question
 from rocketlens.console.sources.masks import MaskRule, Masks
 from rocketlens.console.values import MessageRow
@@ -130,15 +135,15 @@ def test_hostile_tags_add_nothing_to_the_page_but_their_text(tmp_path):
     ],
 )
 def test_what_no_search_can_be_narrowed_to_is_counted_without_a_link(name, value):
-    assert narrowed(Question.read(q="all"), name, value) is None
+    assert question_for_facet(Question.read(q="all"), name, value) is None
 
 
 def test_an_hour_is_narrowed_within_the_times_that_were_asked_for():
     hour = NOW_MS // HOUR_MS * HOUR_MS
     asked = Question.read(q="all", since=str(hour + 5), until=str(hour + 9))
-    found = narrowed(asked, "hour", str(hour))
+    found = question_for_facet(asked, "hour", str(hour))
     assert (found.since, found.until) == (str(hour + 5), str(hour + 9))
-    found = narrowed(Question.read(q="all"), "hour", str(hour))
+    found = question_for_facet(Question.read(q="all"), "hour", str(hour))
     assert (found.begin, found.end) == (hour, hour + HOUR_MS - 1)
 
 
@@ -235,7 +240,7 @@ def test_messages_that_a_long_time_has_in_one_bar_have_bars_of_their_own_time():
 
 def test_a_part_of_a_time_is_within_what_was_asked_for_and_written_as_its_reader_does():
     asked = Question.read(topic="T", since=str(NOW_MS), until=str(NOW_MS + 100))
-    found = within(asked, NOW_MS - 50, NOW_MS + 49, "Asia/Shanghai")
+    found = question_for_bar(asked, NOW_MS - 50, NOW_MS + 49, "Asia/Shanghai")
     assert (found.begin, found.end) == (NOW_MS, NOW_MS + 49)
     again = Question.read(
         topic="T", since=found.since, until=found.until, zone_name="Asia/Shanghai"

@@ -161,3 +161,8 @@ def test_a_filter_that_is_not_well_formed_is_refused_when_it_is_asked(wrong):
 def test_what_was_typed_keeps_its_columns_unless_they_are_wrong():
     assert Question.as_typed({"where": "x ="}, (), ("keys,id",)).columns == ("keys", "id")
     assert Question.as_typed({}, (), ("nonsense",)).columns == ()
+
+
+@pytest.mark.parametrize(("text", "number"), [("7", 7), ("0", 100), ("x", 100), ("9" * 9, 100)])
+def test_what_was_typed_keeps_its_number_of_messages_unless_it_is_wrong(text, number):
+    assert Question.as_typed({"where": "x =", "max": text}).max_num == number

@@ -11,6 +11,7 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import FoundSoFar, ReadSoFar, Searches, _Watch
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.values import SearchAnswer
 from rocketlens.decode.rules import BodyRules
@@ -21,7 +22,7 @@ from tests.support.made_stores import NOW_MS, Sent, make_store
 SEARCHED = Coverage("here", SourceKind.BROKER, SourceState.SEARCHED)
 
 
-class MadeSource:
+class MadeSource(ConsoleSource):
     """A source that adds messages when the test lets it."""
 
     name = title = "made"
@@ -29,7 +30,7 @@ class MadeSource:
     is_one_log = False
 
     def __init__(self, messages):
-        self.source = self.opened = self
+        self.source = self
         self.messages = messages
         self.go_on = asyncio.Event()
         self.is_asked = asyncio.Event()

@@ -9,17 +9,18 @@ import pytest
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.users import LocalUsers
 from rocketlens.console.login.viewer import LOCAL, Grant, Role, Viewer, seen_by
+from rocketlens.console.search.question import Question
 from rocketlens.console.search.search import Searches
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.masks import MASK, FieldPath, MaskRule, Masks
 from rocketlens.console.sources.sources import Sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.query.filters.pattern import TextPattern
-from rocketlens.query.request import FindRequest
 from rocketlens.testing import cluster
 from tests.support.console_client import cluster_at, console_client, log_in, store_at
-from tests.support.console_users import PASSWORD, user
+from tests.support.console_users import user
 from tests.support.made_stores import Sent, make_store, record_of
 
 VIEWER = Viewer("li", (Grant(Role.VIEWER),))
@@ -37,8 +38,12 @@ def rule(*paths, topics=("order",), properties=(), pattern=None):
     return MaskRule(topics, properties, tuple(map(FieldPath, paths)), made)
 
 
+SOURCE = ConsoleSource()
+SOURCE.name = "s"
+
+
 def masked(body, *rules, viewer=VIEWER, max_body=1 << 20, **more):
-    return Masks(rules).masked(message(body, **more), viewer, "s", BodyRules(), max_body)
+    return Masks(rules).masked(message(body, **more), viewer, SOURCE, BodyRules(), max_body)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,7 @@ def test_rules_are_for_their_topics_and_for_copies_and_not_for_administrators():
 def test_what_is_not_masked_is_the_same_message():
     whole = message(b'{"a":1}')
     rules = Masks([rule("$.a", topics=("other",)), rule(properties=("none",))])
-    assert rules.masked(whole, VIEWER, "s", BodyRules(), 99) is whole
+    assert rules.masked(whole, VIEWER, SOURCE, BodyRules(), 99) is whole
 
 
 SECRETS = ("S3CRET", "+86-139")
@@ -184,9 +189,7 @@ def test_pages_api_streams_previews_and_downloads_show_the_mask(store, role):
     async def run():
         known = LocalUsers([user("li", Grant(role))], Masks(RULES))
         async with console_client(store, users=known) as client:
-            page = await client.get("/login")
-            token = page.text.partition('name="csrf" value="')[2][:64]
-            await client.post("/login", data={"name": "li", "password": PASSWORD, "csrf": token})
+            await log_in(client, "li")
             return [await client.get(path) for path in paths]
 
     leaking = []
@@ -204,13 +207,10 @@ def test_pages_api_streams_previews_and_downloads_show_the_mask(store, role):
 
 
 def test_a_masked_field_cannot_be_searched_out():
-    class Source:
-        name = "s"
-
     async def check(viewer, **content):
-        searches = Searches(Sources([]), BodyRules(), masks=Masks(RULES))
+        searches = Searches(Sources([SOURCE]), BodyRules(), masks=Masks(RULES))
         with seen_by(viewer):
-            searches._check_filter(FindRequest.parse(topic="Orders", **content), [Source()])
+            searches.check(Question.read(topic="Orders", **content))
 
     asyncio.run(check(VIEWER))
     asyncio.run(check(LOCAL, grep="S3C"))
@@ -259,15 +259,17 @@ def test_a_filter_answers_the_same_whether_a_masked_value_matches_or_not(store, 
 
 @pytest.mark.parametrize("name", ["RETRY_TOPIC", "REAL_TOPIC", "DLQ_ORIGIN_TOPIC"])
 def test_a_copy_is_masked_by_the_name_of_its_topic_in_the_namespace(name):
+    shop = ConsoleSource()
+    shop.name, shop.namespace = "s", "shop"
     body = b'{"card":"4111"}'
     rules = Masks([rule("$.card", topics=("order-*",))])
     copy = message(body, topic="%RETRY%shop%readers", **{name: "shop%order-9"})
     own = message(body, topic="shop%order-9")
     admin = Viewer("root", (Grant(Role.ADMIN, topics=("order-*", "%RETRY%*")),))
     for each in (copy, own):
-        shown = rules.masked(each, VIEWER, "s", BodyRules(), 1000, namespace="shop")
+        shown = rules.masked(each, VIEWER, shop, BodyRules(), 1000)
         assert b"4111" not in shown.body
-        assert rules.masked(each, admin, "s", BodyRules(), 1000, namespace="shop") is each
+        assert rules.masked(each, admin, shop, BodyRules(), 1000) is each
 
 
 @pytest.mark.parametrize("topic", ["a%order-9", "%RETRY%a%order-9", "%DLQ%a%order-9"])

@@ -8,8 +8,9 @@ import pytest
 from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.status.brokers import BrokerLookUps
+from rocketlens.console.status.state import brokers_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
@@ -26,7 +27,7 @@ COUNTS = (
 )
 
 
-class Listed:
+class Listed(ConsoleSource):
     """A source with the brokers that it is given."""
 
     name = "s"
@@ -41,7 +42,7 @@ class Listed:
 
 
 def look_up(*brokers, names=()):
-    return asyncio.run(BrokerLookUps(Sources([Listed(brokers)])).brokers(names))
+    return asyncio.run(brokers_of(Sources([Listed(brokers)]), names))
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import pytest
 from rocketlens import limits, testing
 from rocketlens.client.send.message import Message
 from rocketlens.console.login.viewer import Grant, Role
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
-from rocketlens.console.status.clients import ClientLookUps
+from rocketlens.console.status.state import clients_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import (
@@ -30,7 +31,7 @@ def group(name, *members):
     return FoundGroup(name, members or None, None, {}, (), 0)
 
 
-class Listed:
+class Listed(ConsoleSource):
     """A cluster with these groups and producers."""
 
     name, kind = "s", "cluster"
@@ -44,7 +45,7 @@ class Listed:
 
 
 def look_up(*sources, names=()):
-    return asyncio.run(ClientLookUps(Sources(sources)).clients(names))
+    return asyncio.run(clients_of(Sources(sources), names))
 
 
 def test_a_client_of_several_groups_is_one_row_with_all_of_them():

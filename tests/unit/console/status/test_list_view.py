@@ -8,8 +8,8 @@ from starlette.datastructures import QueryParams
 
 from rocketlens import testing
 from rocketlens.client.send.message import Message
-from rocketlens.console.status import list_view
-from rocketlens.console.status.list_view import Column, ListView, with_copies
+from rocketlens.console.search import columns as list_view
+from rocketlens.console.search.columns import Column, ListView, with_copies
 from rocketlens.console.values import GroupValue, MessageRow, TopicValue
 from tests.support.console_client import answer, answers, cluster_at, store_at
 from tests.support.made_stores import NOW_MS, Sent, make_store

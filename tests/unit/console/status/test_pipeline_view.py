@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.console.login.viewer import Grant, Role, Viewer, seen_by
+from rocketlens.console.sources.console_source import ConsoleSource
 from rocketlens.console.sources.sources import Sources
 from rocketlens.console.status.pipeline_samples import PipelineSample, PipelineSamples
 from rocketlens.console.status.pipeline_view import is_gap, newest_of, pipeline_value, points_of
@@ -93,17 +94,13 @@ def test_the_newest_point_is_the_last_of_all():
         assert newest_of(rows[:number]) == points(*rows[:number])[-1]
 
 
-class Cluster:
+class Cluster(ConsoleSource):
     kind = "cluster"
     command_options = ()
 
     def __init__(self, name, *brokers):
         self.name = self.title = name
         self._brokers = brokers
-
-    @property
-    def opened(self):
-        return self
 
     @property
     def source(self):
@@ -117,7 +114,7 @@ class Cluster:
         return BrokersAnswer(self._brokers, ())
 
 
-class Directory:
+class Directory(ConsoleSource):
     kind, name = "store", "files"
 
 

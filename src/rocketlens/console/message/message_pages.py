@@ -1,0 +1,93 @@
+"""The page and the API of one message."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from fastapi.responses import Response
+
+from rocketlens.console.act.permission import may_send
+from rocketlens.console.failures import known_failure
+from rocketlens.console.message.message_view import BodyForm
+from rocketlens.console.pages import (
+    MESSAGE,
+    Addressed,
+    Here,
+    HereNow,
+    Name,
+    api_router,
+    page_router,
+)
+from rocketlens.console.search import addresses
+from rocketlens.console.values import MessageDetail, StoryValue
+
+api = api_router()
+pages = page_router()
+
+
+@api.get("/message" + MESSAGE)
+async def message(here: Here, address: Addressed, form: BodyForm = "decoded") -> MessageDetail:
+    """Return all about one message."""
+    return await here.console.look_up.detail(address, form)
+
+
+@api.get("/message" + MESSAGE + "/body", response_class=Response)
+@pages.get("/m" + MESSAGE + "/body")
+async def body(here: Here, address: Addressed) -> Response:
+    """Return the bytes of a body, as a file to download."""
+    message = await here.console.look_up.message(address)
+    # Never as something that a browser shows.
+    name = f"{message.queue_id}-{message.queue_offset}.bin"
+    return Response(
+        message.body,
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@api.get("/story" + MESSAGE)
+async def story(here: Here, address: Addressed, group: Name = None) -> StoryValue:
+    """Return what became of a message, and what groups did with it."""
+    return await here.console.look_up.story(address, group)
+
+
+@pages.get("/m" + MESSAGE)
+async def _message_page(
+    here: Here,
+    address: Addressed,
+    tab: Literal["body", "properties", "ids", "story"] = "body",
+    form: BodyForm = "decoded",
+) -> Response:
+    detail = await here.console.look_up.detail(address, form)
+    story, story_error = None, None
+    if tab == "story":
+        try:
+            story = await here.console.look_up.story(address)
+        except Exception as error:  # noqa: BLE001 - one that is not known is raised again
+            story_error = known_failure(error).answer.error
+    source = here.sources.named(address.source)
+    return here.page(
+        "message.html",
+        detail=detail,
+        tab=tab,
+        body_form=form,
+        story=story,
+        story_error=story_error,
+        is_live=source.kind == "cluster",
+        may_act=may_send(here.sources, source, address.topic),
+        commands=_commands(here, detail),
+    )
+
+
+def _commands(here: HereNow, detail: MessageDetail) -> Mapping[str, str]:
+    row = detail.message
+    position = f"{row.topic}/{row.queue_id}/{row.queue_offset}"
+    source = here.sources.named(row.source)
+    path = f"/api/message{row.path.removeprefix('/m')}"
+    return {
+        "link": here.origin + row.path,
+        "command": addresses.show_command(position, source),
+        "sql": addresses.sql_of_message(
+            row.unique_key, row.topic, row.queue_id, row.queue_offset, source
+        ),
+        "curl": addresses.curl_command(here.origin + path),
+    }

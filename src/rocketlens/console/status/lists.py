@@ -1,0 +1,123 @@
+"""Asks several sources the same, and lists their topics and groups."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import Sources
+from rocketlens.console.values import (
+    CoverageValue,
+    GroupsValue,
+    GroupValue,
+    TopicsValue,
+    TopicValue,
+)
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.group import GroupsAnswer
+from rocketlens.model.topic import FoundTopic, TopicsAnswer
+from rocketlens.query.facts.waiting import WaitingMessages
+
+T = TypeVar("T")
+
+
+async def ask_all(
+    sources: Sequence[ConsoleSource],
+    ask: Callable[[ConsoleSource], Awaitable[T | None]],
+    empty: Callable[[tuple[()], tuple[Coverage, ...]], T],
+    raised: tuple[type[RocketLensError], ...] = (BadInput,),
+) -> list[tuple[ConsoleSource, T]]:
+    """Return the answers of sources, each asked once, side by side; without those that are None.
+
+    One that fails has an ``empty`` answer, whose coverage says why, but for errors that are
+    ``raised``, which are not of the source.
+    """
+
+    async def answer_of(source: ConsoleSource) -> T | None:
+        try:
+            return await ask(source)
+        except raised:
+            raise
+        except (RocketLensError, OSError) as error:
+            return empty((), failed_answer(source, str(error)).coverage)
+
+    answers = await asyncio.gather(*map(answer_of, sources))
+    return [(s, each) for s, each in zip(sources, answers, strict=True) if each is not None]
+
+
+def failed_answer(source: ConsoleSource, error: str) -> Answer:
+    """Return the answer of a source that could not be asked."""
+    origin = source.source
+    return Answer("", (), (Coverage(origin.name, origin.kind, SourceState.FAILED, None, error),))
+
+
+def coverage_values(answers: Sequence[tuple[ConsoleSource, Any]]) -> list[CoverageValue]:
+    """Return the coverage of several sources, with their names; the same part once."""
+    values = (
+        CoverageValue.of(replace(each, source=f"{source.name}: {each.source}"))
+        for source, answer in answers
+        for each in answer.coverage
+    )
+    return list(dict.fromkeys(values))
+
+
+async def topic_answers(
+    sources: Sources, names: Sequence[str] = (), topics: Sequence[str] | None = None
+) -> list[tuple[ConsoleSource, TopicsAnswer]]:
+    """Return what some sources say of topics, all sources without names."""
+    return await ask_all(sources.chosen(names), lambda each: each.topics(topics), TopicsAnswer)
+
+
+async def topics_of(
+    sources: Sources, names: Sequence[str] = (), topics: Sequence[str] | None = None
+) -> TopicsValue:
+    """Return the topics of some sources, with how many messages wait for them."""
+    answers = await topic_answers(sources, names, topics)
+    waiting = await asyncio.gather(*(waiting_in(*each) for each in answers))
+    return TopicsValue(
+        complete=all(answer.complete for _, answer in answers),
+        topics=[
+            topic_value(source, each, of_source)
+            for (source, answer), of_source in zip(answers, waiting, strict=True)
+            for each in answer.topics
+        ],
+        coverage=coverage_values(answers),
+    )
+
+
+async def groups_of(
+    sources: Sources, names: Sequence[str] = (), group: str | None = None
+) -> GroupsValue:
+    """Return the groups of some sources, all sources without names."""
+    answers = await ask_all(sources.chosen(names), lambda each: each.groups(group), GroupsAnswer)
+    return GroupsValue(
+        complete=all(answer.complete for _, answer in answers),
+        groups=[
+            GroupValue.of(each, source=source.name)
+            for source, answer in answers
+            for each in answer.groups
+        ],
+        coverage=coverage_values(answers),
+    )
+
+
+async def waiting_in(source: ConsoleSource, answer: TopicsAnswer) -> WaitingMessages | None:
+    """Return how many messages wait for the topics of a source; None if that is not known."""
+    try:
+        return await source.waiting(answer) if answer.topics else None
+    except (RocketLensError, OSError):
+        return None
+
+
+def topic_value(
+    source: ConsoleSource, topic: FoundTopic, waiting: WaitingMessages | None
+) -> TopicValue:
+    """Return a topic of a source, with how many messages wait for it."""
+    return TopicValue.of(
+        topic,
+        source=source.name,
+        waiting=None if waiting is None else waiting.counts.get(topic.name, 0),
+        waiting_is_exact=waiting is not None and waiting.is_exact,
+    )

@@ -1,0 +1,399 @@
+"""The state of sources: brokers, stores and archives, clients, and an overview of them.
+
+Each broker is asked once, all of them side by side. A user who may see some topics of a source only
+learns which brokers it has and whether they answer: what they count is of all topics, and so are
+the files of a store or an archive. Who consumes what is shown as on the page of groups; producers
+are of no topic in particular, so they are for users who may see all topics of a source.
+
+The overview is asked for when the first page is there already, and again each minute: groups of a
+large cluster take seconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+from pydantic import Field
+
+from rocketlens import limits
+from rocketlens.console.login.viewer import current_viewer
+from rocketlens.console.sources.console_source import ConsoleSource
+from rocketlens.console.sources.sources import Sources
+from rocketlens.console.status.lists import ask_all, coverage_values, groups_of
+from rocketlens.console.values import (
+    ConsoleValue,
+    CoverageValue,
+    GroupsValue,
+    GroupValue,
+    SentenceText,
+)
+from rocketlens.model.group import GroupClient, GroupsAnswer, ProducersAnswer
+from rocketlens.model.status import ArchiveStatus, BrokersAnswer, BrokerStatus, StoreStatus
+from rocketlens.wire.codes import version_name
+
+_Status = BrokersAnswer | StoreStatus | ArchiveStatus
+
+
+class BrokerValue(ConsoleValue):
+    """A broker, a master or a slave; None stands for values that it does not report, or that the
+    user may not see.
+    """
+
+    source: str
+    cluster: str
+    name: str
+    broker_id: int
+    role: Literal["master", "slave"]
+    address: str
+    error: SentenceText | None = Field(description="why it could not be asked")
+    is_hidden: bool = Field(description="whether its counts are hidden: they are of all topics")
+    version: str | None
+    started_ms: int | None
+    put_per_second: float | None = Field(description="messages stored, in the last 10 s or so")
+    get_per_second: float | None = Field(description="messages sent to consumers, likewise")
+    put_today: int | None = Field(description="messages stored since its midnight")
+    get_today: int | None = Field(description="messages sent to consumers since then")
+    oldest_ms: int | None
+    disk_ratio: float | None = Field(description="the used part of its disk, 0 to 1")
+    log_bytes: int | None
+    min_offset: int | None
+    end_offset: int | None
+    behind_bytes: int | None = Field(description="the larger of the next two: the pipeline's lag")
+    dispatch_behind_bytes: int | None = Field(description="bytes of log that are in no queue yet")
+    index_behind_bytes: int | None = Field(description="bytes of log that index files lack")
+    index_builder: str | None = Field(description="what builds index files, and how it is")
+
+
+class BuilderValue(ConsoleValue):
+    """The index builder of a store of RocketLens."""
+
+    is_running: bool
+    safe_offset: int
+    behind_bytes: int
+    silent_since_ms: int
+
+
+class TapValue(ConsoleValue):
+    """Of which broker's log a store is the copy, and how far it came."""
+
+    broker_name: str
+    address: str
+    behind_bytes: int = Field(description="bytes of the broker's log that were not copied")
+    behind_ms: int = Field(description="how old the last copied message was, if some were not")
+    written_ms: int = Field(description="when this was noted; 0 if nothing was copied yet")
+    gaps: list[tuple[int, int]] = Field(
+        description="physical offsets that the broker deleted before they were copied"
+    )
+    replaced: list[str] = Field(description="directories with copies of earlier logs of the broker")
+    problem: SentenceText = Field(description="why nothing was copied then; empty if it was")
+
+
+class StoreStateValue(ConsoleValue):
+    """A store directory."""
+
+    source: str
+    path: str
+    closing: Literal["clean", "killed", "in_use"]
+    written_by: str
+    log_files: int
+    log_bytes: int
+    min_offset: int
+    end_offset: int
+    queue_bytes: int
+    index_files: int
+    index_damaged_files: int
+    index_entries: int
+    index_bytes: int
+    index_newest_ms: int | None
+    index_uncovered_bytes: int = Field(description="bytes of log that no index file covers")
+    builder: BuilderValue | None = Field(description="None if no broker of RocketLens wrote it")
+    tap: TapValue | None = Field(description="None if it is no copy that a tap wrote")
+    disk_total_bytes: int
+    disk_free_bytes: int
+    topics: int
+    messages: int | None
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+class ArchivedSourceValue(ConsoleValue):
+    """What an archive has of one source: a broker, or the topics of a cluster."""
+
+    name: str
+    topics: list[str] = Field(description="those that are archived, names or patterns; none: all")
+    batches: int
+    messages: int = Field(description="those of days that are not kept any more included")
+    oldest_ms: int | None
+    newest_ms: int | None
+    archived_ms: int = Field(description="when the last batch was added")
+    gaps: list[str] = Field(description="what could not be archived")
+
+
+class ArchiveStateValue(ConsoleValue):
+    """An archive."""
+
+    source: str
+    root: str
+    sources: list[ArchivedSourceValue]
+    topics: int
+    files: int
+    size_bytes: int
+
+
+class BrokersValue(ConsoleValue):
+    """Brokers, stores and archives, and whether these are all."""
+
+    complete: bool
+    brokers: list[BrokerValue]
+    left_out: int = Field(description="brokers beyond those that one answer has")
+    stores: list[StoreStateValue]
+    archives: list[ArchiveStateValue]
+    hidden: list[str] = Field(description="sources of which the user may not see all topics")
+    coverage: list[CoverageValue]
+
+
+async def brokers_of(sources: Sources, names: Sequence[str] = ()) -> BrokersValue:
+    """Return the state of some sources, all without names; a failure is coverage.
+
+    :raises BadInput: if there is no source of a name.
+    """
+    chosen = sources.chosen(names)
+    answers: list[tuple[ConsoleSource, _Status]]
+    answers = await ask_all(chosen, lambda each: each.status(), BrokersAnswer)
+    brokers = [
+        broker_value(source, each)
+        for source, answer in answers
+        if isinstance(answer, BrokersAnswer)
+        for each in answer.brokers
+    ]
+    return BrokersValue(
+        complete=all(answer.complete for _, answer in answers),
+        brokers=brokers[: limits.MAX_CONSOLE_BROKERS],
+        left_out=max(len(brokers) - limits.MAX_CONSOLE_BROKERS, 0),
+        stores=[_store(s, each) for s, each in answers if isinstance(each, StoreStatus)],
+        archives=[
+            ArchiveStateValue.of(each, source=source.name)
+            for source, each in answers
+            if isinstance(each, ArchiveStatus)
+        ],
+        hidden=[each.name for each in chosen if not current_viewer().sees_all(each.name)],
+        coverage=coverage_values(answers),
+    )
+
+
+def broker_value(source: ConsoleSource, broker: BrokerStatus) -> BrokerValue:
+    """Return a broker of a source as its viewer may see it."""
+    return BrokerValue.of(
+        broker,
+        source=source.name,
+        cluster=broker.cluster_name,
+        role="master" if broker.is_master else "slave",
+        is_hidden=not current_viewer().sees_all(source.name),
+    )
+
+
+def _store(source: ConsoleSource, store: StoreStatus) -> StoreStateValue:
+    index = store.index
+    return StoreStateValue.of(
+        store,
+        source=source.name,
+        closing=store.closing.value,
+        index_files=index.files,
+        index_damaged_files=index.damaged_files,
+        index_entries=index.entries,
+        index_bytes=index.size_bytes,
+        index_newest_ms=index.newest_ms,
+        index_uncovered_bytes=index.uncovered_bytes,
+        builder=index.builder,
+    )
+
+
+class ClientValue(ConsoleValue):
+    """A client that is connected."""
+
+    source: str
+    client_id: str
+    address: str = Field(description="as one of its brokers sees it")
+    language: str | None
+    version: str
+    consumes: list[str] = Field(description="its consumer groups")
+    produces: list[str] = Field(description="its producer groups")
+
+
+class ClientsValue(ConsoleValue):
+    """Clients, and whether these are all."""
+
+    complete: bool
+    clients: list[ClientValue]
+    left_out: int = Field(description="clients beyond those that one answer has")
+    without: list[str] = Field(description="stores and archives: no file names clients")
+    hidden: list[str] = Field(description="sources of which the user may not see all topics")
+    coverage: list[CoverageValue]
+
+
+async def clients_of(sources: Sources, names: Sequence[str] = ()) -> ClientsValue:
+    """Return the clients of some sources, all without names; a failure is coverage.
+
+    :raises BadInput: if there is no source of a name.
+    """
+    chosen = sources.chosen(names)
+    clusters = [each for each in chosen if each.kind == "cluster"]
+    groups, producers = await asyncio.gather(
+        ask_all(clusters, lambda each: each.groups(), GroupsAnswer),
+        ask_all(clusters, lambda each: each.producers(), ProducersAnswer),
+    )
+    answers: list[tuple[ConsoleSource, GroupsAnswer | ProducersAnswer]]
+    answers = [*groups, *producers]
+    clients = [
+        each
+        for source in clusters
+        for each in _clients(source, [answer for asked, answer in answers if asked is source])
+    ]
+    return ClientsValue(
+        complete=all(answer.complete for _, answer in answers),
+        clients=clients[: limits.MAX_CONSOLE_CLIENTS],
+        left_out=max(len(clients) - limits.MAX_CONSOLE_CLIENTS, 0),
+        without=[each.name for each in chosen if each.kind != "cluster"],
+        hidden=[each.name for each in clusters if not current_viewer().sees_all(each.name)],
+        coverage=coverage_values(answers),
+    )
+
+
+def _clients(
+    source: ConsoleSource, answers: Sequence[GroupsAnswer | ProducersAnswer]
+) -> list[ClientValue]:
+    """Return the clients of one source, by their id."""
+    members: dict[str, GroupClient] = {}
+    consumes: dict[str, list[str]] = {}
+    produces: dict[str, list[str]] = {}
+    for answer in answers:
+        groups = produces if isinstance(answer, ProducersAnswer) else consumes
+        for group in answer.groups:
+            for each in group.members or ():
+                members.setdefault(each.client_id, each)
+                groups.setdefault(each.client_id, []).append(group.name)
+    return [
+        ClientValue(
+            source=source.name,
+            client_id=name,
+            address=client.address,
+            language=client.language,
+            version=version_name(client.version),
+            consumes=consumes.get(name, []),
+            produces=produces.get(name, []),
+        )
+        for name, client in sorted(members.items())
+    ]
+
+
+DISK_DELETES: Final = 0.85
+"""The used part of its disk from which on a broker of RocketMQ deletes messages."""
+DISK_FULL: Final = 0.9
+"""The used part of its disk from which on it takes no more."""
+SMALL_LAG_BYTES: Final = 1 << 20
+"""Bytes that queues and index files may be behind without a warning."""
+
+
+class GroupCountValue(ConsoleValue):
+    """A consumer group, and how many messages of something it has."""
+
+    group: str
+    count: int
+
+
+class SourceStateValue(ConsoleValue):
+    """The state of one source."""
+
+    source: str
+    kind: str
+    complete: bool
+    brokers: int
+    silent: list[str] = Field(description="brokers that do not answer")
+    full_disk: float | None = Field(
+        description="the used part of the fullest disk, if RocketMQ deletes messages there"
+    )
+    behind_bytes: int = Field(
+        description="of the broker whose queues or index files are behind most"
+    )
+    closing: str | None = Field(description="how a store directory was closed")
+    archived_to_ms: int | None = Field(
+        description="of an archive, the store time up to which all of its sources are archived"
+    )
+    groups: int
+    lag: list[GroupCountValue] = Field(description="the groups that are behind most")
+    dead_letters: list[GroupCountValue] = Field(description="the groups with the most of them")
+    more_lag: int = Field(description="more groups that are behind")
+    more_dead_letters: int
+    coverage: list[CoverageValue] = Field(description="what failed")
+
+
+class OverviewValue(ConsoleValue):
+    """The state of all sources."""
+
+    sources: list[SourceStateValue]
+
+
+async def overview_of(sources: Sources) -> OverviewValue:
+    """Return the state of each source; what failed is in its coverage."""
+    states = await asyncio.gather(*(_state(sources, each) for each in sources))
+    return OverviewValue(sources=list(states))
+
+
+async def _state(sources: Sources, source: ConsoleSource) -> SourceStateValue:
+    brokers, groups = await asyncio.gather(
+        brokers_of(sources, [source.name]), groups_of(sources, [source.name])
+    )
+    # That no file of a store names groups is not a failure of the store.
+    answers: list[BrokersValue | GroupsValue] = [brokers]
+    if source.kind == "cluster":
+        answers.append(groups)
+    return _state_of(source, brokers, groups, answers)
+
+
+def _state_of(
+    source: ConsoleSource,
+    brokers: BrokersValue,
+    groups: GroupsValue,
+    answers: Sequence[BrokersValue | GroupsValue],
+) -> SourceStateValue:
+    disks = [each.disk_ratio for each in brokers.brokers if each.disk_ratio is not None]
+    fullest = max(disks, default=0.0)
+    lag, more_lag = _most(groups.groups, lambda each: each.lag)
+    dead, more_dead = _most(groups.groups, lambda each: each.dead_letters)
+    return SourceStateValue(
+        source=source.name,
+        kind=source.kind,
+        complete=all(each.complete for each in answers),
+        brokers=len(brokers.brokers) + brokers.left_out,
+        silent=[each.name for each in brokers.brokers if each.error is not None],
+        full_disk=fullest if fullest >= DISK_DELETES else None,
+        behind_bytes=max((each.behind_bytes or 0 for each in brokers.brokers), default=0),
+        closing=next((each.closing for each in brokers.stores), None),
+        archived_to_ms=min(
+            (
+                one.newest_ms
+                for each in brokers.archives
+                for one in each.sources
+                if one.newest_ms is not None
+            ),
+            default=None,
+        ),
+        groups=len(groups.groups),
+        lag=lag,
+        dead_letters=dead,
+        more_lag=more_lag,
+        more_dead_letters=more_dead,
+        coverage=[part for each in answers for part in each.coverage if part.is_failure],
+    )
+
+
+def _most(
+    groups: Sequence[GroupValue], count_of: Callable[[GroupValue], int | None]
+) -> tuple[list[GroupCountValue], int]:
+    """Return the groups that have most of something, and how many more have some."""
+    counted = [GroupCountValue(group=each.name, count=count_of(each) or 0) for each in groups]
+    some = sorted(
+        (each for each in counted if each.count), key=lambda each: (-each.count, each.group)
+    )
+    shown = some[: limits.MAX_OVERVIEW_GROUPS]
+    return shown, len(some) - len(shown)
