@@ -276,10 +276,10 @@ def test_a_copy_is_masked_by_the_name_of_its_topic_in_the_namespace(name):
 def test_a_rule_is_for_topics_of_every_namespace_also_where_the_source_has_none(topic):
     rules = Masks([rule("$.card", topics=("order-*", "%RETRY%order-*", "%DLQ%order-*"))])
     body = b'{"card":"4111"}'
-    shown = rules.masked(message(body, topic=topic), VIEWER, "s", BodyRules(), 1000)
+    shown = rules.masked(message(body, topic=topic), VIEWER, SOURCE, BodyRules(), 1000)
     assert b"4111" not in shown.body
     other = message(body, topic="%RETRY%ordinary%9")
-    assert rules.masked(other, VIEWER, "s", BodyRules(), 1000) is other
+    assert rules.masked(other, VIEWER, SOURCE, BodyRules(), 1000) is other
 
 
 def test_what_is_masked_is_not_sent_to_a_source_where_its_sender_may_see_it(tmp_path):
