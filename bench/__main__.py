@@ -281,6 +281,10 @@ class Bench:
         ]
         yield from table(("broker", "rocketlens", f"RocketMQ {VERSION}", "better"), rows)
         yield from figures.rows("broker")
+        free = broker.batches_without_a_broker(client, count, BROKER_ROUNDS)
+        ours, theirs = (figures.median(side, "batch /s") / free for side in ("ours", "theirs"))
+        text = f"{ours:.0%} of that to ours, {theirs:.0%} to RocketMQ's"
+        yield f"  batches to a server that stores nothing: {free:,.0f}/s; {text}"
         failures = sum(figures.median("ours", one) for one in figures.of["ours"] if "failed" in one)
         yield goal(is_met=not failures, text=f"failures of ours: {failures:.0f}, wanted none")
         for name, wanted in BROKER_GOALS.items():

@@ -15,6 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.history import Row
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.server import RemotingServer
+from rocketlens.net.sync import LoopThread
+from rocketlens.wire.bodies.tables import BrokerData, QueueData, TopicRouteData
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.declare import write_body
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer, reap
 
@@ -152,6 +159,41 @@ def seconds_to_restart(directory: Path, rounds: int, *, is_killed: bool) -> floa
     finally:
         namesrv.close()
     return statistics.median(taken)
+
+
+def batches_without_a_broker(client: Client, count: int, rounds: int) -> float:
+    """Give the messages a second that the client sends in batches to a server that stores nothing.
+
+    No broker can take more from it on this machine.
+    """
+    thread, counts = LoopThread(), {"read_queue_nums": 8, "write_queue_nums": 8}
+    fields = {"msgId": "0", "queueId": "0", "queueOffset": "0"}
+    handlers: dict[int, Handler] = {
+        **dict.fromkeys((RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT), _nothing),
+        RequestCode.SEND_BATCH_MESSAGE: lambda _, __: Response(ext_fields=fields),
+    }
+
+    async def start() -> tuple[RemotingServer, str]:
+        server = RemotingServer(handlers)
+        address = str(server.listen("127.0.0.1", 0))
+        queues = QueueData(broker_name="free", perm=6, topic_sys_flag=0, **counts)
+        brokers = BrokerData(broker_name="free", broker_addrs={0: address}, cluster="free")
+        route = write_body(TopicRouteData(queue_datas=(queues,), broker_datas=(brokers,)))
+        handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _, __: Response(body=route)
+        return server, address
+
+    server, address = thread.run(start())
+    try:
+        return statistics.median(
+            client.load(address, count, "batch")["batch"][0] for _ in range(rounds)
+        )
+    finally:
+        thread.run(server.stop(0))
+        thread.close()
+
+
+def _nothing(_: RemotingCommand, __: Channel) -> Response:
+    return Response()
 
 
 def failures_at_once(client: Client, directory: Path, count: int) -> int:
