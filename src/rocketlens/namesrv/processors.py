@@ -83,7 +83,7 @@ class Processors:
         self._registering: Final = asyncio.Lock()
         self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
         self._in_order: Final[WeakKeyDictionary[Channel, asyncio.Lock]] = WeakKeyDictionary()
-        """Connections with a large registration in progress: their next one waits for it."""
+        """By connection: held during a registration, so that its next one waits for it."""
 
     def handlers(self) -> dict[int, Handler]:
         """Return the method for each code."""
@@ -165,48 +165,30 @@ class Processors:
             cached = self._namespace_bodies[namespace] = table, write_body(KvTable(table=table))
         return cached[1]
 
-    def register_broker(
-        self, command: RemotingCommand, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
-        """103: register a broker with its topics."""
+    async def register_broker(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        """103: register a broker with its topics.
+
+        Registrations of one connection are applied in their order. One with many topics is parsed
+        in a thread, and applied in pieces between which other requests are handled.
+        """
         fields = REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        is_large = len(command.body) > LARGE_BODY_BYTES
-        if is_large or channel in self._in_order or self._registering.locked():
-            return self._register_aside(command, fields, channel)
-        body = _registration_in(command, fields)
-        return self._registered(self.routes.register(fields, body, channel, self._clock()))
-
-    async def _register_aside(
-        self, command: RemotingCommand, fields: RegisterBrokerRequest, channel: Channel
-    ) -> Response | None:
-        """Register a broker with many topics in pieces, and handle other requests between them.
-
-        Registrations of one connection are applied in their order. A registration is parsed without
-        waiting for others, and waits only to be applied.
-        """
-        order = self._in_order.setdefault(channel, asyncio.Lock())
-        async with order:
+        async with self._in_order.setdefault(channel, asyncio.Lock()):
             if len(command.body) > LARGE_BODY_BYTES:
                 body = await in_thread(lambda: _registration_in(command, fields), owner=channel)
             else:
                 body = _registration_in(command, fields)
-            return await self._take_in(fields, body, channel)
-
-    async def _take_in(
-        self, fields: RegisterBrokerRequest, body: RegisterBrokerBody, channel: Channel
-    ) -> Response | None:
-        async with self._registering:
-            if not channel.is_open:
-                return None
-            steps = self.routes.registering(fields, body, channel, self._clock())
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return self._registered(end.value)
-                await asyncio.sleep(0)
+            async with self._registering:
+                if not channel.is_open:
+                    return None
+                steps = self.routes.register(fields, body, channel, self._clock())
+                while True:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        return self._registered(end.value)
+                    await asyncio.sleep(0)
 
     def _registered(self, registered: RegisterBrokerResponse | None) -> Response:
         if registered is None:

@@ -111,33 +111,15 @@ class RouteTable:
         body: RegisterBrokerBody,
         channel: Hashable,
         now_s: float,
-    ) -> RegisterBrokerResponse | None:
-        """Register a broker; O(its topics).
+    ) -> Generator[None, None, RegisterBrokerResponse | None]:
+        """Register a broker in small steps, between which other requests may be handled.
 
-        Returns None if it is refused: an unknown broker with exactly one topic is about to register
-        that topic alone, too early. Nothing is changed then, or if another broker has the same id
-        with a later state.
+        O(its topics). If the broker is dropped meanwhile, its remaining topics are skipped. Returns
+        None if it is refused: an unknown broker with exactly one topic is about to register that
+        topic alone, too early. Nothing is changed then, or if another broker has the same id with a
+        later state.
 
         :raises BadInput: if a name is too long or reserved, or a table is full.
-        """
-        steps = self.registering(request, body, channel, now_s)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                registered: RegisterBrokerResponse | None = end.value
-                return registered
-
-    def registering(
-        self,
-        request: RegisterBrokerRequest,
-        body: RegisterBrokerBody,
-        channel: Hashable,
-        now_s: float,
-    ) -> Generator[None, None, RegisterBrokerResponse | None]:
-        """Do :meth:`register` in small steps, between which other requests may be handled.
-
-        If the broker is dropped meanwhile, its remaining topics are skipped.
         """
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
@@ -318,10 +300,6 @@ class RouteTable:
     def topic_names(self) -> Iterator[str | None]:
         """Yield the names of all current topics; tables may change between two."""
         return iter(list(self._topics))
-
-    def all_topics(self) -> TopicList:
-        """Return the names of all topics."""
-        return TopicList(topic_list=tuple(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> Iterator[str | None]:
         """Yield for each topic its name, or None if it is not in the cluster."""
