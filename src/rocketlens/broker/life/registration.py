@@ -11,8 +11,8 @@ a name server                           is sent
 ======================================  ========================================================
 that may not know this broker           all topics, in parts if there are many
 that knows it from this connection      the topics that changed
-and nothing changed                     all topics; if there are many, one part in turn, after
-                                        asking for the version that it knows (322)
+and nothing changed                     all topics; if there are many, a question for the version
+                                        that it knows (322), which keeps the broker alive there
 ======================================  ========================================================
 
 A RocketMQ name server accepts topics only with a version that it does not know. So each part has a
@@ -44,6 +44,7 @@ from typing import Any, Final
 from rocketlens.broker.config import HA_DISTANCE
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.tables.name_servers import NameServerState
+from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.broker.tables.topics import (
     StoredTopic,
     is_registrable,
@@ -90,49 +91,22 @@ _THREAD: Final = WorkThreads(1, "registration")
 """A thread of its own: a broker must stay registered, even if many bodies wait to be parsed."""
 
 
-class _Registration:
-    """All topics as they are at the start of a registration, and the bodies to send."""
+async def _all_topics(core: BrokerCore, *, is_forced: bool) -> AsyncIterator[bytes]:
+    """Yield the bodies that together have all topics of now; the last one has the true version.
 
-    def __init__(self, core: BrokerCore) -> None:
-        table = core.topics.table
-        self.counter: Final = table.data_version.counter
-        self.version: Final = version_of(table)
-        self._perm: Final = core.config.brokerPermission
-        self._now_ms: Final = core.clock()
-        self._topics: Final = dict(table.topics)
-        self._names: Final = list(table.topics)
-        self._bodies: Final[dict[tuple[int, DataVersion], bytes]] = {}
-        """Bodies of parts of the topics, which several name servers receive."""
-
-    async def all_parts(self, *, is_forced: bool) -> AsyncIterator[bytes]:
-        """Yield the bodies that together have all topics; the last one has the true version.
-
-        ``is_forced``: yield at least two, so that a name server accepts the topics whatever it
-        knows.
-        """
-        parts = list(range(_part_count(len(self._names))))
-        if is_forced and len(parts) == 1:
-            parts *= 2
-        for later_count, number in zip(reversed(range(len(parts))), parts, strict=True):
-            if later_count == 0:
-                yield await self.part(number)
-            else:
-                # A table counts changes from 0 on, so negative counters are free for parts.
-                version = replace(self.version, counter=-later_count, timestamp_ms=self._now_ms)
-                yield await self._body_of(number, version)
-
-    async def part(self, number: int) -> bytes:
-        """Return the body with one part of the topics, and the true version."""
-        return await self._body_of(number, self.version)
-
-    async def _body_of(self, number: int, version: DataVersion) -> bytes:
-        key = number, version
-        if key not in self._bodies:
-            start = number * TOPICS_IN_A_PART
-            names = self._names[start : start + TOPICS_IN_A_PART]
-            topics = {name: self._topics[name] for name in names}
-            self._bodies[key] = await _body_with(topics, version, self._perm)
-        return self._bodies[key]
+    ``is_forced``: yield at least two, so that a name server accepts the topics whatever it knows.
+    """
+    table, now_ms = core.topics.table, core.clock()
+    version, topics = version_of(table), list(table.topics.items())
+    starts = list(range(0, len(topics), TOPICS_IN_A_PART))
+    if is_forced and len(starts) == 1:
+        starts *= 2
+    for later_count, start in zip(reversed(range(len(starts))), starts, strict=True):
+        part, of_part = dict(topics[start : start + TOPICS_IN_A_PART]), version
+        if later_count:
+            # A table counts changes from 0 on, so negative counters are free for parts.
+            of_part = replace(version, counter=-later_count, timestamp_ms=now_ms)
+        yield await _body_with(part, of_part, core.config.brokerPermission)
 
 
 class Registrar:
@@ -204,8 +178,7 @@ class Registrar:
 
     async def register(self) -> None:
         """Send all name servers what they lack, and wait for each until the timeout."""
-        registration = _Registration(self.core)
-        await asyncio.gather(*(self._update(address, registration) for address in self._namesrvs))
+        await asyncio.gather(*(self._update(address) for address in self._namesrvs))
 
     async def _keep(self, address: str) -> None:
         """Register with one name server in each period, and when topics change."""
@@ -221,15 +194,14 @@ class Registrar:
             finally:
                 _end(announced)
 
-    async def _update(self, address: str, registration: _Registration | None = None) -> None:
-        """Send one name server what it lacks; if that is all topics, those of ``registration``."""
+    async def _update(self, address: str) -> None:
+        """Send one name server what it lacks."""
         state = self._servers.states[address]
         async with state.turn:
             try:
                 channel = await self._channel(address)
                 if state.channel is not channel or not await self._send_changes(address, state):
-                    registration = registration or _Registration(self.core)
-                    await self._send_all(address, channel, state, registration)
+                    await self._send_all(address, channel, state)
             except RocketLensError as error:
                 state.channel = None
                 self._note(address, error)
@@ -255,17 +227,12 @@ class Registrar:
             return False
         counter = table.data_version.counter
         if state.counter == counter:
-            if not await self._is_ours(address, channel) or _part_count(len(table.topics)) < 2:
+            is_small = len(table.topics) <= TOPICS_IN_A_PART
+            if not await self._is_ours(address, channel) or is_small:
                 return False
-            registration = _Registration(self.core)
-            if await self._is_forgotten(channel, registration.version):
-                return False
-            counter = registration.counter
-            state.next_part = (state.next_part + 1) % _part_count(len(table.topics))
-            body = await registration.part(state.next_part)
-        else:
-            topics = {name: table.topics[name] for name in names if name in table.topics}
-            body = await _body_with(topics, version_of(table), self.core.config.brokerPermission)
+            return not await self._is_forgotten(channel, version_of(table))
+        topics = {name: table.topics[name] for name in names if name in table.topics}
+        body = await _body_with(topics, version_of(table), self.core.config.brokerPermission)
         try:
             await self._ask(channel, *self._registration(body))
         except BrokerError:
@@ -274,17 +241,16 @@ class Registrar:
         state.counter = counter
         return True
 
-    async def _send_all(
-        self, address: str, channel: Channel, state: NameServerState, registration: _Registration
-    ) -> None:
+    async def _send_all(self, address: str, channel: Channel, state: NameServerState) -> None:
         state.channel = None
         is_forced = address in self._servers.name_taken
-        async for body in registration.all_parts(is_forced=is_forced):
+        counter = self.core.topics.table.data_version.counter
+        async for body in _all_topics(self.core, is_forced=is_forced):
             await self._ask(channel, *self._registration(body))
-        state.channel, state.counter = channel, registration.counter
+        state.channel, state.counter = channel, counter
         if not await self._is_ours(address, channel) and not is_forced:
             # Once more, so that the topics are this broker's again, too.
-            await self._send_all(address, channel, state, registration)
+            await self._send_all(address, channel, state)
 
     async def _is_ours(self, address: str, channel: Channel) -> bool:
         """Look up the address to which this broker's name leads; return whether it is this
@@ -354,13 +320,11 @@ class Registrar:
         self._servers.failures[address] = _words(address, error)
 
 
-class NameWatch:
+class NameWatch(SavedTable):
     """Tracks the addresses to which name servers lead under this broker's name."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        self.is_changed = False
-        """Whether the file lacks conflicts that were noted."""
         self._path: Final = core.store.layout.name_taken
         core.disk.remove_file(self._path)
 
@@ -412,10 +376,7 @@ class NameWatch:
         )
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the conflicts noted until now, in any thread.
-
-        It raises OSError if the file cannot be written.
-        """
+        """Return a function that writes the conflicts noted until now, in any thread."""
         core = self.core
         last_by, last_ms = core.name_servers.name_last_taken
         value = {
@@ -427,14 +388,6 @@ class NameWatch:
         }
         content = json.dumps(value).encode()
         return lambda: core.disk.write_durably(self._path, content)
-
-    def save(self) -> None:
-        """Write the file now.
-
-        :raises OSError: if it cannot be written.
-        """
-        self.snapshot()()
-        self.is_changed = False
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
@@ -448,11 +401,6 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
 def _end(announced: asyncio.Future[None] | None) -> None:
     if announced is not None and not announced.done():
         announced.set_result(None)
-
-
-def _part_count(topic_count: int) -> int:
-    """Return the number of parts of so many topics."""
-    return -(-topic_count // TOPICS_IN_A_PART)
 
 
 async def _body_with(topics: Mapping[str, StoredTopic], version: DataVersion, perm: int) -> bytes:

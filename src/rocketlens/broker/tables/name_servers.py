@@ -24,8 +24,6 @@ class NameServerState:
     """The connection over which it received all topics; it knows them while that is open."""
     counter: int = -1
     """Counter of the last change that it received."""
-    next_part: int = 0
-    """The part of the topics that it receives in the next period without a change."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a topic has changed."""
     next: asyncio.Future[None] | None = None
