@@ -1,6 +1,5 @@
 """A search of a store, and those who ask."""
 
-import asyncio
 from contextlib import asynccontextmanager
 
 from rocketlens.broker.lookup.look_up import LookUp
@@ -51,9 +50,7 @@ async def put_away(search):
 
 async def places(search, key):
     """Return where the messages of a key are."""
-    found = search.by_key(LookUp(MessageFilter("Orders", key=key, unique_key=key), 64))
-    if asyncio.isfuture(found):
-        found = await found
+    found = await search.by_key(LookUp(MessageFilter("Orders", key=key, unique_key=key), 64))
     assert not found.failures
     return [record.physical_offset for record in records_of(found.body)]
 
@@ -82,9 +79,7 @@ class Peer:
 
 def start(search, peer, end=2**63 - 1):
     """Ask for the key that all messages have, as one of several; gives the future."""
-    found = search.by_key(LookUp(MessageFilter("Orders", key="all", end=end), 64), peer)
-    assert asyncio.isfuture(found)
-    return found
+    return search.by_key(LookUp(MessageFilter("Orders", key="all", end=end), 64), peer)
 
 
 @asynccontextmanager

@@ -113,14 +113,11 @@ class LiveIndex:
             self.read_to = tail.read_end(self.read_to, min(end, self.read_to + budget))
         return tail
 
-    def first_offset(self, begin_ms: int | None, *, at_once: bool = False) -> int:
-        """Return an offset before which no record has the time ``begin_ms`` or a later one.
-
-        :raises TakesLong: with ``at_once``, before the times of an index file are read.
-        """
+    def first_offset(self, begin_ms: int | None) -> int:
+        """Return an offset before which no record has the time ``begin_ms`` or a later one."""
         if begin_ms is None:
             return 0
-        in_files = self.reader.index.first_offset(begin_ms, at_once=at_once)
+        in_files = self.reader.index.first_offset(begin_ms)
         in_memory = self.tail.first_offset(begin_ms) if self.tail else None
         offsets = [each for each in (in_files, in_memory) if each is not None]
         return min(offsets, default=self.read_to)

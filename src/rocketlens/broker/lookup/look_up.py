@@ -3,29 +3,165 @@
 Candidates are verified newest first, until enough match: by `FastPathMatcher` where it recognizes
 the record, otherwise as for a store directory (`rocketlens.query.lookup.message_filter`). A look-up
 that takes too long ends with what it has found, and reports what it did not compare.
+
+By tag, candidates are entries of a topic's queues. An entry has the hash code of its message's tag,
+which different tags can share. Entries whose tags code is not a hash code are candidates, too: in
+SCHEDULE_TOPIC it is the time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address
+of another file. Store times are read from the records. They are in no order, because a clock may be
+set back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from heapq import merge
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.lookup.by_tag import deleted_part, tagged_newest_first
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.turns import Busy, Piece, Work
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.errors import RecordError
+from rocketlens.formats.columns import store_timestamps
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.formats.index_file import key_hash
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.model.text.java import string_hash
 from rocketlens.query.lookup.message_filter import (
     OTHER_TIME,
     FastPathMatcher,
     MessageFilter,
-    check_entry,
     read_candidate,
 )
-from rocketlens.store.read.index.index import TakesLong
-from rocketlens.store.read.index.index_files import CorruptIndexFile, Hit, newest_first
+from rocketlens.store.read.index.index_files import PAUSE, CorruptIndexFile, Hit, newest_first
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
 from rocketlens.store.write.message_store import MessageStore
+from rocketlens.store.write.queue.queue_append import QueueWriter, read_entries
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+_ENTRIES_READ: Final = 8192
+_HASH_CODES: Final = 2**31
+
+
+_NOT_LOOKED_AT: Final = (2**63, False)
+"""The newest message of a queue that was not read yet may be the newest of all."""
+
+
+def tagged_newest_first(
+    store: MessageStore, log: CommitLog, message_filter: MessageFilter, failures: list[str]
+) -> Iterator[tuple[int, None]]:
+    """Yield the physical offsets of candidates, newest first.
+
+    Entries are read as the iteration proceeds; after entries without a candidate it yields
+    :data:`~rocketlens.store.read.index.index_files.PAUSE`. May run in any thread beside the one
+    that appends, if no other thread uses ``log``: the store's own reader belongs to that thread.
+    Read errors are added to ``failures``.
+    """
+    topic = message_filter.topic
+    queues = [] if topic is None else store.queues.of_topic(topic)
+    candidates = [
+        _candidates(queue, log, message_filter, store.min_offset, failures) for queue in queues
+    ]
+    for offset, is_candidate in merge(*candidates, reverse=True):
+        yield (offset, None) if is_candidate else PAUSE
+
+
+def deleted_part(store: MessageStore, topic: str) -> list[str]:
+    """Return why messages of a deleted topic are not found, if the log may still have some."""
+    end_offset = store.deleted.ends.get(topic, 0)
+    if end_offset <= store.min_offset:
+        return []
+    return [f"{topic} was deleted: no queue has its messages below physical offset {end_offset}"]
+
+
+def _candidates(
+    queue: QueueWriter,
+    log: CommitLog,
+    message_filter: MessageFilter,
+    min_offset: int,
+    failures: list[str],
+) -> Iterator[tuple[int, bool]]:
+    """Yield the physical offsets of the candidates of one queue, newest first.
+
+    An offset with False is an upper bound of all that follow; one comes first, and one after each
+    block of entries.
+    """
+    import numpy as np
+
+    yield _NOT_LOOKED_AT
+
+    code = string_hash(next(iter(message_filter.tags or {""})))
+    file_entries = queue.file_bytes // ENTRY_BYTES
+    stop = queue.next_offset
+    first = min((base // ENTRY_BYTES for base, _ in queue.files()), default=stop)
+    while stop > first:
+        start = max(first, stop - _ENTRIES_READ, (stop - 1) // file_entries * file_entries)
+        entries = _read(queue, start, stop, failures)
+        stop = start
+        if not len(entries):
+            continue
+        offsets = entries["physical_offset"].astype(np.int64)
+        if offsets.max() < min_offset:
+            return
+        tags_codes = entries["tags_code"].astype(np.int64)
+        is_candidate = (
+            (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
+        )
+        if queue.topic == SCHEDULE_TOPIC:
+            is_candidate[:] = True
+        is_candidate &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
+        for offset in _in_time(log, message_filter, offsets[is_candidate])[::-1].tolist():
+            yield offset, True
+        yield int(offsets[0]), False
+
+
+def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "npt.NDArray[np.void]":
+    """Return the entries from ``start`` to below ``stop``, which are of one file."""
+    import numpy as np
+
+    name = f"{queue.topic}/{queue.queue_id}"
+    try:
+        entries = read_entries(queue, start, stop)
+    except OSError as error:
+        if not queue.is_removed:
+            failures.append(f"queue {name} cannot be read from {start} on: {error.strerror}")
+        return np.empty(0, ENTRY_LAYOUT.dtype)
+    if len(entries) < stop - start or (entries["store_size"] <= 0).any():
+        failures.append(f"queue {name} lacks entries from {start} on")
+    return entries[entries["store_size"] > 0]
+
+
+def _in_time(
+    log: CommitLog, message_filter: MessageFilter, offsets: "npt.NDArray[np.int64]"
+) -> "npt.NDArray[np.int64]":
+    """Drop the offsets of messages that were stored outside the filter's time range."""
+    import numpy as np
+
+    is_in_time = np.ones(len(offsets), np.bool_)
+    start = 0
+    while start < len(offsets):
+        segment = log.segment_of(int(offsets[start]))
+        if segment is None:
+            start += 1
+            continue
+        last = segment.end_offset - MIN_RECORD_BYTES
+        here = (offsets >= segment.base_offset) & (offsets <= last)
+        here[:start] = False
+        try:
+            content = log.map(segment).array()
+        except RecordError:
+            # Verifying the candidates reports that the segment cannot be read.
+            return offsets
+        times = store_timestamps(content, offsets[here] - segment.base_offset)
+        is_late = times > message_filter.end
+        begin_ms = message_filter.begin
+        is_early = np.zeros(len(times), np.bool_) if begin_ms is None else times < begin_ms
+        is_in_time[here] = ~(is_late | is_early)
+        start = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, start + 1)
+    return offsets[is_in_time]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +182,33 @@ class LookUp(NamedTuple):
     """Whether a record may be returned that passes the filter; None if each may."""
 
 
-def by_key(
-    index: LiveIndex, look_up: LookUp, corrupt: CorruptIndexFile | None = None
-) -> Work[FoundRecords]:
+def by_key(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
     """Read the new part of the log in pieces, then search; skip corrupt index files."""
     while True:
-        if corrupt is not None:
-            index.reject(corrupt)
         while index.is_far_behind:
             index.catch_up()
             if (yield):
                 return FoundRecords(failures=(_late("the log was not read to its end"),))
         try:
             with index.using(index.reader):
-                return (yield from by_key_once(index, look_up))
-        except CorruptIndexFile as another:
-            corrupt = another
+                return (yield from _by_key_once(index, look_up))
+        except CorruptIndexFile as corrupt:
+            index.reject(corrupt)
 
 
-def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> Work[FoundRecords]:
+def _by_key_once(index: LiveIndex, look_up: LookUp) -> Work[FoundRecords]:
     """Read the new part of the log, then search newest first, until enough is found.
 
     :raises CorruptIndexFile: if an index file turns out to be damaged.
-    :raises TakesLong: with `at_once`, before any work that may take more than some milliseconds.
     """
     message_filter = look_up.message_filter
     hashes = {key_hash(message_filter.topic or "", message_filter.index_key)}
     tail, reader = index.catch_up(to_end=True), index.reader
-    hits = reader.index.find(hashes, at_once=at_once, pauses=not at_once)
+    hits = reader.index.find(hashes, pauses=True)
     candidates = newest_first(hits, tail.find(hashes))
-    first = index.first_offset(message_filter.begin, at_once=at_once)
-    records = yield from verified(
-        index.store, reader.log, look_up, candidates, first_offset=first, at_once=at_once
-    )
-    if not records.count and at_once:
-        reader.index.count_slots(at_once=True)
-    elif not records.count and not records.failures:
+    first = index.first_offset(message_filter.begin)
+    records = yield from verified(index.store, reader.log, look_up, candidates, first_offset=first)
+    if not records.count and not records.failures:
         for _ in reader.index.counting_slots():
             if (yield):
                 return FoundRecords(failures=(_late("the index was not checked to its end"),))
@@ -123,7 +250,6 @@ def verified(
     candidates: Iterable[tuple[int, Hit | None]],
     *,
     first_offset: int = 0,
-    at_once: bool = False,
 ) -> Work[FoundRecords]:
     """Return the newest matching candidates; candidates must come newest first.
 
@@ -136,19 +262,12 @@ def verified(
     view, begin, end = memoryview(b""), 0, 0
     min_offset = max(store.min_offset, first_offset)
     compared_from = -1
-    piece = None if at_once else Piece()
-    check = _check_later if at_once else check_entry
+    piece = Piece()
     may_read = look_up.may_read
-    for number, (offset, hit) in enumerate(candidates):
+    for offset, hit in candidates:
         if offset >= 0 and (len(records) == look_up.max_num or room <= 0 or offset < min_offset):
             break
-        if piece is None:
-            if (
-                number == limits.MAX_LOOP_CANDIDATES
-                or limits.MAX_ANSWER_FRAME_BYTES - room > limits.MAX_LOOP_LOOK_UP_BYTES
-            ):
-                raise TakesLong
-        elif piece.is_over:
+        if piece.is_over:
             if (yield):
                 before = "" if compared_from < 0 else f" before {compared_from}"
                 failures.append(_late(f"the log{before} was not searched"))
@@ -171,7 +290,6 @@ def verified(
                 hit,
                 failures,
                 min_offset=store.min_offset,
-                check=check,
             )
             size = record.total_size if record else 0
         if size and may_read is not None:
@@ -200,12 +318,3 @@ def segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
         return log.map(segment).view, segment.base_offset
     except SegmentLost:
         return memoryview(b""), offset
-
-
-def _check_later(_: CommitLog, hit: Hit | None) -> None:
-    """Leave the check of an index entry to the thread: it may take some milliseconds.
-
-    :raises TakesLong: if there is an entry to check.
-    """
-    if hit is not None:
-        raise TakesLong

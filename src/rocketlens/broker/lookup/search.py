@@ -7,9 +7,9 @@ compared with its record before it is returned (:mod:`rocketlens.broker.lookup.l
 So that no look-up has much to read, the log is also read several times a second without any
 look-up, in steps of some milliseconds.
 
-One look-up or step at a time uses the memory and the index files. A look-up with little to read is
-done at once on the event loop. One with much to read is done in a thread, and so are those that
-arrive while it runs. There each connection has its turn for a millisecond
+One look-up or step at a time uses the memory and the index files. A usual look-up is answered on
+the event loop by compiled code (:mod:`rocketlens.broker.lookup.compiled`). All others are done in a
+thread, where each connection has its turn for a millisecond
 (:mod:`rocketlens.broker.lookup.turns`). Look-ups by tag, which read the entries of whole queues,
 have a second thread and a reader of the log of their own: look-ups by key and by id never wait for
 them. Look-ups of a closed connection are dropped.
@@ -25,18 +25,15 @@ from rocketlens import limits
 from rocketlens.broker.lookup import look_up as look_ups
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
-from rocketlens.broker.lookup.turns import Busy, LookUpLimits, Turns, Work, result_of
+from rocketlens.broker.lookup.turns import Busy, LookUpLimits, Turns, Work
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.net.event_loop import keep_objects
 from rocketlens.net.pace import Owner
-from rocketlens.store.read.index.index import TakesLong
-from rocketlens.store.read.index.index_files import CorruptIndexFile
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from rocketlens.broker.lookup.snapshot import LogSnapshot
+    from rocketlens.broker.lookup.compiled import LogSnapshot
 
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
 """Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
@@ -75,20 +72,9 @@ class LiveSearch:
     working.
     """
 
-    def __init__(
-        self,
-        store: MessageStore,
-        load_also: Callable[[], None] = lambda: None,
-        is_used: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Look up in ``store``; ``load_also`` loads kernels of others, when it is time to.
-
-        ``is_used``: whether clients send or pull anything yet; look-ups are counted here.
-        """
+    def __init__(self, store: MessageStore) -> None:
+        """Look up in ``store``."""
         self._store: Final = store
-        self._load_also: Final = load_also
-        self._is_used: Final = is_used
-        self._is_asked = False
         self.index: Final = LiveIndex(store)
         self.snapshot: LogSnapshot | None = None
         """What compiled look-ups keep of the log; they set it."""
@@ -99,8 +85,6 @@ class LiveSearch:
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
         self.tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
         self._reader: asyncio.Task[None] | None = None
-        self._loading: asyncio.Task[None] | None = None
-        self._loads_at: float | None = None
         self._read: asyncio.Future[Tail] | None = None
 
     @property
@@ -108,39 +92,19 @@ class LiveSearch:
         """Number of look-ups that wait or run in the threads."""
         return self.turns.waiting + self.tag_turns.waiting
 
-    async def open(self, *, load_after_s: float | None = None) -> None:
-        """Open the index files, and start to read the part of the log that they do not cover.
-
-        Kernels and numpy, which take 30 MiB, are loaded ``load_after_s`` seconds from now, when the
-        broker is used.
-        """
+    async def open(self) -> None:
+        """Open the index files, and start to read the part of the log that they do not cover."""
         await self.between_look_ups(self.index.open)
-        if load_after_s is not None:
-            self._loads_at = asyncio.get_running_loop().time() + load_after_s
         self._reader = asyncio.create_task(self._catch_up_loop())
 
-    def by_key(
-        self, look_up: LookUp, owner: Owner | None = None
-    ) -> "FoundRecords | asyncio.Future[FoundRecords]":
+    def by_key(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
         """Return the newest records that have a key or unique key of a topic.
 
         ``owner`` is the connection that sent the request.
 
         :raises Busy: if too many look-ups wait. The future raises it if this one waited too long.
         """
-        corrupt = None
-        self._is_asked = True
-        if self.turns.try_begin(owner):
-            try:
-                if self.index.is_at_hand:
-                    return result_of(look_ups.by_key_once(self.index, look_up, at_once=True))
-            except CorruptIndexFile as error:
-                corrupt = error
-            except TakesLong:
-                pass
-            finally:
-                self.turns.end()
-        return self.turns.put(owner, look_ups.by_key(self.index, look_up, corrupt))
+        return self.turns.put(owner, look_ups.by_key(self.index, look_up))
 
     def by_tag(self, look_up: LookUp, owner: Owner | None = None) -> "asyncio.Future[FoundRecords]":
         """Return the newest records that have a tag of a topic.
@@ -165,7 +129,6 @@ class LiveSearch:
 
     def has_entry(self, topic: str, position: tuple[int, int], offset: int, size: int) -> bool:
         """Return whether an entry leads to a record; ``position`` is queue id and queue offset."""
-        self._is_asked = True
         queue_id, queue_offset = position
         queue = self._store.queues.get(topic, queue_id)
         entry = queue.entry(queue_offset) if queue and queue_offset >= 0 else None
@@ -219,9 +182,8 @@ class LiveSearch:
 
     def close(self) -> None:
         """Wait for the current piece of a look-up, and unmap everything."""
-        for task in (self._reader, self._loading):
-            if task is not None:
-                task.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
         self.turns.close()
         self.tag_turns.close()
         self.index.close()
@@ -232,30 +194,11 @@ class LiveSearch:
         """Read what is appended, in steps, with look-ups between them."""
         while True:
             try:
-                if self._is_time_to_load():
-                    self._loading = asyncio.create_task(self._load())
                 while await self.between_look_ups(self._step):
                     pass
             except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
-
-    async def _load(self) -> None:
-        """Load numpy and the kernels, which takes 0.1 s."""
-        try:
-            await asyncio.to_thread(self._load_also)
-        except Exception as error:  # noqa: BLE001 - the next time may pass
-            _log.warning("kernels could not be loaded for look-ups: %s", error)
-        else:
-            keep_objects()
-            self._loads_at = None
-
-    def _is_time_to_load(self) -> bool:
-        if self._loading is not None and not self._loading.done():
-            return False
-        if self._loads_at is None or asyncio.get_running_loop().time() < self._loads_at:
-            return False
-        return self._is_asked or self._is_used()
 
     def _by_tag(self, look_up: LookUp) -> Work[FoundRecords]:
         if self._tag_log is None:

@@ -27,8 +27,6 @@ T = TypeVar("T")
 Work = Generator[None, bool | None, T]
 """Yields after each piece, and is sent True when its time is over: then it ends with what
 it found so far.
-
-A caller that uses ``next`` alone lets it run to its end.
 """
 
 FRESH_TURNS: Final = 4
@@ -70,16 +68,6 @@ class Piece:
     def begin(self) -> None:
         """Start the next piece."""
         self._until = time.perf_counter() + MAX_LOOK_UP_TURN_S
-
-
-def result_of(work: Work[T]) -> T:
-    """Run a look-up to its end in this thread."""
-    try:
-        while True:
-            next(work)
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 class _Job:
@@ -130,7 +118,7 @@ class Turns:
         """Of all look-ups; the broker's own work does not count."""
         self._loop: Final = asyncio.get_running_loop()
         self._working: Final = threading.Lock()
-        """Held during each piece, and by the event loop for a look-up that it does at once."""
+        """Held during each piece, and by the event loop while it reads the end of the log."""
         self._changed: Final = threading.Condition()
         """Guards the attributes below."""
         self._jobs: Final[dict[Owner | None, deque[_Job]]] = {}

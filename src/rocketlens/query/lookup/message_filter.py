@@ -12,7 +12,7 @@ what is deleted                               nothing
 ============================================  ==================================================
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -44,7 +44,6 @@ _KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
 OTHER_TIME: Final = -1
 """Instead of a record's size: its store time is out of the range."""
 _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
-Check = Callable[[CommitLog, Hit | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +296,6 @@ def read_candidate(
     failures: list[str],
     *,
     min_offset: int | None = None,
-    check: Check = check_entry,
 ) -> Record | None:
     """Return the record at an offset if it matches; add damage to `failures`.
 
@@ -311,12 +309,12 @@ def read_candidate(
         if offset < (log.min_offset if min_offset is None else min_offset):
             return None
         if error.reason != Reason.CRC:
-            check(log, hit)
+            check_entry(log, hit)
             failures.append(str(error))
         elif message_filter.may_match(log.record_at(offset, check_crc=False)):
             failures.append(str(error))
         return None
     if message_filter.matches(record):
         return record
-    check(log, hit)
+    check_entry(log, hit)
     return None

@@ -12,7 +12,8 @@ from rocketlens import limits
 from rocketlens.broker.lookup import live_index
 from rocketlens.broker.lookup.compiled import CODES, CompiledLookUps
 from rocketlens.broker.lookup.search import LiveSearch
-from rocketlens.broker.requests.query import QueryProcessor
+from rocketlens.broker.requests import query as query_requests
+from rocketlens.broker.requests.answers import handlers_of
 from rocketlens.errors import RocketLensError
 from rocketlens.net.channel import failure
 from rocketlens.net.channel_group import RunsByCode
@@ -136,7 +137,7 @@ class Compiled:
         self.search = LiveSearch(store)
         config = SimpleNamespace(defaultQueryMaxNum=32, maxMsgsNumBatch=64)
         core = SimpleNamespace(config=config, access=None, search=self.search, store=store)
-        self.handlers = QueryProcessor(core).handlers()
+        self.handlers = handlers_of(core, query_requests.HANDLERS)
         self.peer, self.connection = Peer(), Connection()
         self.look_ups = CompiledLookUps(store, self.search, config)
         self.runs = RunsByCode({CODES: self.look_ups}, Refusing())
@@ -327,7 +328,7 @@ def test_a_broker_answers_the_same_however_requests_come(tmp_path):
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
         sends = b"".join(plain_frame(number) for number in range(40))
         await feed(world, [sends])
-        world.core._load_kernels()
+        world.core.load_kernels()
         await read_all(world.core.search)
         network, store = world.core.network, world.core.store
         runs, counts = network.runs, [0, 0]
@@ -369,7 +370,13 @@ def test_a_broker_answers_the_same_however_requests_come(tmp_path):
                 await put_away(world.core.search)
                 written, is_closed = await feed(world, chunks)
                 outcomes.append((sorted(replies_in(written)), is_closed))
-            assert outcomes[0] == outcomes[1], number
+            (compiled, is_closed), (plain, is_plain_closed) = outcomes
+            assert is_closed == is_plain_closed
+            if is_closed:
+                # Look-ups in the thread have no answer any more when a frame ends the connection.
+                assert set(plain) <= set(compiled), number
+            else:
+                assert compiled == plain, number
         assert min(counts) > 15, counts
         network.runs = runs
         before = store.end_offset
@@ -384,7 +391,7 @@ def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
         raise ZeroDivisionError
 
     async def test(world):
-        world.core._load_kernels()
+        world.core.load_kernels()
         frame = query("key")
         look_ups = world.core.network.runs._of(frame)
         monkeypatch.setattr(look_ups, "_snapshot_now", fail)

@@ -7,7 +7,6 @@ import pytest
 from rocketlens.broker.lookup import live_index, look_up
 from rocketlens.broker.lookup.live_index import LiveIndex
 from rocketlens.broker.lookup.look_up import LookUp
-from rocketlens.broker.lookup.turns import result_of
 from rocketlens.query.lookup.message_filter import MessageFilter
 from tests.support.broker_world import records_of
 from tests.support.written_stores import open_small, send_many
@@ -36,6 +35,15 @@ def build_index(store):
     store.flush()
     while not store.build_index():
         pass
+
+
+def result_of(work):
+    """Run a look-up to its end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 def places(index, key):

@@ -73,7 +73,7 @@ async def store_messages(world, admin):
         assert event.command.code == 0, event.command
         message_id = OffsetMessageId.decode(event.command.ext_fields["msgId"])
         offsets.append(message_id.physical_offset)
-    world.core._load_kernels()
+    world.core.load_kernels()
     await read_all(world.core.search)
     return offsets
 

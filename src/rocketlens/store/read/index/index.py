@@ -51,8 +51,6 @@ _COPY_BYTES: Final = 1 << 20
 """Files up to this size are read, not mapped: a broker may have thousands of small ones."""
 
 _PAGE_BYTES: Final = 4096
-_MAX_STEPS_AT_ONCE: Final = 256
-"""Steps of one chain: half a millisecond."""
 _STEPS_TO_PAUSE: Final = 256
 _ENTRIES_TO_PAUSE: Final = 1 << 18
 """Entries of a column that are compared: a millisecond or two."""
@@ -76,10 +74,6 @@ def is_near(key_hash: int, wanted: int) -> bool:
         or not changed & 0xFF00FFFF
         or not changed & 0x00FFFFFF
     )
-
-
-class TakesLong(Exception):
-    """A look-up that must be quick has much to read."""
 
 
 class IndexFile:
@@ -155,11 +149,10 @@ class IndexFile:
             raise IndexFileError(message)
         return decode_entry(self.view, self.geometry, number)
 
-    def chain(self, key_hash: int, *, at_once: bool = False) -> Iterator[tuple[int, IndexEntry]]:
+    def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
         """Walk the chain of a hash, newest entry first; entries of other hashes included.
 
         :raises IndexFileError: at the first step that cannot be right.
-        :raises TakesLong: with ``at_once``, before all slots are counted.
         """
         if self.geometry is None:
             return
@@ -167,7 +160,7 @@ class IndexFile:
         slot = key_hash % slot_count
         number = self.head_of(slot)
         if number == 0:
-            self._check_empty_slot(slot, at_once=at_once)
+            self._check_empty_slot(slot)
             return
         counted = max(self.header.next_entry, SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)[0])
         # A builder counts entries after it put them on their slots: one, or many.
@@ -189,7 +182,7 @@ class IndexFile:
             above, number, offset_above = number, entry.previous_entry, entry.physical_offset
 
     def find(
-        self, key_hash: int, log: CommitLog, *, at_once: bool = False, pauses: bool = False
+        self, key_hash: int, log: CommitLog, *, pauses: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Yield number and physical offset of each entry with a hash, newest first.
 
@@ -198,11 +191,8 @@ class IndexFile:
         follows is at or before its offset.
 
         :raises IndexFileError: when the file turns out to be damaged.
-        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
         """
-        for step, (number, entry) in enumerate(self.chain(key_hash, at_once=at_once)):
-            if at_once and step == _MAX_STEPS_AT_ONCE:
-                raise TakesLong
+        for step, (number, entry) in enumerate(self.chain(key_hash)):
             if step == _LONG_CHAIN:
                 yield from self._find_by_column(key_hash, log, number, pauses=pauses)
                 return
@@ -212,8 +202,6 @@ class IndexFile:
                 self._check_order(number, entry)
                 yield number, entry.physical_offset
             elif is_near(entry.key_hash, key_hash):
-                if at_once:
-                    raise TakesLong
                 self.check_entry(log, number)
 
     def _find_by_column(
@@ -241,14 +229,9 @@ class IndexFile:
             if pauses:
                 yield 0, self.entry(start).physical_offset
 
-    def time_bounds(self, *, at_once: bool = False) -> TimeBounds:
-        """Return the bounds of the store times of its entries, in whole seconds. O(entries), once.
-
-        :raises TakesLong: with ``at_once``, if they were not computed yet.
-        """
+    def time_bounds(self) -> TimeBounds:
+        """Return the bounds of the store times of its entries, in seconds. O(entries), once."""
         if self._time_bounds is None:
-            if at_once:
-                raise TakesLong
             self._time_bounds = self._compute_time_bounds()
         return self._time_bounds
 
@@ -281,7 +264,7 @@ class IndexFile:
             message = f"{self.path.name}: entry {number} is out of the log's order"
             raise IndexFileError(message)
 
-    def _check_empty_slot(self, slot: int, *, at_once: bool) -> None:
+    def _check_empty_slot(self, slot: int) -> None:
         """Count all slots if the whole page around an empty slot is empty.
 
         It may be: hashes of keys that are much alike lie close together.
@@ -291,8 +274,6 @@ class IndexFile:
         start = self.geometry.slot_position(slot) // _PAGE_BYTES * _PAGE_BYTES
         end = min(start + _PAGE_BYTES, self.geometry.entry_position(0))
         if not any(self.view[max(start, HEADER_BYTES) : end]):
-            if at_once:
-                raise TakesLong
             self.count_slots()
 
     def count_slots(self) -> None:

@@ -33,7 +33,7 @@ from rocketlens.formats.index_file import Geometry, IndexHeader, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.entry_runs import merge_descending
-from rocketlens.store.read.index.index import IndexFile, TakesLong
+from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.index.index_check import (
     Extent,
     check_links,
@@ -212,9 +212,7 @@ class IndexFiles:
         """The files that can be searched, oldest first; each has at least one entry."""
         return self._sound
 
-    def find(
-        self, hashes: Collection[int], *, at_once: bool = False, pauses: bool = False
-    ) -> Iterator[Hit]:
+    def find(self, hashes: Collection[int], *, pauses: bool = False) -> Iterator[Hit]:
         """Yield the entries with one of the hashes, newest first.
 
         A record with two of the hashes comes twice. Files and chains are looked into no farther
@@ -222,7 +220,6 @@ class IndexFiles:
         have gone by: what follows is at or before its offset.
 
         :raises CorruptIndexFile: when a file turns out to be damaged.
-        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
         """
         self._look_ups += 1
         if (
@@ -234,17 +231,12 @@ class IndexFiles:
             )
             and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
         ):
-            if at_once:
-                raise TakesLong
             self._joined = _Joined(self._sound)
         if self._joined is not None:
-            yield from self._joined.find(hashes, self._log, at_once=at_once)
+            yield from self._joined.find(hashes, self._log)
             return
         for file in reversed(self._sound):
-            walks = [
-                file.find(key_hash, self._log, at_once=at_once, pauses=pauses)
-                for key_hash in hashes
-            ]
+            walks = [file.find(key_hash, self._log, pauses=pauses) for key_hash in hashes]
             # Numbers ascend with offsets, so one chain needs no merging.
             entries = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
@@ -255,27 +247,22 @@ class IndexFiles:
             if pauses:
                 yield Hit(file.header.begin_offset, file, 0)
 
-    def first_offset(self, begin_ms: int, *, at_once: bool = False) -> int | None:
+    def first_offset(self, begin_ms: int) -> int | None:
         """Return an offset before which no entry is of a record of ``begin_ms`` or later.
 
         Return None if no entry is of such a record. O(entries) at the first call, then O(files).
-
-        :raises TakesLong: with ``at_once``, at the first call.
         """
         for file in self._sound:
-            offset = file.time_bounds(at_once=at_once).first_offset(begin_ms)
+            offset = file.time_bounds().first_offset(begin_ms)
             if offset is not None:
                 return offset
         return None
 
-    def count_slots(self, *, at_once: bool = False) -> None:
+    def count_slots(self) -> None:
         """Count the slots: only their number shows that one was lost.
 
         :raises CorruptIndexFile: when a file turns out to be damaged.
-        :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
         """
-        if at_once and not all(file.are_slots_counted for file in self._sound):
-            raise TakesLong
         for _ in self.counting_slots():
             pass
 
@@ -448,11 +435,9 @@ class _Joined:
             1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
         ]
 
-    def find(self, hashes: Collection[int], log: CommitLog, *, at_once: bool) -> Iterator[Hit]:
+    def find(self, hashes: Collection[int], log: CommitLog) -> Iterator[Hit]:
         for key_hash in hashes:
             for index in self._indices_of([key_hash ^ mask for mask in self._masks]):
-                if at_once:
-                    raise TakesLong
                 file, number = self._entry(index)
                 try:
                     file.check_entry(log, number)

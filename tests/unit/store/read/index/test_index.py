@@ -10,7 +10,7 @@ from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.text.java import index_hash
 from rocketlens.store.read.index import index
 from rocketlens.store.read.index import tail as tail_module
-from rocketlens.store.read.index.index import IndexFile, TakesLong, is_near
+from rocketlens.store.read.index.index import IndexFile, is_near
 from rocketlens.store.read.index.index_files import IndexFiles
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support import made_stores, written_stores
@@ -102,13 +102,11 @@ def test_no_record_of_a_time_or_a_later_one_is_before_the_bound_of_a_file(made, 
     monkeypatch.setattr(tail_module, "_BLOCK_BYTES", 100)
     files = IndexFiles(made.path / "index", log)
     (file,) = files.sound
-    with pytest.raises(TakesLong):
-        files.first_offset(0, at_once=True)
     times = sorted({record.store_timestamp_ms for record in made.records})
     for begin_ms in (times[0] - 1, *times, times[-1] + 1000):
         late = [r.physical_offset for r in made.records if r.store_timestamp_ms >= begin_ms]
-        first = files.first_offset(begin_ms, at_once=begin_ms > times[0])
+        first = files.first_offset(begin_ms)
         assert not late or first <= min(late)
-    assert files.first_offset(times[-1] + 1000, at_once=True) is None
+    assert files.first_offset(times[-1] + 1000) is None
     assert files.first_offset(times[0]) == file.header.begin_offset
     files.close()
