@@ -29,7 +29,7 @@ def name_server():
 
 def messages_of_compiled_pulls(core):
     """Return a list that gets how many messages each compiled pull of a broker answers."""
-    core._load_kernels()
+    core.load_kernels()
     pulls, answered = core.network.runs._by_number[CODES[0].to_bytes(2)], []
     pull = pulls._pull
 

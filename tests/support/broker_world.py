@@ -143,6 +143,7 @@ async def running(directory, clock=None, disk=None, **changes):
     service = BrokerService(
         settings_of(directory, **changes),
         build_index=False,
+        with_kernels=False,
         clock=clock,
         rng=random.Random(7),
         disk=disk,

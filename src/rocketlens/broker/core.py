@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.broker.delivery.copy_writer import CopyWriter
 from rocketlens.broker.delivery.durable import GroupCommitReplies, SafeReplies
 from rocketlens.broker.delivery.held_pulls import HeldPulls
-from rocketlens.broker.delivery.pull_reader import PulledTables, PullReader
-from rocketlens.broker.delivery.pull_records import PullRecords
+from rocketlens.broker.delivery.pull_reader import PulledTables, PullReader, PullRecords
+from rocketlens.broker.delivery.relays import Relays
+from rocketlens.broker.delivery.schedule import CopyWriter
 from rocketlens.broker.delivery.timers import Timers
 from rocketlens.broker.lookup.search import LiveSearch
 from rocketlens.broker.replication.replicas import Replicas
 from rocketlens.broker.tables.clients import ClientTable
-from rocketlens.broker.tables.log_identity import LogIdentity
 from rocketlens.broker.tables.name_servers import NameServers
-from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets, fit_to_store
+from rocketlens.broker.tables.offsets import (
+    ConsumerOffsets,
+    DelayOffsets,
+    LogIdentity,
+    fit_to_store,
+)
 from rocketlens.broker.tables.queue_locks import QueueLocks
 from rocketlens.broker.tables.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.tables.stats import BrokerStats
@@ -99,7 +103,7 @@ class BrokerCore:
         self.clients: Final = ClientTable(self.groups.notifies)
         self.queue_locks: Final = QueueLocks(loop.time)
         self.stats: Final = BrokerStats(clock)
-        self.search: Final = LiveSearch(store, self._load_kernels, self._is_used)
+        self.search: Final = LiveSearch(store)
         self.copies: Final = CopyWriter(store, self.stats)
         progress = TimerProgress(layout, disk, clock, durable, checksums)
         self.timers: Final = Timers(
@@ -108,8 +112,10 @@ class BrokerCore:
         self.pull_reader: Final = self._new_pull_reader()
         self.held_pulls: Final = self._new_held_pulls(loop.time)
         self.batches: Batches | None = None
-        """Stores the members of a batch together; None until its kernels are loaded."""
+        """Stores the members of a batch together; None until kernels are loaded."""
         self.large_answers: Final = LargeAnswers()
+        self.relays: Final = Relays()
+        self.highest_delay_level: Final = len(settings.store.messageDelayLevel.split())
         self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
         self.replies: Final = self._new_replies()
         self.access: Final = self._new_access_control()
@@ -124,15 +130,11 @@ class BrokerCore:
         """The first part of the offset message id of each message."""
         self._born_hosts: Final[dict[Channel, bytes]] = {}
 
-    def _is_used(self) -> bool:
-        return bool(self.stats.put_total or self.stats.get_total)
+    def load_kernels(self) -> None:
+        """Let compiled code handle plain requests from now on.
 
-    def _load_kernels(self) -> None:
-        """Load what pulls, sends and look-ups are handled by; takes 0.1 s, in any thread."""
-        self._handle_plain_requests()
-        PullRecords.is_compiled = True
-
-    def _handle_plain_requests(self) -> None:
+        In any thread: it imports numpy, which takes 0.1 s.
+        """
         from rocketlens.broker.delivery import compiled_pulls as pulls
         from rocketlens.broker.lookup import compiled as look_ups
         from rocketlens.broker.sends import send_runs as sends
@@ -153,6 +155,7 @@ class BrokerCore:
             pulls.CODES: pulls.CompiledPulls(self.store, self.pull_reader, self.access),
         }
         self.network.handle_together(RunsByCode(runs, send_runs))
+        PullRecords.is_compiled = True
 
     def _new_pull_reader(self) -> PullReader:
         tables = PulledTables(self.topics, self.groups, self.clients, self.offsets, self.stats)
@@ -183,7 +186,7 @@ class BrokerCore:
         registries, offsets = (self.topics, self.groups), (self.offsets, self.delay_offsets)
         of_access = () if self.access is None else self.access.tables
         tables = (each.table for each in registries)
-        return (*tables, *offsets, self.timers, self.store.deleted, *of_access)
+        return (*tables, *offsets, self.timers.progress, self.store.deleted, *of_access)
 
     def born_host(self, channel: Channel) -> bytes:
         """Return the address of a peer as records have it."""

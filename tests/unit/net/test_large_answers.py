@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.broker.requests.heartbeat import ClientProcessor
+from rocketlens.broker.requests import heartbeat
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.net import large_answers
 from rocketlens.net.pool import ClientPool
@@ -60,14 +60,14 @@ async def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(
     monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
     for module in ("heartbeat", "topic"):
         monkeypatch.setattr(f"rocketlens.broker.requests.{module}.row_bytes", lambda *_: 90)
-    monkeypatch.setattr(ClientProcessor, "_progress", not_built)
+    monkeypatch.setattr(heartbeat, "_progress", not_built)
     refused = await world.call(code, **QUESTIONS[code])
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert f"{len(whole.body) // 3} are the most: " in refused.remark
 
 
 def test_the_progress_of_20_groups_in_65536_queues_is_refused_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(ClientProcessor, "_progress", not_built)
+    monkeypatch.setattr(heartbeat, "_progress", not_built)
 
     async def test(world):
         await fill(world, 65_536, 20)

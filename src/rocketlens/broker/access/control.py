@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from rocketlens.broker.access.guard import AccessRules, Audit, guarded
+from rocketlens.broker.access.guard import Audit, guarded
 from rocketlens.broker.access.plain_files import PlainAcl, load_files
+from rocketlens.broker.access.plain_rules import PlainRules
 from rocketlens.broker.access.user_rules import Users
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.tables.registry import TopicRegistry
@@ -83,7 +84,7 @@ class AccessControl:
         """By connection: its last heartbeat, without its body and its signature."""
 
     @property
-    def _rules(self) -> AccessRules:
+    def _rules(self) -> PlainRules | Users:
         """The rules in force now."""
         if self.users is not None:
             return self.users
@@ -92,7 +93,8 @@ class AccessControl:
 
     def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Return a broker's handlers behind its checks."""
-        return guarded(handlers, lambda: self._rules, self._audit)
+        # The rules are looked up for each request: they are others when files have changed.
+        return guarded(handlers, lambda asked, host: self._rules.decide(asked, host), self._audit)  # noqa: PLW0108
 
     def secret_for(
         self,

@@ -7,7 +7,7 @@ answered, unless it is one-way. Bodies that take a while are checked in a thread
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from rocketlens.broker.access.needs import JSON_CODES
 from rocketlens.broker.access.plain_rules import ADMIN_CODES
@@ -47,31 +47,8 @@ AUDITED: Final = frozenset(
 _log: Final = logging.getLogger("rocketlens.audit")
 
 
-class AccessRules(Protocol):
-    """Decides which requests are refused."""
-
-    def decide(self, command: RemotingCommand, host: str) -> Response | None:
-        """Return the refusal of a request from an address, or None. For any thread."""
-
-    def secret_for(self, command: RemotingCommand, host: str) -> str | None:
-        """Return the secret that a request must be signed with to be let through.
-
-        Empty if it need not be signed; None if it is refused, or `decide` must say. Neither its
-        body nor its signature is looked at.
-        """
-
-    def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and reads a message of a topic."""
-
-    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and decides on a message of a
-        topic: it stores one there, or ends or checks its transaction.
-        """
-
-    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
-        """Return whether a list that a request asks for has a topic, or the group of a retry topic.
-        For any thread.
-        """
+Decide = Callable[[RemotingCommand, str], Response | None]
+"""Returns the refusal of a request from an address, or None. For any thread."""
 
 
 class Audit:
@@ -106,22 +83,20 @@ class Audit:
         _log.info("admitted %s", _request_text(command, channel))
 
 
-def guarded(
-    handlers: Mapping[int, Handler], rules: Callable[[], AccessRules], audit: Audit
-) -> dict[int, Handler]:
-    """Return handlers that run only for requests that the current rules let through.
+def guarded(handlers: Mapping[int, Handler], decide: Decide, audit: Audit) -> dict[int, Handler]:
+    """Return handlers that run only for requests that are let through.
 
     Codes without a handler get one, too: what is supported is nothing to tell strangers.
     """
     by_code = {**dict.fromkeys(map(int, RequestCode), _unsupported), **handlers}
-    return {code: _guarded(handler, rules, audit) for code, handler in by_code.items()}
+    return {code: _guarded(handler, decide, audit) for code, handler in by_code.items()}
 
 
-def _guarded(handler: Handler, rules: Callable[[], AccessRules], audit: Audit) -> Handler:
+def _guarded(handler: Handler, decide: Decide, audit: Audit) -> Handler:
     def check(command: RemotingCommand, channel: Channel) -> Answer:
         if _is_large(command):
             return check_later(command, channel)
-        refusal = rules().decide(command, host_of(channel))
+        refusal = decide(command, host_of(channel))
         if refusal is None:
             if command.code in AUDITED:
                 audit.admit(command, channel)
@@ -131,7 +106,7 @@ def _guarded(handler: Handler, rules: Callable[[], AccessRules], audit: Audit) -
 
     async def check_later(command: RemotingCommand, channel: Channel) -> Response | None:
         host = host_of(channel)
-        refusal = await in_thread(lambda: rules().decide(command, host), owner=channel)
+        refusal = await in_thread(lambda: decide(command, host), owner=channel)
         if refusal is not None:
             audit.refuse(command, channel, refusal)
             return refusal

@@ -162,8 +162,10 @@ class PlainRules:
         return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)
 
     def secret_for(self, command: RemotingCommand, host: str) -> str | None:
-        """Return the secret that a request must be signed with: see
-        `rocketlens.broker.access.guard.AccessRules`.
+        """Return the secret that a request must be signed with to be let through.
+
+        Empty if it need not be signed; None if it is refused, or `decide` must say. Neither its
+        body nor its signature is looked at.
         """
         account = self.accounts.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         if self._is_white(account, host):
@@ -177,8 +179,8 @@ class PlainRules:
         return self._decide_topic(command, host, topic, Permission.SUB)
 
     def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and writes to a topic: see
-        `rocketlens.broker.access.guard.AccessRules`.
+        """Return the refusal of a request that was let through, and decides on a message of a
+        topic: it stores one there, or ends or checks its transaction.
         """
         is_retry = topic.startswith(RETRY_PREFIX)
         return self._decide_topic(

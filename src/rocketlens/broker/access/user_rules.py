@@ -243,9 +243,7 @@ class Users:
         return self._unmet(needs, user, host)
 
     def secret_for(self, command: RemotingCommand, host: str) -> str | None:
-        """Return the secret that a request must be signed with: see
-        `rocketlens.broker.access.guard.AccessRules`.
-        """
+        """Return the secret that a request must be signed with, as `PlainRules` does."""
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         if (
             user is None
@@ -261,9 +259,7 @@ class Users:
         return self._decide_need(command, host, reading_need(topic))
 
     def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
-        """Return the refusal of a request that was let through, and writes to a topic: see
-        `rocketlens.broker.access.guard.AccessRules`.
-        """
+        """Return the refusal of a request that was let through, and decides on a message."""
         return self._decide_need(command, host, writing_need(topic))
 
     def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:

@@ -3,7 +3,7 @@
 What is usual is answered: codes 11 and 361 in either header, with texts of printable ASCII, where
 :mod:`rocketlens.broker.delivery.pull_reader` has something to say at once. All else (a refusal, a
 pull that may have to be held, an offset that was reset, an error) is left to
-``broker.requests.pull``, which defines what is answered: this gives the same bytes and changes
+``broker.requests.query``, which defines what is answered: this gives the same bytes and changes
 the same tables, or nothing. The records of a pull of all messages are mostly taken by one call of a
 kernel; others are taken as always. Where access control is on, it is asked for each pull; one that
 it refuses, or may refuse, is left to others, and so are topics of copies.

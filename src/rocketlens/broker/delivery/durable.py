@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from rocketlens.broker.replication.replicas import Replicas
+from rocketlens.broker.replication.replicas import PendingReply, Replicas
 from rocketlens.errors import StoreFailed
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import ResponseCode
@@ -77,7 +77,7 @@ class GroupCommitReplies:
         self._when_durable: Final = when_durable
         self._timeout_s: Final = timeout_ms / 1000
         self._loop: Final = asyncio.get_running_loop()
-        self._durable: Final[deque[tuple[_PendingReply, StoreFailed | None]]] = deque()
+        self._durable: Final[deque[tuple[PendingReply, StoreFailed | None]]] = deque()
         self._is_scheduled = False
 
     def reply_when_durable(
@@ -88,12 +88,12 @@ class GroupCommitReplies:
         After the timeout its code is 10, FLUSH_DISK_TIMEOUT. The future fails with StoreFailed if
         the log can never become durable.
         """
-        pending = _PendingReply(self._loop, response)
-        pending.timer = self._loop.call_later(self._timeout_s, pending.expire)
+        late = ResponseCode.FLUSH_DISK_TIMEOUT
+        pending = PendingReply(self._loop, response, self._timeout_s, late)
         self._when_durable(end_offset, lambda failure: self._on_durable(pending, failure))
         return pending.future
 
-    def _on_durable(self, pending: "_PendingReply", failure: StoreFailed | None) -> None:
+    def _on_durable(self, pending: PendingReply, failure: StoreFailed | None) -> None:
         self._durable.append((pending, failure))
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -104,28 +104,3 @@ class GroupCommitReplies:
         while self._durable:
             pending, failure = self._durable.popleft()
             pending.end(failure)
-
-
-class _PendingReply:
-    """A response, and its timeout."""
-
-    __slots__ = ("future", "response", "timer")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, response: Response) -> None:
-        self.future: asyncio.Future[Response | None] = loop.create_future()
-        self.response = response
-        self.timer: asyncio.TimerHandle | None = None
-
-    def expire(self) -> None:
-        if not self.future.done():
-            self.future.set_result(self.response._replace(code=ResponseCode.FLUSH_DISK_TIMEOUT))
-
-    def end(self, failure: StoreFailed | None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.future.done():
-            return
-        if failure is None:
-            self.future.set_result(self.response)
-        else:
-            self.future.set_exception(failure)

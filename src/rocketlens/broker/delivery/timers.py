@@ -1,5 +1,17 @@
 """Delivers messages with a delivery time of their own (RocketMQ 5's timers) when they are due.
 
+======================  ========================================================================
+property                due
+======================  ========================================================================
+``TIMER_DELAY_SEC``     so many seconds from now
+``TIMER_DELAY_MS``      so many milliseconds from now
+``TIMER_DELIVER_MS``    at that time
+======================  ========================================================================
+
+The first of them counts; a delay level makes all three go. A message that is due already is stored
+like any other. Else ``TIMER_OUT_MS`` is the second before the one in which it is due: it is
+delivered when that second is over, so up to a second late, and never early.
+
 They wait in queue 0 of rmq_sys_wheel_timer, in the order in which they were sent. The broker reads
 this queue as it grows, and keeps in memory the queue offsets by the second of ``TIMER_OUT_MS``: 8
 bytes a message. A due message is stored again in its real topic, with two properties more. How far
@@ -7,7 +19,7 @@ that came is in ``config/timercheck`` (:mod:`rocketlens.broker.tables.timer_prog
 second late: a start reads the queue from the first message that waits, and continues.
 
 A message with ``TIMER_DEL_UNIQKEY`` is not delivered, and nor is, of those due in the same second,
-the one with that unique key. Source: ``TimerMessageStore``.
+the one with that unique key. Sources: ``TimerMessageStore``, ``HookUtils``.
 """
 
 import heapq
@@ -16,16 +28,12 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from rocketlens.broker.delivery import timer_time
-from rocketlens.broker.delivery.copy_writer import CopyWriter
-from rocketlens.broker.delivery.schedule import real_queue
-from rocketlens.broker.delivery.timer_time import SECOND_MS, TimersDisabled, TooManyTimers
+from rocketlens.broker.delivery.schedule import CopyWriter, real_queue
 from rocketlens.broker.tables.timer_progress import TimerProgress
-from rocketlens.errors import RecordError, StoreError
+from rocketlens.errors import MessageIllegal, ProtocolError, RecordError, StoreError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, QueueEntry
-from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import TIMER_TOPIC
 from rocketlens.model.text.java import decode_utf8
@@ -34,6 +42,99 @@ from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.store.write.refused_writes import RefusedWrites
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.declare import read_i64
+
+SECOND_MS: Final = 1000
+"""RocketMQ's default ``timerPrecisionMs``."""
+ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
+"""A message that waits longer than two days is stored again on the way, because the log is deleted
+after some days. RocketMQ: ``timerRollWindowSlot``."""
+
+
+class TimersDisabled(MessageIllegal):
+    """A message has a delivery time of its own, and the broker is configured to refuse that."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self) -> None:
+        """Build the message in RocketMQ's words."""
+        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
+
+
+class TimerIllegal(MessageIllegal):
+    """A delivery time that is not a number or too far off, or a deletion that is due already."""
+
+    def __init__(self, max_delay_ms: int) -> None:
+        """Build the message in RocketMQ's words."""
+        super().__init__(
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{max_delay_ms}ms; or if set del msg, the delay time should be bigger than the "
+            "current time"
+        )
+
+
+class TooManyTimers(MessageIllegal):
+    """As many messages wait for their time as a broker keeps."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, max_count: int) -> None:
+        """Build the message in RocketMQ's words."""
+        super().__init__(
+            f"timer message is under flow control, max num limit is {max_count} or the current "
+            f"value is greater than {max_count} and less than {2 * max_count}, trigger random "
+            "flow control"
+        )
+
+
+def out_time_ms(properties: Mapping[str, str], now_ms: int, max_delay_ms: int) -> int | None:
+    """Return the ``TIMER_OUT_MS`` of a message; None if it is due already.
+
+    :raises TimerIllegal: if it may not be stored.
+    """
+    try:
+        deliver_ms = _deliver_ms(properties, now_ms)
+    except ProtocolError:
+        raise TimerIllegal(max_delay_ms) from None
+    if deliver_ms <= now_ms:
+        if props.TIMER_DELETED_KEY in properties:
+            raise TimerIllegal(max_delay_ms)
+        return None
+    if deliver_ms - now_ms > max_delay_ms:
+        raise TimerIllegal(max_delay_ms)
+    return (deliver_ms - 1) // SECOND_MS * SECOND_MS
+
+
+def _deliver_ms(properties: Mapping[str, str], now_ms: int) -> int:
+    name = props.TIMER_DELAY_SEC
+    if name in properties:
+        return _wrapped(now_ms + _wrapped(read_i64(properties[name], name) * SECOND_MS))
+    name = props.TIMER_DELAY_MS
+    if name in properties:
+        return _wrapped(now_ms + read_i64(properties[name], name))
+    name = props.TIMER_DELIVER_MS
+    return read_i64(properties[name], name)
+
+
+def _wrapped(number: int) -> int:
+    """Return a number as Java's 64 bits hold it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def slot_ms(out_ms: int, store_timestamp_ms: int) -> int:
+    """Return the ``TIMER_OUT_MS`` at which a stored message is taken up: its own, or earlier.
+
+    What waits longer than the window is stored again when the window is over, or half of it, if
+    little would be left then. This follows from the record alone, so that every start of a broker
+    finds the same.
+    """
+    since_ms = store_timestamp_ms // SECOND_MS * SECOND_MS
+    rest_ms = out_ms - since_ms - ROLL_WINDOW_MS
+    if rest_ms < 0:
+        return out_ms
+    return since_ms + (ROLL_WINDOW_MS // 2 if rest_ms < ROLL_WINDOW_MS // 3 else ROLL_WINDOW_MS)
+
 
 MAX_WAITING_TIMERS: Final = 10_000_000
 """Messages with a delivery time of their own that wait on a broker, 8 bytes each; more are refused.
@@ -66,10 +167,7 @@ class _Slot:
 
 
 class Timers:
-    """The messages of a broker that wait for their time; belongs to the running event loop.
-
-    It is a table, too: its `TimerProgress` is saved.
-    """
+    """The messages of a broker that wait for their time; belongs to the running event loop."""
 
     def __init__(
         self,
@@ -101,6 +199,7 @@ class Timers:
         pairs.
         """
         self.progress.fit_to_queue(*self._span())
+        self.progress.oldest = lambda: (self._oldest_waiting(), self._oldest_late())
         self._next_offset = self.progress.queue_offset
         """The queue offset that is read next."""
         self._read_store_ms = 0
@@ -113,29 +212,6 @@ class Timers:
             begins="messages with a delivery time wait",
             over="messages with a delivery time are delivered again",
         )
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether more was delivered than the file says."""
-        return self.progress.is_changed
-
-    @is_changed.setter
-    def is_changed(self, is_changed: bool) -> None:
-        """Set whether the file is behind."""
-        self.progress.is_changed = is_changed
-
-    def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the progress; see :meth:`TimerProgress.snapshot`."""
-        return self.progress.snapshot(self._oldest_waiting(), self._oldest_late())
-
-    def checkpoint(self) -> TimerCheckpoint:
-        """Return the progress as its file has it."""
-        return self.progress.checkpoint(self._oldest_waiting(), self._oldest_late())
-
-    def save(self) -> None:
-        """Write the progress now; raises the errors of the function of :meth:`snapshot`."""
-        self.snapshot()()
-        self.is_changed = False
 
     def redirect(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
         """Return topic and queue of a message: others if it has to wait, and then its properties
@@ -160,7 +236,7 @@ class Timers:
             return None
         if not self._is_enabled:
             raise TimersDisabled
-        out_ms = timer_time.out_time_ms(properties, self._clock(), self._max_delay_ms)
+        out_ms = out_time_ms(properties, self._clock(), self._max_delay_ms)
         if out_ms is not None and self.waiting + self.unread >= MAX_WAITING_TIMERS:
             raise TooManyTimers(MAX_WAITING_TIMERS)
         return out_ms
@@ -239,7 +315,7 @@ class Timers:
                 entry.physical_offset,
             )
             return
-        time_ms = timer_time.slot_ms(out_ms, view.store_timestamp_ms)
+        time_ms = slot_ms(out_ms, view.store_timestamp_ms)
         queue_offset = self._next_offset
         progress = self.progress
         if queue_offset < progress.next_queue_offset and progress.is_delivered(

@@ -31,8 +31,8 @@ from typing import Final, NamedTuple
 
 from rocketlens.broker.access.control import AccessControl
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.broker.delivery.copy_writer import CopyWriter
 from rocketlens.broker.delivery.ended_halves import EndedHalves
+from rocketlens.broker.delivery.schedule import CopyWriter
 from rocketlens.broker.tables.clients import ClientTable
 from rocketlens.broker.tables.offsets import ConsumerOffsets
 from rocketlens.broker.tables.registry import TopicRegistry

@@ -39,7 +39,7 @@ point.
 HUNG_S: Final = 60.0
 """Seconds in which the index files must grow if there is something to index."""
 HUNG_STARTING_S: Final = 180.0
-"""The same before the first progress: Spark and its workers start, kernels are compiled."""
+"""The same before the first progress: Spark and its workers start."""
 _LINE_CHARACTERS: Final = 500
 OWN_LINE: Final = "rocketlens: "
 """How notes and errors of our commands begin."""

@@ -205,8 +205,7 @@ async def collect(core: "BrokerCore") -> "list[Metric]":
         metric = family(value.name, value.meaning, labels=NODE_LABELS)
         metric.add_metric(node, float(value.read(core)))
         metrics.append(metric)
-    if core.network is not None:
-        metrics += network_metrics(core.network, NODE_LABELS, node)
+    metrics += network_metrics(core.network, NODE_LABELS, node)
     pace = Pace()
     left_out = 0
     for name, meaning, labels, rows in (

@@ -20,7 +20,7 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
@@ -33,24 +33,23 @@ from rocketlens.broker.delivery.schedule import Schedule
 from rocketlens.broker.life import metrics
 from rocketlens.broker.life.index_process import IndexProcess
 from rocketlens.broker.life.registration import Registrar
-from rocketlens.broker.requests.consumer_status import ConsumerStatusProcessor
-from rocketlens.broker.requests.group import GroupProcessor
-from rocketlens.broker.requests.heartbeat import ClientProcessor
-from rocketlens.broker.requests.inspection import InspectionProcessor
-from rocketlens.broker.requests.lock import QueueLockProcessor
-from rocketlens.broker.requests.offset import OffsetProcessor
-from rocketlens.broker.requests.pull import PullProcessor
-from rocketlens.broker.requests.query import QueryProcessor
-from rocketlens.broker.requests.recall import RecallProcessor
-from rocketlens.broker.requests.relay import RelayProcessor
-from rocketlens.broker.requests.replication import ReplicationProcessor
-from rocketlens.broker.requests.reply import ReplyProcessor
-from rocketlens.broker.requests.runtime import RuntimeProcessor
+from rocketlens.broker.requests import (
+    group,
+    heartbeat,
+    inspection,
+    offset,
+    query,
+    recall,
+    relay,
+    reply,
+    runtime,
+    send_back,
+    topic,
+    users,
+)
+from rocketlens.broker.requests.answers import handlers_of
 from rocketlens.broker.requests.send import SendProcessor
-from rocketlens.broker.requests.send_back import SendBackProcessor
-from rocketlens.broker.requests.topic import TopicProcessor
 from rocketlens.broker.requests.transaction import TransactionProcessor
-from rocketlens.broker.requests.users import PlainProcessor, UserProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
@@ -85,8 +84,10 @@ DELAY_SAVE_INTERVAL_S: Final = 1.0
 less.
 """
 WATCH_INTERVAL_S: Final = 5.0
-LOAD_KERNELS_AFTER_S: Final = 0.0
-"""A broker loads them, and numpy, when it is used first."""
+_FAMILIES: Final = (
+    *(group, heartbeat, inspection, offset, query, recall, relay, reply, runtime, send_back, topic),
+)
+"""Modules of requests."""
 PORT_TRIES: Final = 20
 OTHER_FILES: Final = 256
 """Descriptors for mapped files of log and index, connections to name servers, and others."""
@@ -105,7 +106,7 @@ class BrokerService:
         tls: ServerTls | None = None,
         build_index: bool = True,
         index_command: Sequence[str] = (),
-        load_kernels_after_s: float | None = None,
+        with_kernels: bool = True,
         max_connections: int | None = None,
         clock: Callable[[], int] = system_clock,
         rng: random.Random | None = None,
@@ -114,16 +115,16 @@ class BrokerService:
         """Prepare; nothing is opened yet.
 
         ``build_index`` False leaves index files to others; ``index_command`` is a program that
-        builds them instead, see :mod:`rocketlens.broker.life.index_process`. The compiled kernels
-        are loaded when there is much log to read, or when the first messages are sent or pulled,
-        ``load_kernels_after_s`` seconds after the start at the earliest. ``max_connections``: None
-        for as many as the open files allow that a process may have. ``disk``: where the store and
-        the tables are written.
+        builds them instead, see :mod:`rocketlens.broker.life.index_process`. ``with_kernels``:
+        whether compiled code handles plain requests. ``max_connections``: None for as many as the
+        open files allow that a process may have. ``disk``: where the store and the tables are
+        written.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
         self._index: Final = IndexProcess(index_command) if index_command else None
-        self._load_kernels_after_s: Final = load_kernels_after_s
+        self._with_kernels: Final = with_kernels
+        self._loading: asyncio.Task[None] | None = None
         self._max_connections: Final = max_connections
         self._clock: Final = clock
         self._rng: Final = rng or random.Random()  # noqa: S311 - chooses queues
@@ -191,7 +192,7 @@ class BrokerService:
             self._open(host, self._server.group)
             keep_objects()
             await self._listen_for_slaves()
-            await self.core.search.open(load_after_s=self._load_kernels_after_s)
+            await self.core.search.open()
             self._registrar = Registrar(self.core)
             self._registering_addresses = self._registrar.local_addresses
             await self._registrar.start()
@@ -199,6 +200,8 @@ class BrokerService:
             await self.stop()
             raise
         core = self.core
+        if self._with_kernels:
+            self._loading = asyncio.create_task(_load_kernels(core))
         if self._index is not None:
             self._index.start()
             self._every(WATCH_INTERVAL_S, self._watch_index)
@@ -245,6 +248,8 @@ class BrokerService:
 
     def _cancel_timers(self) -> None:
         """End the periodic work."""
+        if self._loading is not None:
+            self._loading.cancel()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -346,29 +351,13 @@ class BrokerService:
         self._schedule = Schedule(store, core.copies, core.delay_offsets, core.clock, levels)
         transactions = TransactionProcessor(core)
         self._checks = transactions.checks
-        sender = SendProcessor(core)
-        for processor in (
-            sender,
-            ReplyProcessor(core, sender),
-            RecallProcessor(core, sender),
-            SendBackProcessor(core),
-            QueryProcessor(core),
-            PullProcessor(core),
-            OffsetProcessor(core),
-            TopicProcessor(core),
-            ClientProcessor(core),
-            transactions,
-            GroupProcessor(core),
-            InspectionProcessor(core),
-            RuntimeProcessor(core),
-            RelayProcessor(core),
-            ConsumerStatusProcessor(core),
-            QueueLockProcessor(core),
-            ReplicationProcessor(core),
-        ):
+        for processor in (SendProcessor(core), transactions):
             self._handlers.update(processor.handlers())
+        self._handlers.update(handlers_of(core, *(each.HANDLERS for each in _FAMILIES)))
         if core.access is not None:
-            self._handlers.update(_handlers_of(core, core.access))
+            of_users, of_accounts = users.USER_HANDLERS, users.ACCOUNT_HANDLERS
+            family = of_accounts if core.access.users is None else of_users
+            self._handlers.update(handlers_of(core, family))
             self._handlers.update(core.access.guarded(self._handlers))
 
     def _closed(self, channel: Channel) -> None:
@@ -385,7 +374,7 @@ class BrokerService:
             # There may be more; other requests are handled in between.
             self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
         now_s = asyncio.get_running_loop().time()
-        tables = (core.delay_offsets, core.timers)
+        tables = (core.delay_offsets, core.timers.progress)
         if now_s >= self._delay_save_s and any(table.is_changed for table in tables):
             interval_s = core.config.flushDelayOffsetInterval / 1000
             self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
@@ -454,7 +443,6 @@ async def run(
         settings,
         build_index=build_index,
         index_command=index_command,
-        load_kernels_after_s=LOAD_KERNELS_AFTER_S,
     )
     if status is not None:
         status.add(service.status_source())
@@ -478,13 +466,13 @@ def max_connections(open_files: int) -> int:
     return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), MIN_CONNECTIONS)
 
 
-def _handlers_of(core: BrokerCore, access: control.AccessControl) -> Mapping[int, Handler]:
-    """Return the handlers of requests about accounts, or about users and their policies."""
-    if access.users is not None:
-        return UserProcessor(access.users, core.large_answers).handlers()
-    assert access.accounts is not None  # noqa: S101 - one of both
-    names = core.config.brokerClusterName, core.config.brokerName, core.address
-    return PlainProcessor(access.accounts, names).handlers()
+async def _load_kernels(core: BrokerCore) -> None:
+    """Load kernels beside the first requests, which are handled without them until then."""
+    try:
+        await asyncio.to_thread(core.load_kernels)
+    except Exception:  # noqa: BLE001 - the ordinary path needs none of it
+        _log.exception("compiled code cannot be used: all requests are handled slowly")
+    keep_objects()
 
 
 def _free_port(address: str) -> int:

@@ -191,7 +191,7 @@ class Replicas:
         self._loop: Final = asyncio.get_running_loop()
         self._slaves: Final[dict[SlaveConnection, None]] = {}
         self._reports: Final[Counter[str]] = Counter()
-        self._waiting: Final[deque[tuple[int, _Waiting]]] = deque()
+        self._waiting: Final[deque[tuple[int, PendingReply]]] = deque()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
@@ -249,7 +249,8 @@ class Replicas:
         acknowledged_offset = self._acknowledged_offset
         if acknowledged_offset < 0 or end_offset - acknowledged_offset >= self._max_behind_bytes:
             return response._replace(code=ResponseCode.SLAVE_NOT_AVAILABLE)
-        waiting = _Waiting(self._loop, response, self._timeout_s)
+        late = ResponseCode.FLUSH_SLAVE_TIMEOUT
+        waiting = PendingReply(self._loop, response, self._timeout_s, late)
         self._waiting.append((end_offset, waiting))
         if not self._is_woken:
             self._is_woken = True
@@ -318,24 +319,32 @@ class Replicas:
             slave.close("the broker stops")
 
 
-class _Waiting:
-    """A response, and its timeout."""
+class PendingReply:
+    """A response that waits; after the timeout it has another code."""
 
     __slots__ = ("_response", "_timer", "future")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, response: Response, timeout_s: float
+        self,
+        loop: asyncio.AbstractEventLoop,
+        response: Response,
+        timeout_s: float,
+        late: ResponseCode,
     ) -> None:
         self._response = response
         self.future: asyncio.Future[Response | None] = loop.create_future()
-        self._timer = loop.call_later(timeout_s, self._expire)
+        self._timer = loop.call_later(timeout_s, self._expire, late)
 
-    def _expire(self) -> None:
+    def _expire(self, late: ResponseCode) -> None:
         if not self.future.done():
-            late = self._response._replace(code=ResponseCode.FLUSH_SLAVE_TIMEOUT)
-            self.future.set_result(late)
+            self.future.set_result(self._response._replace(code=late))
 
-    def end(self) -> None:
+    def end(self, failure: StoreError | None = None) -> None:
+        """Give the response, or fail with ``failure``."""
         self._timer.cancel()
-        if not self.future.done():
+        if self.future.done():
+            return
+        if failure is None:
             self.future.set_result(self._response)
+        else:
+            self.future.set_exception(failure)

@@ -1,14 +1,35 @@
-"""What handlers of requests return, and answers to changes of tables."""
+"""The handlers of requests, and what they return."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
-from rocketlens.net.channel import Response
+from rocketlens.broker.core import BrokerCore
+from rocketlens.net.channel import Answer, Channel, Handler, Response
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
 
 Pending = Response | Awaitable[Response | None]
 """A response, or what returns it later."""
+Handlers = Mapping[int, Callable[[BrokerCore, RemotingCommand, Channel], Answer]]
+"""By code, the functions that handle a family of requests."""
+
+
+def handlers_of(core: BrokerCore, *families: Handlers) -> dict[int, Handler]:
+    """Return the handler of each code at one broker."""
+    return {code: partial(handler, core) for family in families for code, handler in family.items()}
+
+
+def failed(remark: str) -> Response:
+    """Return RocketMQ's general error."""
+    return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+async def after(announced: "asyncio.Future[Any]", answer: Pending) -> Response | None:
+    """Return ``answer`` once the name servers know a topic."""
+    await asyncio.shield(announced)
+    return answer if isinstance(answer, Response) else await answer
 
 
 def when_saved(saved: "asyncio.Future[Any] | None", changed: str) -> Pending:

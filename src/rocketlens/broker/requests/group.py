@@ -6,17 +6,17 @@ members that a request does not have get RocketMQ's defaults. Changes are answer
 written. Source: ``AdminBrokerProcessor``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Pending, when_all_saved, when_saved
+from rocketlens.broker.requests.answers import Handlers, Pending, when_all_saved, when_saved
 from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
 from rocketlens.model.text import json_dialect
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.wire.bodies.clients import SubscriptionAnswer
@@ -44,106 +44,93 @@ _MAXIMA: Final = {
 """The maximum of each numeric member. The minimum is 0, and -1 for retryMaxTimes."""
 
 
-class GroupProcessor:
-    """Creates, changes, returns and deletes consumer groups (see the codes above)."""
+def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
+    """Create a group, or change it."""
+    return _update(core, [_read(command.body)] if command.body else [])
 
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
-            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.configuration,
-            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
-            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
-            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
-        }
+def update_many(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
+    """Create or change groups: all of them, or none if one is invalid."""
+    configs = _object(_read(command.body)).get("groupConfigList")
+    return _update(core, configs if isinstance(configs, list) else [])
 
-    def update(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Create a group, or change it."""
-        return self._update([_read(command.body)] if command.body else [])
 
-    def update_many(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Create or change groups: all of them, or none if one is invalid."""
-        configs = _object(_read(command.body)).get("groupConfigList")
-        return self._update(configs if isinstance(configs, list) else [])
-
-    def _update(self, configs: list[Any]) -> Pending:
-        groups = self.core.groups
-        checked: dict[str, dict[str, Any]] = {}
-        for each in configs:
-            members = _checked(_object(each))
-            problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
-            if problem is None and not members["consumeEnable"]:
-                problem = _system_problem(members["groupName"], "consumeEnable stays true")
-            if problem is not None:
-                return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
-            checked[members["groupName"]] = members
-        saved = groups.put(checked) if checked else None
-        for group in checked:
-            self.core.held_pulls.group_changed(group)
-        return when_saved(saved, f"group {', '.join(checked)}")
-
-    async def all_groups(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Return all groups that may be seen, and the version of the table."""
-        table = self.core.groups.table
-        estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
-        for name, members in list(table.groups.items()):
-            estimate.add(len(name) + _min_bytes(members))
-            await pace.turn()
-        async with self.core.large_answers.turn(channel, estimate):
-            value, access = table.value(), self.core.access
-            is_shown = None if access is None else access.seen_by(command, channel)
-
-            def encode() -> bytes:
-                shown = value if is_shown is None else _shown(value, is_shown)
-                return json_dialect.dumps(shown).encode()
-
-            return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
-
-    def configuration(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return a group; it is created now if groups are created automatically."""
-        request = GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
-        group = self.core.groups.find(request.group)
-        if group is None:
-            remark = "No group in this broker"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-        return Response(body=json_dialect.dumps(group).encode())
-
-    async def delete(self, command: RemotingCommand, _: Channel) -> Response:
-        """Delete a group, and its offsets if that is requested."""
-        request = DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
-        problem = _system_problem(request.group_name, "it cannot be deleted")
+def _update(core: BrokerCore, configs: list[Any]) -> Pending:
+    groups = core.groups
+    checked: dict[str, dict[str, Any]] = {}
+    for each in configs:
+        members = _checked(_object(each))
+        problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
+        if problem is None and not members["consumeEnable"]:
+            problem = _system_problem(members["groupName"], "consumeEnable stays true")
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
-        old_name = command.ext_fields.get("removeOffset", "")
-        saves = [self.core.groups.remove(request.group_name)]
-        if request.clean_offset or old_name.lower() == "true":
-            self.core.offsets.remove(request.group_name)
-            saves.append(self.core.saver.save(self.core.offsets))
-        self.core.held_pulls.group_changed(request.group_name)
-        return await when_all_saved(f"group {request.group_name}", *saves)
+        checked[members["groupName"]] = members
+    saved = groups.put(checked) if checked else None
+    for group in checked:
+        core.held_pulls.group_changed(group)
+    return when_saved(saved, f"group {', '.join(checked)}")
 
-    def topics(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the topics in which a group has offsets."""
-        request = QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
-        topics = tuple(self.core.offsets.topics_of(request.group))
-        return Response(
-            body=write_body(TopicList(topic_list=topics, broker_addr=self.core.address))
-        )
 
-    def subscription(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the subscription of a group's connected consumers to a topic."""
-        request = QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
-        group = self.core.clients.consumers.get(request.group)
-        subscription = group.subscriptions.get(request.topic) if group else None
-        answer = SubscriptionAnswer(
-            subscription=subscription, group=request.group, topic=request.topic
-        )
-        return Response(body=write_body(answer))
+async def all_groups(
+    core: BrokerCore, command: RemotingCommand, channel: Channel
+) -> Response | None:
+    """Return all groups that may be seen, and the version of the table."""
+    table = core.groups.table
+    estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
+    for name, members in list(table.groups.items()):
+        estimate.add(len(name) + _min_bytes(members))
+        await pace.turn()
+    async with core.large_answers.turn(channel, estimate):
+        value, access = table.value(), core.access
+        is_shown = None if access is None else access.seen_by(command, channel)
+
+        def encode() -> bytes:
+            shown = value if is_shown is None else _shown(value, is_shown)
+            return json_dialect.dumps(shown).encode()
+
+        return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
+
+
+def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return a group; it is created now if groups are created automatically."""
+    request = GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+    group = core.groups.find(request.group)
+    if group is None:
+        remark = "No group in this broker"
+        return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    return Response(body=json_dialect.dumps(group).encode())
+
+
+async def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Delete a group, and its offsets if that is requested."""
+    request = DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+    problem = _system_problem(request.group_name, "it cannot be deleted")
+    if problem is not None:
+        return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+    old_name = command.ext_fields.get("removeOffset", "")
+    saves = [core.groups.remove(request.group_name)]
+    if request.clean_offset or old_name.lower() == "true":
+        core.offsets.remove(request.group_name)
+        saves.append(core.saver.save(core.offsets))
+    core.held_pulls.group_changed(request.group_name)
+    return await when_all_saved(f"group {request.group_name}", *saves)
+
+
+def topics(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the topics in which a group has offsets."""
+    request = QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+    topics = tuple(core.offsets.topics_of(request.group))
+    return Response(body=write_body(TopicList(topic_list=topics, broker_addr=core.address)))
+
+
+def subscription(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the subscription of a group's connected consumers to a topic."""
+    request = QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+    group = core.clients.consumers.get(request.group)
+    subscription = group.subscriptions.get(request.topic) if group else None
+    answer = SubscriptionAnswer(subscription=subscription, group=request.group, topic=request.topic)
+    return Response(body=write_body(answer))
 
 
 def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, Any]:
@@ -200,3 +187,14 @@ def _checked(config: dict[str, Any]) -> dict[str, Any]:
             raise CommandBodyError(f"{key} {value}: give {minimum} to {_MAXIMA[key]}")
         members[key] = value
     return members
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: update,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: update_many,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: all_groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: configuration,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: delete,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: topics,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: subscription,
+}

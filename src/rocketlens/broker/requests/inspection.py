@@ -1,22 +1,37 @@
-"""Inspection by tools: topics, entries of a queue, the configuration.
+"""Inspection by tools and slaves: topics, entries of a queue, the configuration, offsets.
 
 All topics (21), system topics (305), entries of a consume queue (321), configuration (26). A change
 of the configuration (25) is refused: any client that can connect could decide where files are
 written. Expired files can be deleted at once (306). Counts by name (315) are not kept; the response
-is RocketMQ's own for a topic without recent messages. Source: ``AdminBrokerProcessor``.
+is RocketMQ's own for a topic without recent messages.
+
+Slaves take over, besides the log, topics (21) and groups (201) as tools get them, and
+
+====  ============================  ===========================================================
+code  name                          body
+====  ============================  ===========================================================
+43    GET_ALL_CONSUMER_OFFSET       as ``config/consumerOffset.json``
+45    GET_ALL_DELAY_OFFSET          as ``config/delayOffset.json``
+60    GET_TIMER_CHECK_POINT         the first 56 bytes of ``config/timercheck``
+61    GET_TIMER_METRICS             a table without entries: RocketLens counts no timers by topic
+402   GET_ALL_MESSAGE_REQUEST_MODE  a table without entries: all consumers pull
+====  ============================  ===========================================================
+
+The last three are of RocketMQ 5. Sources: ``AdminBrokerProcessor``, ``SlaveSynchronize``.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.tables.config_table import TableVersion
 from rocketlens.broker.tables.topics import topic_table
 from rocketlens.formats import java_properties
-from rocketlens.model.rocketmq import SYSTEM_TOPICS
+from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_TOPICS
 from rocketlens.model.text import json_dialect
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.large_answers import Estimate
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue.queue_append import QueueWriter
@@ -35,107 +50,96 @@ from rocketlens.wire.declare import write_body
 MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
 """Entries of a queue in one answer (321). RocketMQ: no limit."""
 _ENTRIES_READ: Final = 500
+_NAME_BYTES: Final = 40
+_OFFSET_BYTES: Final = 24
 _TOPIC_BYTES: Final = 100
 """Minimum bytes of a topic in the response with all, without its name, which occurs twice."""
 
 
-class InspectionProcessor:
-    """Answers requests of tools about topics, queues and configuration (see the codes above)."""
-
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
-        self._version: Final = TableVersion(core.clock())
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.GET_ALL_TOPIC_CONFIG: self.topics,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
-            RequestCode.QUERY_CONSUME_QUEUE: self.queue,
-            RequestCode.GET_BROKER_CONFIG: self.configuration,
-            RequestCode.UPDATE_BROKER_CONFIG: self.update_configuration,
-            RequestCode.VIEW_BROKER_STATS_DATA: self.count,
-            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
-        }
-
-    async def topics(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Return the configuration of all topics that may be seen, and the table's version."""
-        topics = self.core.topics.table.topics
-        estimate = Estimate("ask for one topic at a time (351)")
-        estimate.add(_TOPIC_BYTES, len(topics))
-        estimate.add(2 * sum(map(len, topics)))
-        async with self.core.large_answers.turn(channel, estimate):
-            access = self.core.access
-            is_shown = None if access is None else access.seen_by(command, channel)
-            table_of = topic_table(self.core.topics.table, is_shown=is_shown)
-            body = await in_thread(lambda: write_body(table_of()), ANSWER_THREAD, owner=channel)
-            return Response(body=body)
-
-    def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
-        """Return the topics that clients may not create, change or delete."""
-        config = self.core.config
-        names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
-        return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
-
-    def configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """Return the configuration in effect, a line for each key."""
-        values = self.core.settings.properties_in_effect(self.core.store.store_host.port)
-        version = GetBrokerConfigResponse(version=json_dialect.dumps(self._version.encode()))
-        return Response(
-            ext_fields=GET_BROKER_CONFIG.response.encode(version),
-            body=java_properties.dumps_unescaped(values).encode(),
-        )
-
-    def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """Refuse to change the configuration."""
-        remark = "the configuration cannot be updated from afar: change the broker's file"
-        return Response(ResponseCode.NO_PERMISSION, remark=remark)
-
-    def count(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return RocketMQ's error for a count that is not kept."""
-        request = VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
-        remark = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
-        return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-
-    async def clean(self, _: RemotingCommand, __: Channel) -> Response | None:
-        """Delete expired files now, not at the next round, and queue files without messages.
-
-        Any client that can connect can request this: a full disk alone is not a reason to delete.
-        """
-        if self.core.store.clean(may_force=False):
-            self.core.search.segments_changed()
-        while self.core.store.clean_queues():  # noqa: ASYNC110 - it does the work
-            await asyncio.sleep(0)
-        return Response()
-
-    async def queue(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Return entries of a queue, and the subscription of a group to its topic."""
-        request = QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
-        store, name = self.core.store, f"{request.queue_id}@{request.topic[:300]}"
-        queue = store.queues.get(request.topic, request.queue_id)
-        if queue is None:
-            return Response(ResponseCode.SYSTEM_ERROR, remark=f"{name} is not exist!")
-        low = store.queues.min_offset(request.topic, request.queue_id)
-        if not low <= request.index < queue.next_offset:
-            return Response(remark=f"Index {request.index} of {name} is not exist!")
-        subscription, missing = None, None
-        if request.consumer_group is not None:
-            group = self.core.clients.consumers.get(request.consumer_group)
-            subscription = group.subscriptions.get(request.topic) if group else None
-            if subscription is None:
-                missing = f"{request.consumer_group[:300]}@{request.topic} is not online!"
-        entries = await _entries(
-            queue, request.index, min(request.count, MAX_QUEUE_ENTRIES_ANSWERED)
-        )
-        answer = ConsumeQueueAnswer(
-            subscription=subscription,
-            filter_data=missing,
-            entries=entries,
-            max_offset=queue.next_offset,
-            min_offset=low,
-        )
-        body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
+async def topics(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
+    """Return the configuration of all topics that may be seen, and the table's version."""
+    topics = core.topics.table.topics
+    estimate = Estimate("ask for one topic at a time (351)")
+    estimate.add(_TOPIC_BYTES, len(topics))
+    estimate.add(2 * sum(map(len, topics)))
+    async with core.large_answers.turn(channel, estimate):
+        access = core.access
+        is_shown = None if access is None else access.seen_by(command, channel)
+        table_of = topic_table(core.topics.table, is_shown=is_shown)
+        body = await in_thread(lambda: write_body(table_of()), ANSWER_THREAD, owner=channel)
         return Response(body=body)
+
+
+def system_topics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return the topics that clients may not create, change or delete."""
+    config = core.config
+    names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
+    return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
+
+
+def configuration(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return the configuration in effect, a line for each key."""
+    values = core.settings.properties_in_effect(core.store.store_host.port)
+    version = GetBrokerConfigResponse(
+        version=json_dialect.dumps(TableVersion(core.stats.started_ms).encode())
+    )
+    return Response(
+        ext_fields=GET_BROKER_CONFIG.response.encode(version),
+        body=java_properties.dumps_unescaped(values).encode(),
+    )
+
+
+def update_configuration(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Response:
+    """Refuse to change the configuration."""
+    remark = "the configuration cannot be updated from afar: change the broker's file"
+    return Response(ResponseCode.NO_PERMISSION, remark=remark)
+
+
+def count(_: BrokerCore, command: RemotingCommand, __: Channel) -> Response:
+    """Return RocketMQ's error for a count that is not kept."""
+    request = VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
+    remark = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
+    return failed(remark)
+
+
+async def clean(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response | None:
+    """Delete expired files now, not at the next round, and queue files without messages.
+
+    Any client that can connect can request this: a full disk alone is not a reason to delete.
+    """
+    if core.store.clean(may_force=False):
+        core.search.segments_changed()
+    while core.store.clean_queues():  # noqa: ASYNC110 - it does the work
+        await asyncio.sleep(0)
+    return Response()
+
+
+async def queue(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
+    """Return entries of a queue, and the subscription of a group to its topic."""
+    request = QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
+    store, name = core.store, f"{request.queue_id}@{request.topic[:300]}"
+    queue = store.queues.get(request.topic, request.queue_id)
+    if queue is None:
+        return failed(f"{name} is not exist!")
+    low = store.queues.min_offset(request.topic, request.queue_id)
+    if not low <= request.index < queue.next_offset:
+        return Response(remark=f"Index {request.index} of {name} is not exist!")
+    subscription, missing = None, None
+    if request.consumer_group is not None:
+        group = core.clients.consumers.get(request.consumer_group)
+        subscription = group.subscriptions.get(request.topic) if group else None
+        if subscription is None:
+            missing = f"{request.consumer_group[:300]}@{request.topic} is not online!"
+    entries = await _entries(queue, request.index, min(request.count, MAX_QUEUE_ENTRIES_ANSWERED))
+    answer = ConsumeQueueAnswer(
+        subscription=subscription,
+        filter_data=missing,
+        entries=entries,
+        max_offset=queue.next_offset,
+        min_offset=low,
+    )
+    body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
+    return Response(body=body)
 
 
 async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[ConsumeQueueData, ...]:
@@ -157,3 +161,79 @@ async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[Consume
         offset += len(entries)
         await pace.turn()
     return tuple(rows)
+
+
+async def consumer_offsets(
+    core: BrokerCore, command: RemotingCommand, channel: Channel
+) -> Response | None:
+    """Return the offsets of all groups that may be seen, in topics that may be seen."""
+    offsets, access = core.offsets, core.access
+    estimate, pace = Estimate("ask for one group at a time"), Pace()
+    for name, queues in list(offsets.table.items()):
+        estimate.add(_NAME_BYTES + len(name) + _OFFSET_BYTES * len(queues))
+        await pace.turn()
+    async with core.large_answers.turn(channel, estimate):
+        is_shown = None if access is None else _both_seen(access.seen_by(command, channel))
+        value = offsets.value()
+
+        def encode() -> bytes:
+            if is_shown is not None:
+                shown = {name: of for name, of in value["offsetTable"].items() if is_shown(name)}
+                value["offsetTable"] = shown
+            return json_dialect.dumps(value).encode()
+
+        return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
+
+
+def delay_offsets(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return up to where each delay level is delivered.
+
+    What was delivered is in the log before the offset is here, but a slave may have the offset
+    first. If this broker then ends, the slave lacks that message: as with RocketMQ.
+    """
+    return _json(core.delay_offsets.value())
+
+
+def timers(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return how far messages with a delivery time of their own are delivered."""
+    return Response(body=core.timers.progress.checkpoint().encode_for_slave())
+
+
+def timer_metrics(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return an empty table."""
+    return _json({"dataVersion": TableVersion(core.stats.started_ms).encode(), "timingCount": {}})
+
+
+def request_modes(_: BrokerCore, __: RemotingCommand, ___: Channel) -> Response:
+    """Return an empty table."""
+    return _json({"messageRequestModeMap": {}})
+
+
+def _both_seen(is_seen: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Return a predicate: may both the topic and the group of ``topic@group`` be listed?"""
+
+    def is_shown(name: str) -> bool:
+        topic, _, group = name.partition("@")
+        return is_seen(topic) and is_seen(RETRY_PREFIX + group)
+
+    return is_shown
+
+
+def _json(value: object) -> Response:
+    return Response(body=json_dialect.dumps(value).encode())
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: topics,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: system_topics,
+    RequestCode.QUERY_CONSUME_QUEUE: queue,
+    RequestCode.GET_BROKER_CONFIG: configuration,
+    RequestCode.UPDATE_BROKER_CONFIG: update_configuration,
+    RequestCode.VIEW_BROKER_STATS_DATA: count,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: clean,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: delay_offsets,
+    RequestCode.GET_TIMER_CHECK_POINT: timers,
+    RequestCode.GET_TIMER_METRICS: timer_metrics,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: request_modes,
+}

@@ -1,13 +1,12 @@
 """Offsets of queues (29 to 32) and of consumer groups (14, 15)."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import not_saved
+from rocketlens.broker.requests.answers import Handlers, failed, not_saved
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import group_problem
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.wire.bodies.tables import MessageQueue, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -30,167 +29,153 @@ NO_OFFSET: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot fi
 NO_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
-class OffsetProcessor:
-    """Answers requests for offsets, and stores the offsets that groups commit."""
-
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
-            RequestCode.GET_MAX_OFFSET: self.max_offset,
-            RequestCode.GET_MIN_OFFSET: self.min_offset,
-            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_time,
-            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
-            RequestCode.CLONE_GROUP_OFFSET: self.clone,
-        }
-
-    def search(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the offset of the first message at or after a time, or UPPER: the last before."""
-        request = SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
-        is_upper = (request.boundary_type or "").upper() == UPPER
-        return _offset(
-            self.core.store.queues.offset_by_time(
-                request.topic, request.queue_id, request.timestamp_ms, upper=is_upper
-            )
+def search(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the offset of the first message at or after a time, or UPPER: the last before."""
+    request = SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
+    is_upper = (request.boundary_type or "").upper() == UPPER
+    return _offset(
+        core.store.queues.offset_by_time(
+            request.topic, request.queue_id, request.timestamp_ms, upper=is_upper
         )
+    )
 
-    def max_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the offset of a queue's next message."""
-        request = GET_MAX_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.queues.max_offset(request.topic, request.queue_id))
 
-    def min_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the offset of the first message of a queue that is not deleted."""
-        request = GET_MIN_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.queues.min_offset(request.topic, request.queue_id))
+def max_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the offset of a queue's next message."""
+    request = GET_MAX_OFFSET.request.decode(command.ext_fields)
+    return _offset(core.store.queues.max_offset(request.topic, request.queue_id))
 
-    def earliest_time(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the store time of a queue's first message; -1 if it has none."""
-        request = GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
-        first = self.core.store.queues.min_offset(request.topic, request.queue_id)
-        timestamp_ms = store_time(self.core, request.topic, request.queue_id, first)
-        return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
-    def query(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return a group's offset: 0 if it has none and the first message is still in memory."""
-        request = QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
-        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        offset = self.core.offsets.get(group, topic, queue_id)
-        if offset is not None and offset >= 0:
-            return _offset(offset)
-        if request.set_zero_if_not_found is False:
-            return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_ZERO)
-        if self.core.store.queues.min_offset(topic, queue_id) == 0 and self._is_in_memory(
-            topic, queue_id
-        ):
-            return _offset(0)
-        return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_OFFSET)
+def min_offset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the offset of the first message of a queue that is not deleted."""
+    request = GET_MIN_OFFSET.request.decode(command.ext_fields)
+    return _offset(core.store.queues.min_offset(request.topic, request.queue_id))
 
-    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Return whether a queue's first message is assumed to be in memory."""
-        queue = self.core.store.queues.get(topic, queue_id)
-        entry = queue.entry(0) if queue else None
-        return entry is None or entry.physical_offset >= self.core.pull_reader.in_memory_from
 
-    def update(self, command: RemotingCommand, _: Channel) -> Response:
-        """Store a group's offset."""
-        request = UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
-        if self.core.topics.get(request.topic) is None:
-            remark = f"Topic {request.topic[:300]} not exist!"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        if request.consumer_group not in self.core.groups.table.groups:
-            remark = f"Group {request.consumer_group[:300]} not exist!"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-        if not may_commit(self.core, request.consumer_group, request.topic, request.queue_id):
-            remark = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-        if (request.consumer_group, request.topic, request.queue_id) in self.core.offsets.resets:
-            return Response(remark="Offset has been previously reset")
-        self.core.offsets.put(
-            request.consumer_group, request.topic, request.queue_id, request.commit_offset
-        )
-        return Response()
+def earliest_time(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return the store time of a queue's first message; -1 if it has none."""
+    request = GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
+    first = core.store.queues.min_offset(request.topic, request.queue_id)
+    timestamp_ms = store_time(core, request.topic, request.queue_id, first)
+    return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
-    async def reset(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """Reset the offset of a group: in one queue, or in all of a topic.
 
-        Its consumers, of any version, get the new offset in the answer to their next pull.
-        """
-        request = INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
-        core, topic, group = self.core, request.topic, request.group
-        config = core.topics.get(topic)
-        if config is None:
-            remark = f"Topic {topic[:300]} does not exist"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        if group not in core.groups.table.groups:
-            remark = f"Group {group[:300]} does not exist"
-            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
-        queue_count = max(config.read_queue_count, config.write_queue_count)
-        queue_id = -1 if request.queue_id is None else request.queue_id
-        if queue_id >= queue_count:
-            remark = f"Topic {topic} has no queue {queue_id}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-        queue_ids = range(config.read_queue_count)
-        if queue_id >= 0:
-            queue_ids = range(queue_id, queue_id + 1)
-        if not queue_ids:
-            return Response(ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
-        pace = Pace()
-        offsets: dict[int, int] = {}
-        for queue_id in queue_ids:
-            queue_offset = self._reset_offset(request, queue_id)
-            if isinstance(queue_offset, str):
-                return Response(ResponseCode.SYSTEM_ERROR, remark=queue_offset)
-            offsets[queue_id] = queue_offset
-            await pace.turn()
-        for queue_id, queue_offset in offsets.items():
-            core.offsets.reset(group, topic, queue_id, queue_offset)
-        core.held_pulls.group_changed(group)
-        if not await core.saver.save(core.offsets):
-            return not_saved(f"the offsets of group {group} in topic {topic}")
-        broker_name = core.config.brokerName
-        table = {
-            MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
-            for queue_id, offset in offsets.items()
-        }
-        return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
+def query(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return a group's offset: 0 if it has none and the first message is still in memory."""
+    request = QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
+    group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+    offset = core.offsets.get(group, topic, queue_id)
+    if offset is not None and offset >= 0:
+        return _offset(offset)
+    if request.set_zero_if_not_found is False:
+        return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_ZERO)
+    if core.store.queues.min_offset(topic, queue_id) == 0 and _is_in_memory(core, topic, queue_id):
+        return _offset(0)
+    return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_OFFSET)
 
-    def _reset_offset(self, request: ResetOffsetRequest, queue_id: int) -> int | str:
-        """Return where a queue is reset to, or why it is not."""
-        queues, topic = self.core.store.queues, request.topic
-        low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
-        offset = request.offset
-        is_one_queue = request.queue_id is not None and request.queue_id >= 0
-        if is_one_queue and offset is not None and offset != -1:
-            if not low <= offset <= high + 1:
-                return f"Target offset {offset} not in consume queue range [{low}-{high}]"
-            return offset
-        if request.timestamp_ms < 0:
-            return high
-        return queues.offset_by_time(topic, queue_id, request.timestamp_ms)
 
-    async def clone(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """Copy the offsets of one group to another: in one topic, or in all."""
-        request = CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
-        core, source = self.core, request.source_group
-        problem = group_problem(request.target_group)
-        if problem is not None:
-            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
-        online = core.clients.consumers.get(source)
-        pace = Pace()
-        for topic in [request.topic] if request.topic else core.offsets.topics_of(source):
-            is_followed = online is None or online.may_follow(topic)
-            if core.topics.get(topic) is not None and (request.offline or is_followed):
-                core.offsets.clone(source, topic, request.target_group)
-            await pace.turn()
-        if not await core.saver.save(core.offsets):
-            return not_saved(f"the offsets of group {request.target_group}")
-        return Response()
+def _is_in_memory(core: BrokerCore, topic: str, queue_id: int) -> bool:
+    """Return whether a queue's first message is assumed to be in memory."""
+    queue = core.store.queues.get(topic, queue_id)
+    entry = queue.entry(0) if queue else None
+    return entry is None or entry.physical_offset >= core.pull_reader.in_memory_from
+
+
+def update(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Store a group's offset."""
+    request = UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
+    if core.topics.get(request.topic) is None:
+        remark = f"Topic {request.topic[:300]} not exist!"
+        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    if request.consumer_group not in core.groups.table.groups:
+        remark = f"Group {request.consumer_group[:300]} not exist!"
+        return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    if not may_commit(core, request.consumer_group, request.topic, request.queue_id):
+        remark = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
+        return failed(remark)
+    if (request.consumer_group, request.topic, request.queue_id) in core.offsets.resets:
+        return Response(remark="Offset has been previously reset")
+    core.offsets.put(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+    return Response()
+
+
+async def reset(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response | None:
+    """Reset the offset of a group: in one queue, or in all of a topic.
+
+    Its consumers, of any version, get the new offset in the answer to their next pull.
+    """
+    request = INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
+    topic, group = request.topic, request.group
+    config = core.topics.get(topic)
+    if config is None:
+        remark = f"Topic {topic[:300]} does not exist"
+        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    if group not in core.groups.table.groups:
+        remark = f"Group {group[:300]} does not exist"
+        return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    queue_count = max(config.read_queue_count, config.write_queue_count)
+    queue_id = -1 if request.queue_id is None else request.queue_id
+    if queue_id >= queue_count:
+        remark = f"Topic {topic} has no queue {queue_id}"
+        return failed(remark)
+    queue_ids = range(config.read_queue_count)
+    if queue_id >= 0:
+        queue_ids = range(queue_id, queue_id + 1)
+    if not queue_ids:
+        return failed("No queues to reset.")
+    pace = Pace()
+    offsets: dict[int, int] = {}
+    for queue_id in queue_ids:
+        queue_offset = _reset_offset(core, request, queue_id)
+        if isinstance(queue_offset, str):
+            return failed(queue_offset)
+        offsets[queue_id] = queue_offset
+        await pace.turn()
+    for queue_id, queue_offset in offsets.items():
+        core.offsets.reset(group, topic, queue_id, queue_offset)
+    core.held_pulls.group_changed(group)
+    if not await core.saver.save(core.offsets):
+        return not_saved(f"the offsets of group {group} in topic {topic}")
+    broker_name = core.config.brokerName
+    table = {
+        MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
+        for queue_id, offset in offsets.items()
+    }
+    return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
+
+
+def _reset_offset(core: BrokerCore, request: ResetOffsetRequest, queue_id: int) -> int | str:
+    """Return where a queue is reset to, or why it is not."""
+    queues, topic = core.store.queues, request.topic
+    low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
+    offset = request.offset
+    is_one_queue = request.queue_id is not None and request.queue_id >= 0
+    if is_one_queue and offset is not None and offset != -1:
+        if not low <= offset <= high + 1:
+            return f"Target offset {offset} not in consume queue range [{low}-{high}]"
+        return offset
+    if request.timestamp_ms < 0:
+        return high
+    return queues.offset_by_time(topic, queue_id, request.timestamp_ms)
+
+
+async def clone(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response | None:
+    """Copy the offsets of one group to another: in one topic, or in all."""
+    request = CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
+    source = request.source_group
+    problem = group_problem(request.target_group)
+    if problem is not None:
+        return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+    online = core.clients.consumers.get(source)
+    pace = Pace()
+    for topic in [request.topic] if request.topic else core.offsets.topics_of(source):
+        is_followed = online is None or online.may_follow(topic)
+        if core.topics.get(topic) is not None and (request.offline or is_followed):
+            core.offsets.clone(source, topic, request.target_group)
+        await pace.turn()
+    if not await core.saver.save(core.offsets):
+        return not_saved(f"the offsets of group {request.target_group}")
+    return Response()
 
 
 def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
@@ -227,3 +212,15 @@ def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -
 
 def _offset(queue_offset: int) -> Response:
     return Response(ext_fields={"offset": str(queue_offset)})
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search,
+    RequestCode.GET_MAX_OFFSET: max_offset,
+    RequestCode.GET_MIN_OFFSET: min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: earliest_time,
+    RequestCode.QUERY_CONSUMER_OFFSET: query,
+    RequestCode.UPDATE_CONSUMER_OFFSET: update,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset,
+    RequestCode.CLONE_GROUP_OFFSET: clone,
+}

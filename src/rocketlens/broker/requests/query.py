@@ -1,25 +1,76 @@
-"""Queries: by key, unique key or tag (12), and by offset in the log (33).
+"""Reading messages: pulls (11 and 361), queries (12), and by offset in the log (33).
 
-Only messages that match are returned, each once. RocketMQ's brokers also return those whose keys
-have the same hash, which its clients then drop, and return a message twice that has a key twice. If
-nothing was found and something could not be searched, the response is an error, never "not found".
-Source: ``QueryMessageProcessor``.
+:mod:`rocketlens.broker.delivery.pull_reader` says what a pull gets. A pull that would be answered
+with 19 and allows it is held: :mod:`rocketlens.broker.delivery.held_pulls`. Most pulls and queries
+do not come here: :mod:`rocketlens.broker.delivery.compiled_pulls` and
+:mod:`rocketlens.broker.lookup.compiled` answer them alike.
+
+A query by key, unique key or tag returns only messages that match, each once. RocketMQ's brokers
+also return those whose keys have the same hash, which its clients then drop, and return a message
+twice that has a key twice. If nothing was found and something could not be searched, the response
+is an error, never "not found". Sources: ``PullMessageProcessor``, ``QueryMessageProcessor``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.delivery.held_pulls import HeldPull, PullFields
+from rocketlens.broker.delivery.pull_filter import PullRefused
+from rocketlens.broker.delivery.pull_reader import PullResult
 from rocketlens.broker.lookup.look_up import FoundRecords, LookUp
+from rocketlens.broker.requests.answers import Handlers, Pending, failed
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import RecordView
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.query.lookup.message_filter import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.messages import NOT_SEARCHED, QUERY_MESSAGE, VIEW_MESSAGE_BY_ID
+from rocketlens.wire.commands.messages import (
+    NOT_SEARCHED,
+    QUERY_MESSAGE,
+    SUSPEND_FLAG,
+    VIEW_MESSAGE_BY_ID,
+)
+
+
+def pull(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
+    """Return the messages of a queue from an offset on, and commit an offset if requested.
+
+    None if the pull is held.
+    """
+    request = PullFields.of(command.ext_fields)
+    try:
+        core.pull_reader.check_allowed(request, channel)
+        pull_filter = core.pull_reader.filter_of(request)
+    except PullRefused as refusal:
+        return core.pull_reader.response(request, PullResult(refusal.remark, refusal.code, 0))
+    if core.access is not None:
+        reader = core.access.reader_of(command, channel, request.topic)
+        pull_filter = pull_filter if reader is None else pull_filter._replace(reader=reader)
+    moved = core.pull_reader.moved(request)
+    if moved is not None:
+        return core.pull_reader.response(request, moved)
+    result = core.pull_reader.get(request, pull_filter, request.queue_offset)
+    core.pull_reader.commit(request)
+    if (
+        result.code == ResponseCode.PULL_NOT_FOUND
+        and request.sys_flag & SUSPEND_FLAG
+        and not command.is_one_way
+        and _hold(core, HeldPull(command, channel, request, pull_filter))
+    ):
+        return None
+    core.pull_reader.count(result)
+    return core.pull_reader.response(request, result)
+
+
+def _hold(core: BrokerCore, pull: HeldPull) -> bool:
+    config, timeout_ms = core.config, pull.request.suspend_timeout_ms
+    if not config.longPollingEnable:
+        timeout_ms = config.shortPollingTimeMills
+    return timeout_ms > 0 and core.held_pulls.hold(pull, timeout_ms / 1000)
+
 
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
@@ -30,77 +81,62 @@ _PICK: Final = QUERY_MESSAGE.request.picker(
 )
 _PICK_OFFSET: Final = VIEW_MESSAGE_BY_ID.request.picker("physical_offset")
 
-Pending = Response | Awaitable[Response | None]
+
+def query(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+    """Return the newest messages of a topic that have a key, a unique key or a tag."""
+    topic, key, max_num, begin_ms, end_ms, is_unique_key, kind = _PICK(command.ext_fields)
+    config = core.config
+    is_unique = is_unique_key or kind == UNIQUE_TYPE
+    max_num = config.defaultQueryMaxNum if is_unique_key else max_num
+    max_num = min(max_num, config.maxMsgsNumBatch)
+    is_valid = 0 < len(key) <= limits.MAX_KEY_BYTES
+    is_valid = is_valid and 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS
+    if not is_valid or max_num <= 0:
+        return _answer(core, FoundRecords())
+    is_tag = kind == TAG_TYPE and not is_unique
+    access = core.access
+    reader = None if access is None else access.reader_of(command, channel, topic)
+    may_read = None if reader is None else reader.may_read
+    begin = max(begin_ms, 0) or None
+    message_filter = MessageFilter(
+        topic=topic,
+        key=None if is_unique or is_tag else key,
+        unique_key=None if is_tag else key,
+        begin=begin,
+        end=end_ms,
+        tags=frozenset({key}) if is_tag else None,
+    )
+    look_up = LookUp(message_filter, max_num, may_read)
+    search = core.search
+    return _answer_later(core, (search.by_tag if is_tag else search.by_key)(look_up, channel))
 
 
-class QueryProcessor:
-    """Answers queries by key (12) and by offset (33)."""
+async def _answer_later(core: BrokerCore, records: asyncio.Future[FoundRecords]) -> Response | None:
+    return _answer(core, await records)
 
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.QUERY_MESSAGE: self.query,
-            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+def _answer(core: BrokerCore, records: FoundRecords) -> Response:
+    last = core.store.last_appended
+    if records.count and last is not None:
+        fields = {
+            "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
+            "indexLastUpdatePhyoffset": str(last.physical_offset),
         }
-
-    def query(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Return the newest messages of a topic that have a key, a unique key or a tag."""
-        topic, key, max_num, begin_ms, end_ms, is_unique_key, kind = _PICK(command.ext_fields)
-        config = self.core.config
-        is_unique = is_unique_key or kind == UNIQUE_TYPE
-        max_num = config.defaultQueryMaxNum if is_unique_key else max_num
-        max_num = min(max_num, config.maxMsgsNumBatch)
-        is_valid = 0 < len(key) <= limits.MAX_KEY_BYTES
-        is_valid = is_valid and 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS
-        if not is_valid or max_num <= 0:
-            return self._answer(FoundRecords())
-        is_tag = kind == TAG_TYPE and not is_unique
-        access = self.core.access
-        reader = None if access is None else access.reader_of(command, channel, topic)
-        may_read = None if reader is None else reader.may_read
-        begin = max(begin_ms, 0) or None
-        message_filter = MessageFilter(
-            topic=topic,
-            key=None if is_unique or is_tag else key,
-            unique_key=None if is_tag else key,
-            begin=begin,
-            end=end_ms,
-            tags=frozenset({key}) if is_tag else None,
-        )
-        look_up = LookUp(message_filter, max_num, may_read)
-        search = self.core.search
-        records = (search.by_tag if is_tag else search.by_key)(look_up, channel)
-        if isinstance(records, FoundRecords):
-            return self._answer(records)
-        return self._answer_later(records)
-
-    async def _answer_later(self, records: asyncio.Future[FoundRecords]) -> Response | None:
-        return self._answer(await records)
-
-    def _answer(self, records: FoundRecords) -> Response:
-        last = self.core.store.last_appended
-        if records.count and last is not None:
-            fields = {
-                "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
-                "indexLastUpdatePhyoffset": str(last.physical_offset),
-            }
-            if records.failures:
-                fields[NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
-            return Response(ext_fields=fields, body=records.body)
-        nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
         if records.failures:
-            failure = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
-            remark = f"not everything could be searched: {failure}"
-            return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=remark)
-        return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
+            fields[NOT_SEARCHED] = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+        return Response(ext_fields=fields, body=records.body)
+    nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+    if records.failures:
+        failure = records.failures[0][: limits.MAX_REMARK_CHARACTERS]
+        remark = f"not everything could be searched: {failure}"
+        return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=remark)
+    return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
-    def view(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Return the record that begins at an offset of the log."""
-        (offset,) = _PICK_OFFSET(command.ext_fields)
-        return view_record(self.core, offset, command, channel)
+
+def view(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+    """Return the record that begins at an offset of the log."""
+    (offset,) = _PICK_OFFSET(command.ext_fields)
+    return view_record(core, offset, command, channel)
 
 
 def view_record(
@@ -137,4 +173,12 @@ async def _view_later(
 
 def _no_record(offset: int, why: str = "") -> Response:
     remark = f"can not find message by the offset, {offset}{why}"
-    return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+    return failed(remark)
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.PULL_MESSAGE: pull,
+    RequestCode.LITE_PULL_MESSAGE: pull,
+    RequestCode.QUERY_MESSAGE: query,
+    RequestCode.VIEW_MESSAGE_BY_ID: view,
+}

@@ -20,16 +20,16 @@ That the first message exists is not checked. Source: ``RecallMessageProcessor``
 """
 
 import logging
-from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.delivery.timer_time import SECOND_MS
-from rocketlens.broker.requests.send import SendProcessor
+from rocketlens.broker.delivery.timers import SECOND_MS
+from rocketlens.broker.requests.answers import Handlers, Pending
+from rocketlens.broker.requests.send import when_safe
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model import properties as props
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import RECALL_MESSAGE
@@ -41,75 +41,67 @@ RECALL_TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
 
 
-class RecallProcessor:
-    """Stores messages that delete others before their delivery time."""
+def recall(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+    """Store a message that deletes the one of a handle; return the unique key of that one."""
+    request = RECALL_MESSAGE.request.decode(command.ext_fields)
+    if not core.config.recallMessageEnable:
+        return _refused(core, ResponseCode.NO_PERMISSION, "operation is forbidden")
+    if core.topics.get(request.topic) is None:
+        shown = request.topic[: limits.MAX_SHOWN_CHARACTERS]
+        return _refused(core, ResponseCode.TOPIC_NOT_EXIST, f"the topic[{shown}] not exist")
+    illegal = ResponseCode.ILLEGAL_OPERATION
+    try:
+        handle = RecallHandle.decode(request.recall_handle)
+    except BadInput as error:
+        return Response(illegal, _fields(core), remark=str(error))
+    if handle.topic != request.topic:
+        return _refused(core, illegal, "topic not match")
+    if handle.broker_name != core.config.brokerName:
+        return _refused(core, illegal, "broker service not available")
+    left_ms = handle.due_ms - core.clock()
+    if not 0 < left_ms < core.settings.store.timerMaxDelaySec * SECOND_MS:
+        return _refused(core, illegal, "timestamp invalid")
+    return _store(core, handle, request.producer_group, channel)
 
-    def __init__(self, core: BrokerCore, sender: SendProcessor) -> None:
-        self.core: Final = core
-        self._sender: Final = sender
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of the code."""
-        return {RequestCode.RECALL_MESSAGE: self.recall}
+def _store(
+    core: BrokerCore, handle: RecallHandle, producer_group: str | None, channel: Channel
+) -> Pending:
+    now_ms = core.clock()
+    properties = {
+        props.TAGS: RECALL_TAG,
+        props.TIMER_DELETED_KEY: handle.unique_key,
+        props.UNIQUE_KEY: handle.unique_key,
+        props.TIMER_DELIVER_MS: str(handle.due_ms),
+        props.BORN_TIMESTAMP: str(now_ms),
+        props.PRODUCER_GROUP: producer_group or "",
+    }
+    try:
+        topic, queue_id = core.timers.redirect(handle.topic, 0, properties)
+        appended = core.store.append(
+            topic,
+            queue_id,
+            _BODY,
+            props.format_properties(props.java_order(properties, 16)).encode(),
+            core.born_host(channel),
+            born_timestamp_ms=now_ms,
+        )
+    except RocketLensError as error:
+        _log.warning("a recall from %s is not stored: %s", channel.address, error)
+        return _refused(core, ResponseCode.SYSTEM_ERROR, "execute error")
+    core.stats.put_total += 1
+    response = Response(ext_fields=_fields(core) | {"msgId": handle.unique_key})
+    if core.replies.is_needed:
+        return when_safe(core, appended, response)
+    return response
 
-    def recall(
-        self, command: RemotingCommand, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
-        """Store a message that deletes the one of a handle; return the unique key of that one."""
-        request = RECALL_MESSAGE.request.decode(command.ext_fields)
-        core = self.core
-        if not core.config.recallMessageEnable:
-            return self._refused(ResponseCode.NO_PERMISSION, "operation is forbidden")
-        if core.topics.get(request.topic) is None:
-            shown = request.topic[: limits.MAX_SHOWN_CHARACTERS]
-            return self._refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic[{shown}] not exist")
-        illegal = ResponseCode.ILLEGAL_OPERATION
-        try:
-            handle = RecallHandle.decode(request.recall_handle)
-        except BadInput as error:
-            return Response(illegal, self._fields(), remark=str(error))
-        if handle.topic != request.topic:
-            return self._refused(illegal, "topic not match")
-        if handle.broker_name != core.config.brokerName:
-            return self._refused(illegal, "broker service not available")
-        left_ms = handle.due_ms - core.clock()
-        if not 0 < left_ms < core.settings.store.timerMaxDelaySec * SECOND_MS:
-            return self._refused(illegal, "timestamp invalid")
-        return self._store(handle, request.producer_group, channel)
 
-    def _store(
-        self, handle: RecallHandle, producer_group: str | None, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
-        core, now_ms = self.core, self.core.clock()
-        properties = {
-            props.TAGS: RECALL_TAG,
-            props.TIMER_DELETED_KEY: handle.unique_key,
-            props.UNIQUE_KEY: handle.unique_key,
-            props.TIMER_DELIVER_MS: str(handle.due_ms),
-            props.BORN_TIMESTAMP: str(now_ms),
-            props.PRODUCER_GROUP: producer_group or "",
-        }
-        try:
-            topic, queue_id = core.timers.redirect(handle.topic, 0, properties)
-            appended = core.store.append(
-                topic,
-                queue_id,
-                _BODY,
-                props.format_properties(props.java_order(properties, 16)).encode(),
-                core.born_host(channel),
-                born_timestamp_ms=now_ms,
-            )
-        except RocketLensError as error:
-            _log.warning("a recall from %s is not stored: %s", channel.address, error)
-            return self._refused(ResponseCode.SYSTEM_ERROR, "execute error")
-        core.stats.put_total += 1
-        response = Response(ext_fields=self._fields() | {"msgId": handle.unique_key})
-        if core.replies.is_needed:
-            return self._sender.when_safe(appended, response)
-        return response
+def _fields(core: BrokerCore) -> dict[str, str]:
+    return {props.MSG_REGION: core.config.regionId}
 
-    def _fields(self) -> dict[str, str]:
-        return {props.MSG_REGION: self.core.config.regionId}
 
-    def _refused(self, code: ResponseCode, why: str) -> Response:
-        return Response(code, self._fields(), remark=f"recall failed, {why}")
+def _refused(core: BrokerCore, code: ResponseCode, why: str) -> Response:
+    return Response(code, _fields(core), remark=f"recall failed, {why}")
+
+
+HANDLERS: Final[Handlers] = {RequestCode.RECALL_MESSAGE: recall}

@@ -15,163 +15,122 @@ its connection ends, or is behind       1     invoke consumer <g> <c> Exception:
 no record begins at the offset          1     can not find message by the offset, n
 ======================================  ====  ====================================================
 
+Progress of a group's members, as they report it (223): the broker asks each of them (221), or the
+one whose client id is in ``clientAddr``, and answers with the offsets of all that answered in time.
+One that does not is left out, as in RocketMQ, and so is one whose answer cannot be read.
+
 Fields that sign a request stay here: a consumer needs none of them, and could ask another broker
 with them. Sources: ``AdminBrokerProcessor.callConsumer``, ``Broker2Client``.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Handlers, failed
 from rocketlens.broker.requests.query import view_record
-from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, RocketLensError
+from rocketlens.broker.tables.clients import Client
+from rocketlens.errors import BadInput, CallTimeout, RocketLensError
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
+from rocketlens.net.pace import in_thread
 from rocketlens.wire import acl
-from rocketlens.wire.codes import V3_1_8_SNAPSHOT, RequestCode, ResponseCode, version_name
+from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
+from rocketlens.wire.codes import (
+    V3_0_7_SNAPSHOT,
+    V3_1_8_SNAPSHOT,
+    RequestCode,
+    ResponseCode,
+    version_name,
+)
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.groups import CONSUME_MESSAGE_DIRECTLY, GET_CONSUMER_RUNNING_INFO
+from rocketlens.wire.commands.groups import (
+    CONSUME_MESSAGE_DIRECTLY,
+    GET_CONSUMER_RUNNING_INFO,
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+)
+from rocketlens.wire.declare import read_body, write_body
 
-MAX_RELAYS: Final = 1_000
-"""Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
 _SIGNING_FIELDS: Final = frozenset({acl.ACCESS_KEY, acl.SECURITY_TOKEN, acl.SIGNATURE})
 
 
-class Relays:
-    """Requests passed on to clients, whose answers are awaited; how many is bounded."""
+ASKED_AT_ONCE: Final = 64
+"""Members of a group that are asked at the same time."""
 
-    def __init__(self, answer_timeout_s: float) -> None:
-        """Prepare; a client has ``answer_timeout_s`` seconds for its answer."""
-        self._answer_timeout_s: Final = answer_timeout_s
-        self._waiting: Final[Counter[Channel]] = Counter()
-        """Requests that wait for a client's answer, by the connection that sent them."""
+Status = tuple[str, bytes]
+"""A client id, and the body of its answer."""
 
-    def refusal(self, channel: Channel) -> Response | None:
-        """Return the response to a connection for which too many are awaited; else None."""
-        bounds = limits.MAX_RELAYS_OF_CONNECTION, MAX_RELAYS
-        if self._waiting[channel] < bounds[0] and self._waiting.total() < bounds[1]:
-            return None
-        limit = f"{bounds[0]} of a connection and {bounds[1]} at most: ask later"
-        remark = f"requests wait for answers of clients already, {limit}"
-        return Response(ResponseCode.SYSTEM_BUSY, remark=remark)
 
-    def ask(
-        self,
-        client: Channel,
-        passed_on: RemotingCommand,
-        channel: Channel,
-        when_answered: Callable[[RemotingCommand | RocketLensError], None],
-    ) -> None:
-        """Send a request to a client, and call ``when_answered`` later with its answer.
+def running_info(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response | None:
+    """Return the running information of a consumer."""
+    request = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
+    return _relay(core, command, channel, (request.consumer_group, request.client_id))
 
-        ``channel`` is the connection for which it is sent.
 
-        :raises RocketLensError: if the request cannot be sent.
-        """
-        if client.is_behind:
-            raise ConnectionLost(client.address, "it does not read")
-        answer = client.request(
-            passed_on.code,
-            passed_on.ext_fields,
-            passed_on.body,
-            timeout_s=self._answer_timeout_s,
+async def consume_directly(
+    core: BrokerCore, command: RemotingCommand, channel: Channel
+) -> Response | None:
+    """Let a consumer handle the message at an offset of the log."""
+    request = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
+    target = request.consumer_group, request.client_id or ""
+    try:
+        offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
+    except BadInput as error:
+        return failed(str(error))
+    view = view_record(core, offset, command, channel)
+    if not isinstance(view, Response):
+        view = await view or Response(ResponseCode.SYSTEM_ERROR)
+    if view.code != ResponseCode.SUCCESS:
+        return view
+    fields = {"brokerName": core.config.brokerName}
+    topic = core.topics.get(request.topic or "")
+    if topic is not None:
+        fields["topicSysFlag"] = str(topic.sys_flag)
+    group = core.groups.table.groups.get(request.consumer_group)
+    if group is not None:
+        fields["groupSysFlag"] = str(group.get("groupSysFlag", 0))
+    return _relay(core, command, channel, target, more_fields=fields, body=view.body)
+
+
+def _relay(
+    core: BrokerCore,
+    command: RemotingCommand,
+    channel: Channel,
+    target: tuple[str, str],
+    *,
+    more_fields: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> Response | None:
+    """Send a request to a member of a group; None if its answer is passed on when it comes."""
+    consumer_and_client = core.clients.find(*target)
+    names = " ".join(f"<{name[: limits.MAX_SHOWN_CHARACTERS]}>" for name in target)
+    if consumer_and_client is None:
+        return failed(f"The Consumer {names} not online")
+    consumer, client = consumer_and_client
+    if client.version < V3_1_8_SNAPSHOT:
+        release = version_name(client.version)
+        problem = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
+        return failed(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
+    refusal = core.relays.refusal(channel)
+    if refusal is not None:
+        return refusal
+    fields = {**command.ext_fields, **(more_fields or {})}
+    for name in _SIGNING_FIELDS & fields.keys():
+        del fields[name]
+    passed_on = RemotingCommand(command.code, ext_fields=fields, body=body)
+    try:
+        core.relays.ask(
+            consumer,
+            passed_on,
+            channel,
+            lambda answer: channel.respond_late(command, _passed_back(names, answer)),
         )
-        self._waiting[channel] += 1
-
-        def done(answer: asyncio.Future[RemotingCommand]) -> None:
-            self._waiting[channel] -= 1
-            if not self._waiting[channel]:
-                del self._waiting[channel]
-            try:
-                result: RemotingCommand | RocketLensError = answer.result()
-            except RocketLensError as error:
-                result = error
-            when_answered(result)
-
-        answer.add_done_callback(done)
-
-
-class RelayProcessor:
-    """Passes requests on to consumers."""
-
-    def __init__(self, core: BrokerCore, answer_timeout_s: float = limits.RELAY_TIMEOUT_S) -> None:
-        """Prepare; a consumer has ``answer_timeout_s`` seconds for its answer."""
-        self.core: Final = core
-        self._relays: Final = Relays(answer_timeout_s)
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
-        }
-
-    def running_info(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Return the running information of a consumer."""
-        request = GET_CONSUMER_RUNNING_INFO.request.decode(command.ext_fields)
-        return self._relay(command, channel, (request.consumer_group, request.client_id))
-
-    async def consume_directly(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Let a consumer handle the message at an offset of the log."""
-        request = CONSUME_MESSAGE_DIRECTLY.request.decode(command.ext_fields)
-        target = request.consumer_group, request.client_id or ""
-        try:
-            offset = OffsetMessageId.decode(request.msg_id or "").physical_offset
-        except BadInput as error:
-            return Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        view = view_record(self.core, offset, command, channel)
-        if not isinstance(view, Response):
-            view = await view or Response(ResponseCode.SYSTEM_ERROR)
-        if view.code != ResponseCode.SUCCESS:
-            return view
-        fields = {"brokerName": self.core.config.brokerName}
-        topic = self.core.topics.get(request.topic or "")
-        if topic is not None:
-            fields["topicSysFlag"] = str(topic.sys_flag)
-        group = self.core.groups.table.groups.get(request.consumer_group)
-        if group is not None:
-            fields["groupSysFlag"] = str(group.get("groupSysFlag", 0))
-        return self._relay(command, channel, target, fields, view.body)
-
-    def _relay(
-        self,
-        command: RemotingCommand,
-        channel: Channel,
-        target: tuple[str, str],
-        more_fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-    ) -> Response | None:
-        """Send a request to a member of a group; None if its answer is passed on when it comes."""
-        consumer_and_client = self.core.clients.find(*target)
-        names = " ".join(f"<{name[: limits.MAX_SHOWN_CHARACTERS]}>" for name in target)
-        if consumer_and_client is None:
-            return _failed(f"The Consumer {names} not online")
-        consumer, client = consumer_and_client
-        if client.version < V3_1_8_SNAPSHOT:
-            release = version_name(client.version)
-            problem = "too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
-            return _failed(f"The Consumer <{client.client_id}> Version <{release}> {problem}")
-        refusal = self._relays.refusal(channel)
-        if refusal is not None:
-            return refusal
-        fields = {**command.ext_fields, **(more_fields or {})}
-        for name in _SIGNING_FIELDS & fields.keys():
-            del fields[name]
-        passed_on = RemotingCommand(command.code, ext_fields=fields, body=body)
-        try:
-            self._relays.ask(
-                consumer,
-                passed_on,
-                channel,
-                lambda answer: channel.respond_late(command, _passed_back(names, answer)),
-            )
-        except RocketLensError as error:
-            return _failed(f"invoke consumer {names} Exception: {error}")
-        channel.set_aside(command)
-        return None
+    except RocketLensError as error:
+        return failed(f"invoke consumer {names} Exception: {error}")
+    channel.set_aside(command)
+    return None
 
 
 def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Response:
@@ -180,9 +139,82 @@ def _passed_back(names: str, answer: RemotingCommand | RocketLensError) -> Respo
         remark = f"consumer {names} Timeout: {answer}"
         return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark)
     if isinstance(answer, RocketLensError):
-        return _failed(f"invoke consumer {names} Exception: {answer}")
+        return failed(f"invoke consumer {names} Exception: {answer}")
     return Response(answer.code, answer.ext_fields, answer.body, answer.remark)
 
 
-def _failed(remark: str) -> Response:
-    return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
+async def consumer_status(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Response:
+    """Return the offsets of the members of a group in a topic."""
+    request = INVOKE_BROKER_TO_GET_CONSUMER_STATUS.request.decode(command.ext_fields)
+    group = core.clients.consumers.get(request.group)
+    members = list(group.members.items()) if group else []
+    if not members:
+        shown = request.group[: limits.MAX_SHOWN_CHARACTERS]
+        return failed(f"No Any Consumer online in the consumer group: [{shown}]")
+    for _, client in members:
+        if client.version < V3_0_7_SNAPSHOT:
+            release = version_name(client.version)
+            return failed(f"the client does not support this feature. version={release}")
+    client_id = (request.client_addr or "").strip()
+    if client_id:
+        members = [member for member in members if member[1].client_id == client_id][:1]
+    if core.relays.collecting >= limits.MAX_RELAYS_OF_CONNECTION:
+        problem = f"{limits.MAX_RELAYS_OF_CONNECTION} requests collect answers of consumers already"
+        return Response(ResponseCode.SYSTEM_BUSY, remark=f"{problem}: ask later")
+    core.relays.collecting += 1
+    try:
+        fields = {"topic": request.topic, "group": request.group}
+        statuses = await _ask_members(core, members, fields)
+    finally:
+        core.relays.collecting -= 1
+    if statuses is None:
+        problem = f"{limits.MAX_FRAME_BYTES} bytes: ask for one client id"
+        return failed(f"the consumers of the group answer with more than {problem}")
+    return Response(body=await in_thread(lambda: _merged(statuses), owner=channel))
+
+
+async def _ask_members(
+    core: BrokerCore, members: list[tuple[Channel, Client]], fields: Mapping[str, str]
+) -> list[Status] | None:
+    """Return the answers of the members; None if they are too large."""
+    statuses: list[Status] = []
+    for start in range(0, len(members), ASKED_AT_ONCE):
+        some_members = members[start : start + ASKED_AT_ONCE]
+        answers = await asyncio.gather(*(_ask(core, *member, fields) for member in some_members))
+        statuses += [answer for answer in answers if answer is not None]
+        if sum(len(body) for _, body in statuses) > limits.MAX_FRAME_BYTES:
+            return None
+    return statuses
+
+
+async def _ask(
+    core: BrokerCore, consumer: Channel, client: Client, fields: Mapping[str, str]
+) -> Status | None:
+    code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+    try:
+        if consumer.is_behind:
+            return None
+        answer = await consumer.request(code, dict(fields), timeout_s=core.relays.answer_timeout_s)
+    except RocketLensError:
+        return None
+    if answer.code != ResponseCode.SUCCESS or not answer.body:
+        return None
+    return client.client_id, bytes(answer.body)
+
+
+def _merged(statuses: list[Status]) -> bytes:
+    """Return the body with all answers that can be read."""
+    table = {}
+    for client_id, body in statuses:
+        try:
+            table[client_id] = read_body(ConsumerStatusAnswer, body).queue_table
+        except RocketLensError:
+            continue
+    return write_body(ConsumerStatusAnswer(consumer_table=table))
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.GET_CONSUMER_RUNNING_INFO: running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: consumer_status,
+}

@@ -22,18 +22,17 @@ its flag, so that it cannot be read again; here it is stored with it.
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.relay import Relays
-from rocketlens.broker.requests.send import Pending, SendProcessor
+from rocketlens.broker.requests.answers import Handlers, Pending
+from rocketlens.broker.requests.send import refuse_copy, reply_fields, target_of, when_safe
 from rocketlens.errors import RocketLensError
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import reply_topic
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
@@ -47,140 +46,120 @@ from rocketlens.wire.commands.messages import (
 _log: Final = logging.getLogger(__name__)
 
 
-class ReplyProcessor:
-    """Passes replies on to producers, and stores them."""
+def reply(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending | None:
+    """Pass a reply on, store it, and return whether the producer has it."""
+    is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
+    codec = SEND_REPLY_MESSAGE if is_long else SEND_REPLY_MESSAGE_V2
+    request = codec.request.decode(command.ext_fields)
+    if core.access is not None and request.topic != reply_topic(core.config.brokerClusterName):
+        # Every user may reply, as with RocketMQ, but not store messages in any topic that way.
+        forbidden = core.access.decide_writing(command, channel, request.topic)
+        if forbidden is not None:
+            return forbidden
+        packed = (request.properties or "").encode()
+        forbidden = refuse_copy(core, command, channel, request.topic, packed)
+        if forbidden is not None:
+            return forbidden
+    target = target_of(core, command, channel, request.topic, request.queue_id)
+    if isinstance(target, Response):
+        return target
+    request = replace(request, queue_id=target[1])
+    properties = props.parse(request.properties or "")
+    client_id = properties.get(props.REPLY_TO_CLIENT)
+    if client_id is None:
+        remark = f"reply message properties[{props.REPLY_TO_CLIENT}] is null"
+        return _store(core, command, channel, request, remark)
+    shown = client_id[: limits.MAX_SHOWN_CHARACTERS]
+    producer = core.clients.producer_channel(client_id)
+    if producer is None:
+        remark = f"push reply message fail, channel of <{shown}> not found."
+        return _store(core, command, channel, request, remark)
+    refusal = core.relays.refusal(channel)
+    if refusal is not None:
+        return refusal
+    properties[props.PUSH_REPLY_TIME] = str(core.clock())
 
-    def __init__(
-        self,
-        core: BrokerCore,
-        sender: SendProcessor,
-        answer_timeout_s: float = limits.RELAY_TIMEOUT_S,
-    ) -> None:
-        """Prepare; a producer has ``answer_timeout_s`` seconds to confirm a reply."""
-        self.core: Final = core
-        self._sender: Final = sender
-        self._relays: Final = Relays(answer_timeout_s)
-        self._reply_topic: Final = reply_topic(core.config.brokerClusterName)
+    def when_answered(answer: RemotingCommand | RocketLensError) -> None:
+        remark = _failure(shown, answer)
+        channel.respond_late(command, _store(core, command, channel, request, remark))
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.SEND_REPLY_MESSAGE: self.reply,
-            RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
-        }
+    passed_on = _passed_on(core, command, channel, request, properties)
+    try:
+        core.relays.ask(producer, passed_on, channel, when_answered)
+    except RocketLensError as error:
+        return _store(core, command, channel, request, _failure(shown, error))
+    channel.set_aside(command)
+    return None
 
-    def reply(self, command: RemotingCommand, channel: Channel) -> Pending | None:
-        """Pass a reply on, store it, and return whether the producer has it."""
-        is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
-        codec = SEND_REPLY_MESSAGE if is_long else SEND_REPLY_MESSAGE_V2
-        request = codec.request.decode(command.ext_fields)
-        if self.core.access is not None and request.topic != self._reply_topic:
-            # Every user may reply, as with RocketMQ, but not store messages in any topic that way.
-            forbidden = self.core.access.decide_writing(command, channel, request.topic)
-            if forbidden is not None:
-                return forbidden
-            packed = (request.properties or "").encode()
-            forbidden = self._sender.refuse_copy(command, channel, request.topic, packed)
-            if forbidden is not None:
-                return forbidden
-        target = self._sender.target(command, channel, request.topic, request.queue_id)
-        if isinstance(target, Response):
-            return target
-        request = replace(request, queue_id=target[1])
-        properties = props.parse(request.properties or "")
-        client_id = properties.get(props.REPLY_TO_CLIENT)
-        if client_id is None:
-            remark = f"reply message properties[{props.REPLY_TO_CLIENT}] is null"
-            return self._store(command, channel, request, remark)
-        shown = client_id[: limits.MAX_SHOWN_CHARACTERS]
-        producer = self.core.clients.producer_channel(client_id)
-        if producer is None:
-            remark = f"push reply message fail, channel of <{shown}> not found."
-            return self._store(command, channel, request, remark)
-        refusal = self._relays.refusal(channel)
-        if refusal is not None:
-            return refusal
-        properties[props.PUSH_REPLY_TIME] = str(self.core.clock())
 
-        def when_answered(answer: RemotingCommand | RocketLensError) -> None:
-            remark = _failure(shown, answer)
-            channel.respond_late(command, self._store(command, channel, request, remark))
+def _passed_on(
+    core: BrokerCore,
+    command: RemotingCommand,
+    channel: Channel,
+    request: SendMessageRequest,
+    properties: dict[str, str],
+) -> RemotingCommand:
+    """Return the request that has a reply for its producer."""
+    header = ReplyMessageRequest(
+        producer_group=request.producer_group,
+        topic=request.topic,
+        default_topic=request.default_topic,
+        default_topic_queue_nums=request.default_topic_queue_nums,
+        queue_id=request.queue_id,
+        sys_flag=request.sys_flag,
+        born_timestamp_ms=request.born_timestamp_ms,
+        flag=request.flag,
+        properties=props.format_properties(properties),
+        reconsume_times=request.reconsume_times,
+        unit_mode=bool(request.unit_mode),
+        born_host=channel.address,
+        store_host=str(core.store.store_host),
+        store_timestamp_ms=core.clock(),
+    )
+    code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+    fields = PUSH_REPLY_MESSAGE_TO_CLIENT.request.encode(header)
+    return RemotingCommand(code, ext_fields=fields, body=command.body)
 
-        passed_on = self._passed_on(command, channel, request, properties)
-        try:
-            self._relays.ask(producer, passed_on, channel, when_answered)
-        except RocketLensError as error:
-            return self._store(command, channel, request, _failure(shown, error))
-        channel.set_aside(command)
-        return None
 
-    def _passed_on(
-        self,
-        command: RemotingCommand,
-        channel: Channel,
-        request: SendMessageRequest,
-        properties: dict[str, str],
-    ) -> RemotingCommand:
-        """Return the request that has a reply for its producer."""
-        header = ReplyMessageRequest(
-            producer_group=request.producer_group,
-            topic=request.topic,
-            default_topic=request.default_topic,
-            default_topic_queue_nums=request.default_topic_queue_nums,
-            queue_id=request.queue_id,
-            sys_flag=request.sys_flag,
+def _store(
+    core: BrokerCore,
+    command: RemotingCommand,
+    channel: Channel,
+    request: SendMessageRequest,
+    failure: str | None,
+) -> Response | asyncio.Future[Response | None]:
+    """Store a reply, and return its response; ``failure``: why no producer has it."""
+    code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
+    fields = reply_fields(core)
+    if failure is None:
+        fields |= {"msgId": "0", "queueId": str(request.queue_id), "queueOffset": "0"}
+    if not core.config.storeReplyMessageEnable:
+        return Response(code, fields, remark=failure)
+    try:
+        appended = core.store.append(
+            request.topic,
+            request.queue_id,
+            command.body,
+            (request.properties or "").encode(),
+            core.born_host(channel),
             born_timestamp_ms=request.born_timestamp_ms,
             flag=request.flag,
-            properties=props.format_properties(properties),
-            reconsume_times=request.reconsume_times,
-            unit_mode=bool(request.unit_mode),
-            born_host=channel.address,
-            store_host=str(self.core.store.store_host),
-            store_timestamp_ms=self.core.clock(),
+            sys_flag=request.sys_flag,
+            reconsume_times=request.reconsume_times or 0,
         )
-        code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
-        fields = PUSH_REPLY_MESSAGE_TO_CLIENT.request.encode(header)
-        return RemotingCommand(code, ext_fields=fields, body=command.body)
-
-    def _store(
-        self,
-        command: RemotingCommand,
-        channel: Channel,
-        request: SendMessageRequest,
-        failure: str | None,
-    ) -> Response | asyncio.Future[Response | None]:
-        """Store a reply, and return its response; ``failure``: why no producer has it."""
-        code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
-        fields = dict(self._sender.reply)
-        if failure is None:
-            fields |= {"msgId": "0", "queueId": str(request.queue_id), "queueOffset": "0"}
-        if not self.core.config.storeReplyMessageEnable:
-            return Response(code, fields, remark=failure)
-        try:
-            appended = self.core.store.append(
-                request.topic,
-                request.queue_id,
-                command.body,
-                (request.properties or "").encode(),
-                self.core.born_host(channel),
-                born_timestamp_ms=request.born_timestamp_ms,
-                flag=request.flag,
-                sys_flag=request.sys_flag,
-                reconsume_times=request.reconsume_times or 0,
-            )
-        except RocketLensError as error:
-            _log.warning("a reply from %s is not stored: %s", channel.address, error)
-            return Response(code, fields, remark=failure)
-        self.core.stats.put_total += 1
-        fields |= {
-            "msgId": f"{self.core.id_prefix}{appended.physical_offset:016X}",
-            "queueId": str(request.queue_id),
-            "queueOffset": str(appended.queue_offset),
-        }
-        response = Response(code, fields, remark=failure)
-        if self.core.replies.is_needed:
-            return self._sender.when_safe(appended, response)
-        return response
+    except RocketLensError as error:
+        _log.warning("a reply from %s is not stored: %s", channel.address, error)
+        return Response(code, fields, remark=failure)
+    core.stats.put_total += 1
+    fields |= {
+        "msgId": f"{core.id_prefix}{appended.physical_offset:016X}",
+        "queueId": str(request.queue_id),
+        "queueOffset": str(appended.queue_offset),
+    }
+    response = Response(code, fields, remark=failure)
+    if core.replies.is_needed:
+        return when_safe(core, appended, response)
+    return response
 
 
 def _failure(client_id: str, answer: RemotingCommand | RocketLensError) -> str | None:
@@ -189,3 +168,9 @@ def _failure(client_id: str, answer: RemotingCommand | RocketLensError) -> str |
         _log.info("a reply to %s could not be passed on: %s", client_id, answer)
         return f"push reply message to {client_id}fail."
     return None if answer.code == ResponseCode.SUCCESS else answer.remark or ""
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.SEND_REPLY_MESSAGE: reply,
+    RequestCode.SEND_REPLY_MESSAGE_V2: reply,
+}

@@ -4,14 +4,14 @@ Names and formats are RocketMQ's, its misspellings included. Tools of 4.9 and of
 names. Source: ``AdminBrokerProcessor.prepareRuntimeInfo``.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Handlers
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.wire.bodies.tables import KvTable
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
@@ -34,191 +34,184 @@ _DISK_IS_KNOWN_MS: Final = 1000
 _NO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps")
 
 
-class RuntimeProcessor:
-    """Answers GET_BROKER_RUNTIME_INFO (28)."""
+def runtime(core: BrokerCore, _: RemotingCommand, __: Channel) -> Response:
+    """Return the table of runtime information."""
+    table = {
+        **_service(core),
+        **_counts(core),
+        **_log(core),
+        **_disk_use(core),
+        **_index(core),
+        **_name_servers(core),
+        **_bounded_tables(core),
+        **_delays(core),
+        **_network(core),
+        **(core.access.runtime() if core.access else {}),
+    }
+    return Response(body=write_body(KvTable(table=dict(sorted(table.items())))))
 
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
-        self._disk: dict[str, str] = {}
-        self._disk_measured_ms = 0
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime}
+def _service(core: BrokerCore) -> dict[str, str]:
+    stats = core.stats
+    table = {
+        "brokerVersionDesc": "V5_5_0",
+        "brokerVersion": str(OUR_VERSION),
+        "brokerActive": "true",
+        "bootTimestamp": str(stats.started_ms),
+        "startAcceptSendRequestTimeStamp": "0",
+        "runtime": _duration(core.clock() - stats.started_ms),
+        "pageCacheLockTimeMills": "0",
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": "100000",
+    }
+    for name in _QUEUES:
+        table[f"{name}ThreadPoolQueueSize"] = "0"
+        table[f"{name}ThreadPoolQueueCapacity"] = "10000"
+        table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+    table["queryThreadPoolQueueSize"] = str(core.search.waiting)
+    table["queryThreadPoolQueueCapacity"] = str(limits.MAX_LOOK_UPS)
+    table.update(_NOT_MEASURED)
+    timers = core.timers
+    table["timerReadBehind"] = str(timers.behind_ms // 1000)
+    table["timerOffsetBehind"] = str(timers.unread)
+    table["timerCongestNum"] = str(timers.waiting)
+    table.update(dict.fromkeys(_NO_RATE, "0.0"))
+    return table
 
-    def runtime(self, _: RemotingCommand, __: Channel) -> Response:
-        """Return the table of runtime information."""
-        table = {
-            **self._service(),
-            **self._counts(),
-            **self._log(),
-            **self._disk_use(),
-            **self._index(),
-            **self._name_servers(),
-            **self._bounded_tables(),
-            **self._delays(),
-            **self._network(),
-            **(self.core.access.runtime() if self.core.access else {}),
-        }
-        return Response(body=write_body(KvTable(table=dict(sorted(table.items())))))
 
-    def _service(self) -> dict[str, str]:
-        stats = self.core.stats
-        table = {
-            "brokerVersionDesc": "V5_5_0",
-            "brokerVersion": str(OUR_VERSION),
-            "brokerActive": "true",
-            "bootTimestamp": str(stats.started_ms),
-            "startAcceptSendRequestTimeStamp": "0",
-            "runtime": _duration(self.core.clock() - stats.started_ms),
-            "pageCacheLockTimeMills": "0",
-            "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": "100000",
-        }
-        for name in _QUEUES:
-            table[f"{name}ThreadPoolQueueSize"] = "0"
-            table[f"{name}ThreadPoolQueueCapacity"] = "10000"
-            table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        table["queryThreadPoolQueueSize"] = str(self.core.search.waiting)
-        table["queryThreadPoolQueueCapacity"] = str(limits.MAX_LOOK_UPS)
-        table.update(_NOT_MEASURED)
-        timers = self.core.timers
-        table["timerReadBehind"] = str(timers.behind_ms // 1000)
-        table["timerOffsetBehind"] = str(timers.unread)
-        table["timerCongestNum"] = str(timers.waiting)
-        table.update(dict.fromkeys(_NO_RATE, "0.0"))
-        return table
+def _counts(core: BrokerCore) -> dict[str, str]:
+    stats = core.stats
+    transfer_rates = stats.transfer_rates()
+    return {
+        "putMessageTimesTotal": str(stats.put_total),
+        "putTps": stats.put_rates(),
+        "getTransferredTps": transfer_rates,
+        "getTransferedTps": transfer_rates,
+        "getFoundTps": stats.get_found_rates(),
+        "getMissTps": stats.get_missed_rates(),
+        "getTotalTps": stats.get_rates(),
+        "msgPutTotalYesterdayMorning": str(stats.put_until_previous_midnight),
+        "msgPutTotalTodayMorning": str(stats.put_until_midnight),
+        "msgPutTotalTodayNow": str(stats.put_total),
+        "msgGetTotalYesterdayMorning": str(stats.get_until_previous_midnight),
+        "msgGetTotalTodayMorning": str(stats.get_until_midnight),
+        "msgGetTotalTodayNow": str(stats.get_total),
+    }
 
-    def _counts(self) -> dict[str, str]:
-        stats = self.core.stats
-        transfer_rates = stats.transfer_rates()
-        return {
-            "putMessageTimesTotal": str(stats.put_total),
-            "putTps": stats.put_rates(),
-            "getTransferredTps": transfer_rates,
-            "getTransferedTps": transfer_rates,
-            "getFoundTps": stats.get_found_rates(),
-            "getMissTps": stats.get_missed_rates(),
-            "getTotalTps": stats.get_rates(),
-            "msgPutTotalYesterdayMorning": str(stats.put_until_previous_midnight),
-            "msgPutTotalTodayMorning": str(stats.put_until_midnight),
-            "msgPutTotalTodayNow": str(stats.put_total),
-            "msgGetTotalYesterdayMorning": str(stats.get_until_previous_midnight),
-            "msgGetTotalTodayMorning": str(stats.get_until_midnight),
-            "msgGetTotalTodayNow": str(stats.get_total),
-        }
 
-    def _log(self) -> dict[str, str]:
-        store = self.core.store
-        first = store.record(store.min_offset, 0)
-        written = store.appended_bytes
-        return {
-            "putMessageSizeTotal": str(written),
-            "putMessageAverageSize": str(written / max(self.core.stats.put_total, 1)),
-            "commitLogMinOffset": str(store.min_offset),
-            "commitLogMaxOffset": str(store.end_offset),
-            "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
-            "dispatchMaxBuffer": "0",
-            "dispatchBehindBytes": "0",
-            "remainHowManyDataToFlush": _size(max(store.end_offset - store.flushed_offset, 0)),
-        }
+def _log(core: BrokerCore) -> dict[str, str]:
+    store = core.store
+    first = store.record(store.min_offset, 0)
+    written = store.appended_bytes
+    return {
+        "putMessageSizeTotal": str(written),
+        "putMessageAverageSize": str(written / max(core.stats.put_total, 1)),
+        "commitLogMinOffset": str(store.min_offset),
+        "commitLogMaxOffset": str(store.end_offset),
+        "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
+        "dispatchMaxBuffer": "0",
+        "dispatchBehindBytes": "0",
+        "remainHowManyDataToFlush": _size(max(store.end_offset - store.flushed_offset, 0)),
+    }
 
-    def _disk_use(self) -> dict[str, str]:
-        """Return the use of the disk, now or a moment ago.
 
-        Not at each request: many of them would keep other threads from running, as each question to
-        the system releases the interpreter's lock and takes it again before they wake.
-        """
-        now_ms = self.core.clock()
-        if self._disk and 0 <= now_ms - self._disk_measured_ms < _DISK_IS_KNOWN_MS:
-            return self._disk
-        layout = self.core.store.layout
-        space = self.core.disk.space(layout.root)
-        ratio = str(max(map(self.core.disk.used_ratio, layout.disks)))
-        self._disk_measured_ms = now_ms
-        self._disk = {
-            "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
-            f"Free : {_size_1024(space.free)}.",
-            "commitLogDiskRatio": ratio,
-            f"commitLogDiskRatio_{layout.commit_log}": ratio,
-            "consumeQueueDiskRatio": ratio,
-        }
-        return self._disk
+def _disk_use(core: BrokerCore) -> dict[str, str]:
+    """Return the use of the disk, now or a moment ago.
 
-    def _index(self) -> dict[str, str]:
-        """Return which process builds index files, and up to which physical offset.
+    Not at each request: many of them would keep other threads from running, as each question to
+    the system releases the interpreter's lock and takes it again before they wake.
+    """
+    now_ms = core.clock()
+    if core.stats.disk_use and 0 <= now_ms - core.stats.disk_measured_ms < _DISK_IS_KNOWN_MS:
+        return core.stats.disk_use
+    layout = core.store.layout
+    space = core.disk.space(layout.root)
+    ratio = str(max(map(core.disk.used_ratio, layout.disks)))
+    core.stats.disk_measured_ms = now_ms
+    core.stats.disk_use = {
+        "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
+        f"Free : {_size_1024(space.free)}.",
+        "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{layout.commit_log}": ratio,
+        "consumeQueueDiskRatio": ratio,
+    }
+    return core.stats.disk_use
 
-        These fields are not RocketMQ's, except ``indexBehindBytes``.
-        """
-        store = self.core.store
-        indexed = store.indexed_offset
-        process = self.core.index_process
-        builder = "inline" if store.builds_index else "none"
-        return {
-            "indexBuilder": builder if process is None else f"spark, {process.state}",
-            "indexBuilderFailures": "0" if process is None else str(process.failures),
-            "indexSafeOffset": str(indexed),
-            "indexBehindBytes": str(max(store.end_offset - indexed, 0)),
-        }
 
-    def _name_servers(self) -> dict[str, str]:
-        """Return problems of the registration; empty values if there are none. Not RocketMQ's."""
-        core = self.core
-        conflicts = (
-            f"{server} leads to {other}" for server, other in core.name_servers.name_taken.items()
-        )
-        return {
-            "brokerNameTaken": "; ".join(conflicts),
-            "brokerNameTakenTimes": str(core.name_servers.name_taken_times),
-            "nameServersNotTold": "; ".join(
-                f"{each}: {why}" for each, why in core.name_servers.failures.items()
-            ),
-        }
+def _index(core: BrokerCore) -> dict[str, str]:
+    """Return which process builds index files, and up to which physical offset.
 
-    def _bounded_tables(self) -> dict[str, str]:
-        """Return sizes of tables that clients fill, and refusals. Not RocketMQ's fields."""
-        core = self.core
-        return {
-            "topics": str(len(core.topics.topics)),
-            "topicsRefused": str(core.topics.room.refused),
-            "groups": str(len(core.groups.table.groups)),
-            "groupsRefused": str(core.groups.room.refused),
-            "clientGroupsBytes": str(core.clients.total_bytes),
-            "clientsClosedForGroups": str(core.clients.closed_largest),
-            "heartbeatsRefused": str(core.clients.refused),
-            "offsetsRefused": str(core.offsets.refused),
-            "queueLocks": str(core.queue_locks.count),
-            "queueLocksRefused": str(core.queue_locks.refused),
-            "heldPulls": str(core.held_pulls.count),
-            "heldPullsBytes": str(core.held_pulls.kept_bytes),
-            "pullsNotHeld": str(core.held_pulls.not_held),
-            "replicas": str(core.replicas.count),
-            "replicasBehindBytes": str(core.replicas.behind_bytes),
-        }
+    These fields are not RocketMQ's, except ``indexBehindBytes``.
+    """
+    store = core.store
+    indexed = store.indexed_offset
+    process = core.index_process
+    builder = "inline" if store.builds_index else "none"
+    return {
+        "indexBuilder": builder if process is None else f"spark, {process.state}",
+        "indexBuilderFailures": "0" if process is None else str(process.failures),
+        "indexSafeOffset": str(indexed),
+        "indexBehindBytes": str(max(store.end_offset - indexed, 0)),
+    }
 
-    def _network(self) -> dict[str, str]:
-        """Return the number of connections, of those refused, and of those closed."""
-        network = self.core.network
-        if network is None:
-            return {}
-        return {
-            "connections": str(len(network.channels)),
-            "connectionsRefused": str(network.refused),
-            "connectionsClosedIdle": str(network.closed_idle),
-            "connectionsClosedLarge": str(network.closed_large),
-            "connectionsBufferedBytes": str(network.buffered),
-            "requestsInFlight": str(network.in_flight),
-        }
 
-    def _delays(self) -> dict[str, str]:
-        """Return for each delay level the delivered and the maximum offset: ``"3,5"``."""
-        table: dict[str, str] = {}
-        for level in range(1, DELAY_LEVEL_COUNT + 1):
-            max_offset = self.core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
-            if max_offset:
-                delivered = self.core.delay_offsets.table.get(level, 0)
-                table[f"scheduleMessageOffset_{level}"] = f"{delivered},{max_offset}"
-        return table
+def _name_servers(core: BrokerCore) -> dict[str, str]:
+    """Return problems of the registration; empty values if there are none. Not RocketMQ's."""
+    conflicts = (
+        f"{server} leads to {other}" for server, other in core.name_servers.name_taken.items()
+    )
+    return {
+        "brokerNameTaken": "; ".join(conflicts),
+        "brokerNameTakenTimes": str(core.name_servers.name_taken_times),
+        "nameServersNotTold": "; ".join(
+            f"{each}: {why}" for each, why in core.name_servers.failures.items()
+        ),
+    }
+
+
+def _bounded_tables(core: BrokerCore) -> dict[str, str]:
+    """Return sizes of tables that clients fill, and refusals. Not RocketMQ's fields."""
+    return {
+        "topics": str(len(core.topics.topics)),
+        "topicsRefused": str(core.topics.room.refused),
+        "groups": str(len(core.groups.table.groups)),
+        "groupsRefused": str(core.groups.room.refused),
+        "clientGroupsBytes": str(core.clients.total_bytes),
+        "clientsClosedForGroups": str(core.clients.closed_largest),
+        "heartbeatsRefused": str(core.clients.refused),
+        "offsetsRefused": str(core.offsets.refused),
+        "queueLocks": str(core.queue_locks.count),
+        "queueLocksRefused": str(core.queue_locks.refused),
+        "heldPulls": str(core.held_pulls.count),
+        "heldPullsBytes": str(core.held_pulls.kept_bytes),
+        "pullsNotHeld": str(core.held_pulls.not_held),
+        "replicas": str(core.replicas.count),
+        "replicasBehindBytes": str(core.replicas.behind_bytes),
+    }
+
+
+def _network(core: BrokerCore) -> dict[str, str]:
+    """Return the number of connections, of those refused, and of those closed."""
+    network = core.network
+    return {
+        "connections": str(len(network.channels)),
+        "connectionsRefused": str(network.refused),
+        "connectionsClosedIdle": str(network.closed_idle),
+        "connectionsClosedLarge": str(network.closed_large),
+        "connectionsBufferedBytes": str(network.buffered),
+        "requestsInFlight": str(network.in_flight),
+    }
+
+
+def _delays(core: BrokerCore) -> dict[str, str]:
+    """Return for each delay level the delivered and the maximum offset: ``"3,5"``."""
+    table: dict[str, str] = {}
+    for level in range(1, DELAY_LEVEL_COUNT + 1):
+        max_offset = core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
+        if max_offset:
+            delivered = core.delay_offsets.table.get(level, 0)
+            table[f"scheduleMessageOffset_{level}"] = f"{delivered},{max_offset}"
+    return table
 
 
 def _duration(elapsed_ms: int) -> str:
@@ -246,3 +239,6 @@ def _in_units(size: int, step: int, units: tuple[str, ...]) -> str:
     while value >= step and unit < len(units) - 1:
         value, unit = value / step, unit + 1
     return f"{value:.1f} {units[unit]}"
+
+
+HANDLERS: Final[Handlers] = {RequestCode.GET_BROKER_RUNTIME_INFO: runtime}

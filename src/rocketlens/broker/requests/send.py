@@ -8,7 +8,7 @@ message                     stored
 plain                       in its queue; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
 ``DELAY`` of 1 and above    in SCHEDULE_TOPIC_XXXX, queue level - 1, with REAL_TOPIC and REAL_QID
 ``TIMER_DELAY_SEC``, ...    in rmq_sys_wheel_timer, queue 0, likewise, unless it is due: see
-                            :mod:`rocketlens.broker.delivery.timer_time`
+                            :mod:`rocketlens.broker.delivery.timers`
 ``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
 to ``%RETRY%g``, too often  in ``%DLQ%g``
 member of a batch           in its queue; properties unchanged. `rocketlens.broker.sends.batches`
@@ -22,12 +22,13 @@ not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``Hook
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Pending, after
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing, topic_text
 from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import FormatError, MessageIllegal
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
 MAX_BATCH_MEMBERS: Final = 65_536
 """Members of one batch; more are refused (13). So many with a unique key and nothing else fill
 RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
-Pending = Response | Awaitable[Response | None]
-
 MULTI_TAGS_FLAG: Final = 0x2
 _FIELDS: Final = (
     "topic",
@@ -152,12 +151,7 @@ class SendProcessor:
         self._writer: Final = PropertyWriter(
             region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
         )
-        self.reply: Final = {
-            props.MSG_REGION: config.regionId,
-            props.TRACE_ON: "true" if config.traceOn else "false",
-        }
-        """Fields of every response."""
-        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._reply_fields: Final = reply_fields(core)
         self._process_id: Final = os.getpid()
         # Read once: each such call releases the interpreter's lock and takes it again before a
         # thread that waits for it wakes, which then waits on for tenths of a second.
@@ -177,7 +171,7 @@ class SendProcessor:
         pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
         fields = pick(command.ext_fields)
         topic, batch = fields[0], fields[7]
-        target = self.target(command, channel, topic, fields[1])
+        target = target_of(self.core, command, channel, topic, fields[1])
         if isinstance(target, Response):
             return target
         config, queue_id = target
@@ -186,27 +180,8 @@ class SendProcessor:
         else:
             answer = self._store(command, channel, config, queue_id, fields)
         if self._pending and topic in self._pending:
-            return _after(self._pending[topic], answer)
+            return after(self._pending[topic], answer)
         return answer
-
-    def target(
-        self, command: RemotingCommand, channel: Channel, topic: str, queue_id: int
-    ) -> tuple[StoredTopic, int] | Response:
-        """Return topic and queue of a message, or the response if it may not be stored there."""
-        config = self._topics.get(topic)
-        if config is None or topic in _BROKERS_OWN:
-            config, refusal = self._topic_for(topic, command)
-            if config is None:
-                return self._refuse(refusal)
-        if not config.perm & PERM_WRITE:
-            remark = f"the topic[{topic}] sending message is forbidden"
-            return self._refuse((ResponseCode.NO_PERMISSION, remark))
-        if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
-            remark = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
-            return self._refuse((ResponseCode.INVALID_PARAMETER, remark + channel.address))
-        if queue_id < 0:
-            queue_id = self.core.rng.randrange(max(config.write_queue_count, 1))
-        return config, queue_id
 
     def _store(
         self,
@@ -223,7 +198,7 @@ class SendProcessor:
             unique_key = self._new_key()
             self._writer.add_key(properties, unique_key)
         if topic[:1] == "%":
-            refusal = self.refuse_copy(command, channel, topic, (text or "").encode())
+            refusal = refuse_copy(self.core, command, channel, topic, (text or "").encode())
             if refusal is not None:
                 return refusal
             if topic.startswith(RETRY_PREFIX):
@@ -261,67 +236,14 @@ class SendProcessor:
                 "queueId": str(reply_queue_id),
                 "queueOffset": str(appended.queue_offset),
                 "transactionId": unique_key,
-                **self.reply,
+                **self._reply_fields,
             }
         )
         if handle is not None:
             response.ext_fields["recallHandle"] = handle.encode()
         if self._is_safe_only and properties.get(props.WAIT, "true").lower() == "true":
-            return self.when_safe(appended, response)
+            return when_safe(self.core, appended, response)
         return response
-
-    def refuse_copy(
-        self, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
-    ) -> Response | None:
-        """Return the response to a message for a group's topic that may not be stored there."""
-        access = self.core.access
-        if access is None or not is_group_topic(topic):
-            return None
-        return access.decide_copying(command, channel, topic, properties)
-
-    def _refuse_copies(
-        self, command: RemotingCommand, channel: Channel, topic: str, members: list[BatchMember]
-    ) -> Response | None:
-        if topic[:1] != "%":
-            return None
-        refusals = (self.refuse_copy(command, channel, topic, each.properties) for each in members)
-        return next((refusal for refusal in refusals if refusal is not None), None)
-
-    def when_safe(
-        self, appended: Appended, response: Response
-    ) -> Response | asyncio.Future[Response | None]:
-        """Return ``response`` once a message is as safe as the configuration wants."""
-        end_offset = appended.physical_offset + appended.store_size
-        return self.core.replies.reply(end_offset, response)
-
-    def _refuse(self, refusal: Refusal) -> Response:
-        return Response(refusal[0], dict(self.reply), remark=refusal[1])
-
-    def _topic_for(
-        self, topic: str, command: RemotingCommand
-    ) -> tuple[StoredTopic | None, Refusal]:
-        """Create the topic of a message; return None, and why, if it may not be created."""
-        problem = topic_problem(topic)
-        if problem is not None:
-            return None, (ResponseCode.INVALID_PARAMETER, problem)
-        if topic in _BROKERS_OWN:
-            remark = f"Sending message to topic[{topic}] is forbidden."
-            return None, (ResponseCode.NO_PERMISSION, remark)
-        is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
-        codec = (SEND_MESSAGE if is_long else SEND_MESSAGE_V2).request
-        request = codec.decode(command.ext_fields)
-        is_retry = topic.startswith(RETRY_PREFIX)
-        sys_flag = 0
-        if request.unit_mode:
-            sys_flag = UNIT_SUB_FLAG if is_retry else UNIT_FLAG
-        topics = self.core.topics
-        config = topics.create_for_send(
-            topic, request.default_topic, request.default_topic_queue_nums, sys_flag
-        )
-        if config is None and is_retry:
-            config = topics.create_for_group(topic, 1, sys_flag)
-        remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
-        return config, (ResponseCode.TOPIC_NOT_EXIST, remark)
 
     def _to_retry(
         self,
@@ -335,11 +257,9 @@ class SendProcessor:
         group = self.core.groups.find(name)
         if group is None:
             raise SubscriptionGroupMissing(name)
-        max_times = int(group.get("retryMaxTimes", 16))
         codec = SEND_MESSAGE_V2 if "b" in command.ext_fields else SEND_MESSAGE
         request = codec.request.decode(command.ext_fields)
-        if command.version >= V3_4_9 and request.max_reconsume_times is not None:
-            max_times = request.max_reconsume_times
+        max_times = max_retries(group, command.version, request.max_reconsume_times)
         # Orderly consumers retry in memory, and send only what shall be a dead letter.
         if (reconsume_times or 0) <= max_times and not self.core.queue_locks.has(name):
             return config, queue_id, {}
@@ -368,12 +288,7 @@ class SendProcessor:
             return topic, queue_id, sys_flag
         if level <= 0:
             return (*self.core.timers.redirect(topic, queue_id, properties), sys_flag)
-        props.remove_timers(properties)
-        level = min(level, self._highest_level)
-        properties[props.DELAY] = str(level)
-        properties[props.REAL_TOPIC] = topic
-        properties[props.REAL_QUEUE_ID] = str(queue_id)
-        return SCHEDULE_TOPIC, level - 1, sys_flag
+        return (*wait_for_level(self.core, topic, queue_id, properties, level), sys_flag)
 
     def _store_batch(
         self,
@@ -392,7 +307,7 @@ class SendProcessor:
         if len(members) > limits.MAX_TURN_MEMBERS:
             return self._store_large_batch(command, channel, queue_id, fields)
         _check_no_delay(command.body, text or "", members)
-        refusal = self._refuse_copies(command, channel, topic, members)
+        refusal = _refuse_copies(self.core, command, channel, topic, members)
         if refusal is not None:
             return refusal
         appended = self._append(channel, queue_id, fields, members)
@@ -435,14 +350,14 @@ class SendProcessor:
         members = await in_thread(
             lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
         )
-        refusal = self._refuse_copies(command, channel, topic, members)
+        refusal = _refuse_copies(self.core, command, channel, topic, members)
         if refusal is not None:
             return refusal
         ids, first, last = [], None, None
         for start in range(0, len(members), limits.MAX_TURN_MEMBERS):
             if topic not in self._topics:
                 remark = f"topic[{topic}] was deleted while the batch was stored"
-                return self._refuse((ResponseCode.TOPIC_NOT_EXIST, remark))
+                return _refused(self.core, (ResponseCode.TOPIC_NOT_EXIST, remark))
             step = members[start : start + limits.MAX_TURN_MEMBERS]
             appended = self._append(channel, queue_id, fields, step)
             ids.append(self._ids_of(appended))
@@ -480,7 +395,7 @@ class SendProcessor:
             "msgId": ids,
             "queueId": str(queue_id),
             "queueOffset": str(first.queue_offset),
-            **self.reply,
+            **self._reply_fields,
         }
         properties = props.parse(text)
         if props.UNIQUE_KEY in properties:
@@ -488,7 +403,7 @@ class SendProcessor:
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
         if self._is_safe_only and properties.get(props.WAIT, "true").lower() == "true":
-            return self.when_safe(last, response)
+            return when_safe(self.core, last, response)
         return response
 
     def _new_key(self) -> str:
@@ -503,6 +418,113 @@ class SendProcessor:
             counter=self._key_count,
         )
         return unique_key.encode()
+
+
+def target_of(
+    core: BrokerCore, command: RemotingCommand, channel: Channel, topic: str, queue_id: int
+) -> tuple[StoredTopic, int] | Response:
+    """Return topic and queue of a message, or the response if it may not be stored there."""
+    config = core.topics.get(topic)
+    if config is None or topic in _BROKERS_OWN:
+        config, refusal = _topic_for(core, topic, command)
+        if config is None:
+            return _refused(core, refusal)
+    if not config.perm & PERM_WRITE:
+        remark = f"the topic[{topic}] sending message is forbidden"
+        return _refused(core, (ResponseCode.NO_PERMISSION, remark))
+    if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
+        remark = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
+        return _refused(core, (ResponseCode.INVALID_PARAMETER, remark + channel.address))
+    if queue_id < 0:
+        queue_id = core.rng.randrange(max(config.write_queue_count, 1))
+    return config, queue_id
+
+
+def refuse_copy(
+    core: BrokerCore, command: RemotingCommand, channel: Channel, topic: str, properties: bytes
+) -> Response | None:
+    """Return the response to a message for a group's topic that may not be stored there."""
+    access = core.access
+    if access is None or not is_group_topic(topic):
+        return None
+    return access.decide_copying(command, channel, topic, properties)
+
+
+def _refuse_copies(
+    core: BrokerCore,
+    command: RemotingCommand,
+    channel: Channel,
+    topic: str,
+    members: list[BatchMember],
+) -> Response | None:
+    if topic[:1] != "%":
+        return None
+    refusals = (refuse_copy(core, command, channel, topic, each.properties) for each in members)
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def when_safe(
+    core: BrokerCore, appended: Appended, response: Response
+) -> Response | asyncio.Future[Response | None]:
+    """Return ``response`` once a message is as safe as the configuration wants."""
+    end_offset = appended.physical_offset + appended.store_size
+    return core.replies.reply(end_offset, response)
+
+
+def _topic_for(
+    core: BrokerCore, topic: str, command: RemotingCommand
+) -> tuple[StoredTopic | None, Refusal]:
+    """Create the topic of a message; return None, and why, if it may not be created."""
+    problem = topic_problem(topic)
+    if problem is not None:
+        return None, (ResponseCode.INVALID_PARAMETER, problem)
+    if topic in _BROKERS_OWN:
+        remark = f"Sending message to topic[{topic}] is forbidden."
+        return None, (ResponseCode.NO_PERMISSION, remark)
+    is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+    codec = (SEND_MESSAGE if is_long else SEND_MESSAGE_V2).request
+    request = codec.decode(command.ext_fields)
+    is_retry = topic.startswith(RETRY_PREFIX)
+    sys_flag = 0
+    if request.unit_mode:
+        sys_flag = UNIT_SUB_FLAG if is_retry else UNIT_FLAG
+    topics = core.topics
+    config = topics.create_for_send(
+        topic, request.default_topic, request.default_topic_queue_nums, sys_flag
+    )
+    if config is None and is_retry:
+        config = topics.create_for_group(topic, 1, sys_flag)
+    remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+    return config, (ResponseCode.TOPIC_NOT_EXIST, remark)
+
+
+def wait_for_level(
+    core: BrokerCore, topic: str, queue_id: int, properties: dict[str, str], level: int
+) -> tuple[str, int]:
+    """Return the queue where a message waits for a delay level; change its properties for it."""
+    level = min(level, core.highest_delay_level)
+    props.remove_timers(properties)
+    properties[props.DELAY] = str(level)
+    properties[props.REAL_TOPIC] = topic
+    properties[props.REAL_QUEUE_ID] = str(queue_id)
+    return SCHEDULE_TOPIC, level - 1
+
+
+def max_retries(group: Mapping[str, Any], version: int, requested: int | None) -> int:
+    """Return how often a message may be given back; clients from 3.4.9 on may say it."""
+    if version >= V3_4_9 and requested is not None:
+        return requested
+    return int(group.get("retryMaxTimes", 16))
+
+
+def reply_fields(core: BrokerCore) -> dict[str, str]:
+    """Return the fields of every response."""
+    trace_on = "true" if core.config.traceOn else "false"
+    return {props.MSG_REGION: core.config.regionId, props.TRACE_ON: trace_on}
+
+
+def _refused(core: BrokerCore, refusal: Refusal) -> Response:
+    return Response(refusal[0], reply_fields(core), remark=refusal[1])
 
 
 def _members(body: bytes, max_count: int) -> list[BatchMember]:
@@ -542,9 +564,3 @@ def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
         level = props.parse(each).get(props.DELAY, "0")
         if read_i32(level, props.DELAY) > 0:
             raise MessageIllegal("a batch has no delayed messages: send them one by one")
-
-
-async def _after(announced: asyncio.Future[None], answer: Pending) -> Response | None:
-    """Return ``answer`` once the name servers know the topic."""
-    await asyncio.shield(announced)
-    return answer if isinstance(answer, Response) else await answer

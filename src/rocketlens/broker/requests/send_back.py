@@ -15,12 +15,14 @@ Its properties have the topic that it was sent to (RETRY_TOPIC) and the offset m
 first record (ORIGIN_MESSAGE_ID). Source: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.requests.answers import Handlers, Pending, failed
 from rocketlens.broker.requests.query import view_record
+from rocketlens.broker.requests.send import max_retries, wait_for_level
 from rocketlens.broker.tables.registry import SubscriptionGroupMissing
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
@@ -29,103 +31,91 @@ from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     PERM_WRITE,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
     UNIT_SUB_FLAG,
 )
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
+from rocketlens.net.channel import Channel, Response
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest
-
-Pending = Response | Awaitable[Response | None]
 
 _FIRST_LEVEL: Final = 3
 """The delay of the first retry: 10 s."""
 
 
-class SendBackProcessor:
-    """Stores messages that consumers give back (36)."""
-
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
-        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
-
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
-
-    def send_back(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Store a copy of a message, to be consumed later."""
-        request = CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
-        group = self.core.groups.find(request.consumer_group)
-        if group is None:
-            raise SubscriptionGroupMissing(request.consumer_group)
-        config = self.core.config
-        if not config.brokerPermission & PERM_WRITE:
-            remark = f"the broker[{config.brokerIP1}] sending message is forbidden"
-            return Response(ResponseCode.NO_PERMISSION, remark=remark)
-        queue_count = min(int(group.get("retryQueueNums", 1)), limits.MAX_TOPIC_QUEUES)
-        if queue_count <= 0:
-            return Response()
-        sys_flag = UNIT_SUB_FLAG if request.unit_mode else 0
-        name = f"{RETRY_PREFIX}{request.consumer_group}"
-        topic = self.core.topics.create_for_group(name, queue_count, sys_flag)
-        if not topic.perm & PERM_WRITE:
-            remark = f"the topic[{name}] sending message is forbidden"
-            return Response(ResponseCode.NO_PERMISSION, remark=remark)
-        max_times = int(group.get("retryMaxTimes", 16))
-        if command.version >= V3_4_9 and request.max_reconsume_times is not None:
-            max_times = request.max_reconsume_times
-        queue_id = self.core.rng.randrange(max(min(queue_count, topic.write_queue_count), 1))
-        view = view_record(self.core, request.physical_offset, command, channel)
-        if isinstance(view, Response):
-            return self._store(view, request, queue_id, max_times)
-        return self._store_later(view, request, queue_id, max_times)
-
-    async def _store_later(
-        self,
-        view: Awaitable[Response | None],
-        request: ConsumerSendMessageBackRequest,
-        queue_id: int,
-        max_times: int,
-    ) -> Response | None:
-        answer = await view
-        return None if answer is None else self._store(answer, request, queue_id, max_times)
-
-    def _store(
-        self,
-        view: Response,
-        request: ConsumerSendMessageBackRequest,
-        queue_id: int,
-        max_times: int,
-    ) -> Response:
-        """Store a copy of the record in an answer."""
-        if view.code != ResponseCode.SUCCESS:
-            remark = f"look message by offset failed, {request.physical_offset}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-        record = commitlog_record.decode(view.body, physical_offset=request.physical_offset)
-        properties = props.parse(decode_utf8(record.properties))
-        properties.setdefault(props.RETRY_TOPIC, record.topic)
-        if not properties.get(props.ORIGIN_MESSAGE_ID, "").strip():
-            properties[props.ORIGIN_MESSAGE_ID] = record.offset_msg_id
-        properties[props.WAIT] = "false"
-        group = request.consumer_group
-        if record.reconsume_times >= max_times or request.delay_level < 0:
-            dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{group}", 1)
-            properties[props.DELAY] = "0"
-            return self._append(record, dead.topic, 0, properties)
-        level = request.delay_level or _FIRST_LEVEL + record.reconsume_times
-        level = min(level, self._highest_level)
-        properties[props.DELAY] = str(level)
-        properties[props.REAL_TOPIC] = f"{RETRY_PREFIX}{group}"
-        properties[props.REAL_QUEUE_ID] = str(queue_id)
-        props.remove_timers(properties)
-        return self._append(record, SCHEDULE_TOPIC, level - 1, properties)
-
-    def _append(
-        self, record: Record, topic: str, queue_id: int, properties: dict[str, str]
-    ) -> Response:
-        times = record.reconsume_times + 1
-        self.core.copies.write(record, topic, queue_id, properties, reconsume_times=times)
+def send_back(core: BrokerCore, command: RemotingCommand, channel: Channel) -> Pending:
+    """Store a copy of a message, to be consumed later."""
+    request = CONSUMER_SEND_MSG_BACK.request.decode(command.ext_fields)
+    group = core.groups.find(request.consumer_group)
+    if group is None:
+        raise SubscriptionGroupMissing(request.consumer_group)
+    config = core.config
+    if not config.brokerPermission & PERM_WRITE:
+        remark = f"the broker[{config.brokerIP1}] sending message is forbidden"
+        return Response(ResponseCode.NO_PERMISSION, remark=remark)
+    queue_count = min(int(group.get("retryQueueNums", 1)), limits.MAX_TOPIC_QUEUES)
+    if queue_count <= 0:
         return Response()
+    sys_flag = UNIT_SUB_FLAG if request.unit_mode else 0
+    name = f"{RETRY_PREFIX}{request.consumer_group}"
+    topic = core.topics.create_for_group(name, queue_count, sys_flag)
+    if not topic.perm & PERM_WRITE:
+        remark = f"the topic[{name}] sending message is forbidden"
+        return Response(ResponseCode.NO_PERMISSION, remark=remark)
+    max_times = max_retries(group, command.version, request.max_reconsume_times)
+    queue_id = core.rng.randrange(max(min(queue_count, topic.write_queue_count), 1))
+    view = view_record(core, request.physical_offset, command, channel)
+    if isinstance(view, Response):
+        return _store(core, view, request, queue_id, max_times)
+    return _store_later(core, view, request, queue_id, max_times)
+
+
+async def _store_later(
+    core: BrokerCore,
+    view: Awaitable[Response | None],
+    request: ConsumerSendMessageBackRequest,
+    queue_id: int,
+    max_times: int,
+) -> Response | None:
+    answer = await view
+    return None if answer is None else _store(core, answer, request, queue_id, max_times)
+
+
+def _store(
+    core: BrokerCore,
+    view: Response,
+    request: ConsumerSendMessageBackRequest,
+    queue_id: int,
+    max_times: int,
+) -> Response:
+    """Store a copy of the record in an answer."""
+    if view.code != ResponseCode.SUCCESS:
+        remark = f"look message by offset failed, {request.physical_offset}"
+        return failed(remark)
+    record = commitlog_record.decode(view.body, physical_offset=request.physical_offset)
+    properties = props.parse(decode_utf8(record.properties))
+    properties.setdefault(props.RETRY_TOPIC, record.topic)
+    if not properties.get(props.ORIGIN_MESSAGE_ID, "").strip():
+        properties[props.ORIGIN_MESSAGE_ID] = record.offset_msg_id
+    properties[props.WAIT] = "false"
+    group = request.consumer_group
+    if record.reconsume_times >= max_times or request.delay_level < 0:
+        dead = core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{group}", 1)
+        properties[props.DELAY] = "0"
+        return _append(core, record, dead.topic, 0, properties)
+    level = request.delay_level or _FIRST_LEVEL + record.reconsume_times
+    topic = f"{RETRY_PREFIX}{group}"
+    return _append(
+        core, record, *wait_for_level(core, topic, queue_id, properties, level), properties
+    )
+
+
+def _append(
+    core: BrokerCore, record: Record, topic: str, queue_id: int, properties: dict[str, str]
+) -> Response:
+    times = record.reconsume_times + 1
+    core.copies.write(record, topic, queue_id, properties, reconsume_times=times)
+    return Response()
+
+
+HANDLERS: Final[Handlers] = {RequestCode.CONSUMER_SEND_MSG_BACK: send_back}

@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.requests.answers import Pending, when_all_saved, when_saved
+from rocketlens.broker.requests.answers import Handlers, Pending, failed, when_all_saved, when_saved
 from rocketlens.broker.requests.offset import store_time
 from rocketlens.broker.tables.topics import StoredTopic, wire_topic
 from rocketlens.errors import BadInput, FieldError
 from rocketlens.model.rocketmq import is_system_topic, topic_problem
-from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.large_answers import Estimate, row_bytes
 from rocketlens.net.pace import ANSWER_THREAD, Pace, WorkThreads, in_thread
 from rocketlens.wire.bodies.tables import (
@@ -54,127 +54,116 @@ _REMOVAL_THREAD: Final = WorkThreads(1, "queue-removal")
 """Deletes queue files; also for a connection that is closed, and only other deletions wait."""
 
 
-class TopicProcessor:
-    """Creates, changes, deletes and returns topics (see the codes above)."""
+def create(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
+    """Create a topic, or change it."""
+    request = UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
+    problem = _problem(request)
+    if problem is not None:
+        return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+    previous = core.topics.get(request.topic)
+    attributes = changed_attributes(
+        previous.attributes if previous else None, request.attributes or ""
+    )
+    config = StoredTopic(
+        request.topic,
+        request.read_queue_nums,
+        request.write_queue_nums,
+        request.perm,
+        request.topic_filter_type,
+        request.topic_sys_flag or 0,
+        request.order,
+        attributes,
+        dict(previous.others) if previous else {},
+    )
+    announced = core.topics.put(config)
+    core.held_pulls.topic_changed(request.topic)
+    return when_saved(announced, f"topic {request.topic}")
 
-    def __init__(self, core: BrokerCore) -> None:
-        self.core: Final = core
 
-    def handlers(self) -> Mapping[int, Handler]:
-        """Return the handler of each code."""
-        return {
-            RequestCode.UPDATE_AND_CREATE_TOPIC: self.create,
-            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
-            RequestCode.GET_TOPIC_STATS_INFO: self.statistics,
-            RequestCode.GET_TOPIC_CONFIG: self.configuration,
-        }
+def delete(core: BrokerCore, command: RemotingCommand, _: Channel) -> Pending:
+    """Delete a topic, its queues and the offsets of groups in it.
 
-    def create(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Create a topic, or change it."""
-        request = UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
-        problem = _problem(request)
-        if problem is not None:
-            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
-        previous = self.core.topics.get(request.topic)
-        attributes = changed_attributes(
-            previous.attributes if previous else None, request.attributes or ""
-        )
-        config = StoredTopic(
-            request.topic,
-            request.read_queue_nums,
-            request.write_queue_nums,
-            request.perm,
-            request.topic_filter_type,
-            request.topic_sys_flag or 0,
-            request.order,
-            attributes,
-            dict(previous.others) if previous else {},
-        )
-        announced = self.core.topics.put(config)
-        self.core.held_pulls.topic_changed(request.topic)
-        return when_saved(announced, f"topic {request.topic}")
+    As in RocketMQ, queries by key and id find its messages as long as the log has them.
+    """
+    topic = DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
+    if not topic.strip():
+        remark = "The specified topic is blank."
+        return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
+    if is_system_topic(topic):
+        remark = f"The topic[{topic[:300]}] is conflict with system topic."
+        return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
+    return _delete(core, topic)
 
-    def delete(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Delete a topic, its queues and the offsets of groups in it.
 
-        As in RocketMQ, queries by key and id find its messages as long as the log has them.
-        """
-        topic = DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
-        if not topic.strip():
-            remark = "The specified topic is blank."
-            return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
-        if is_system_topic(topic):
-            remark = f"The topic[{topic[:300]}] is conflict with system topic."
-            return Response(ResponseCode.INVALID_PARAMETER, remark=remark)
-        return self._delete(topic)
+async def _delete(core: BrokerCore, topic: str) -> Response:
+    # First: a broker that is killed in between must not bring the messages back later.
+    is_marked = core.store.deleted.mark(topic)
+    if is_marked and not await core.saver.save(core.store.deleted):
+        remark = f"topic[{topic}] is not deleted: the disk cannot be written"
+        return failed(remark)
+    # Again, at one with the removal: what was sent while the disk was written is deleted, too.
+    if is_marked:
+        core.store.deleted.mark(topic)
+    announced = core.topics.remove(topic)
+    core.held_pulls.topic_changed(topic)
+    core.offsets.remove_topic(topic)
+    try:
+        aside = core.store.deleted.remove_queues(topic)
+    except OSError as error:
+        remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
+        return failed(remark)
+    await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
+    saves = [announced, core.saver.save(core.offsets)]
+    if is_marked:
+        saves.append(core.saver.save(core.store.deleted))
+    return await when_all_saved(f"topic {topic}", *saves)
 
-    async def _delete(self, topic: str) -> Response:
-        core = self.core
-        # First: a broker that is killed in between must not bring the messages back later.
-        is_marked = core.store.deleted.mark(topic)
-        if is_marked and not await core.saver.save(core.store.deleted):
-            remark = f"topic[{topic}] is not deleted: the disk cannot be written"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-        # Again, at one with the removal: what was sent while the disk was written is deleted, too.
-        if is_marked:
-            core.store.deleted.mark(topic)
-        announced = core.topics.remove(topic)
-        core.held_pulls.topic_changed(topic)
-        core.offsets.remove_topic(topic)
-        try:
-            aside = core.store.deleted.remove_queues(topic)
-        except OSError as error:
-            remark = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=remark)
-        await in_thread(lambda: core.disk.remove_tree(aside), _REMOVAL_THREAD)
-        saves = [announced, core.saver.save(core.offsets)]
-        if is_marked:
-            saves.append(core.saver.save(core.store.deleted))
-        return await when_all_saved(f"topic {topic}", *saves)
 
-    async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Return the offsets of all queues of a topic, and the time of each one's last message."""
-        request = GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
-        config = self.core.topics.get(request.topic)
-        if config is None:
-            remark = f"topic[{request.topic[:300]}] not exist"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        broker_name, pace = self.core.config.brokerName, Pace()
-        queue_count = max(config.write_queue_count, config.read_queue_count)
-        first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
-        one = TopicStatsTable(offset_table={first: TopicOffset()})
-        estimate = Estimate("the topic has too many queues for one response")
-        estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
-        async with self.core.large_answers.turn(channel, estimate):
-            table: dict[MessageQueue, TopicOffset] = {}
-            for queue_id in range(queue_count):
-                queue = MessageQueue(
-                    topic=request.topic, broker_name=broker_name, queue_id=queue_id
-                )
-                table[queue] = self._offsets(request.topic, queue_id)
-                await pace.turn()
-            answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
-            body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
-            return Response(body=body)
+async def statistics(
+    core: BrokerCore, command: RemotingCommand, channel: Channel
+) -> Response | None:
+    """Return the offsets of all queues of a topic, and the time of each one's last message."""
+    request = GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
+    config = core.topics.get(request.topic)
+    if config is None:
+        remark = f"topic[{request.topic[:300]}] not exist"
+        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    broker_name, pace = core.config.brokerName, Pace()
+    queue_count = max(config.write_queue_count, config.read_queue_count)
+    first = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=0)
+    one = TopicStatsTable(offset_table={first: TopicOffset()})
+    estimate = Estimate("the topic has too many queues for one response")
+    estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
+    async with core.large_answers.turn(channel, estimate):
+        table: dict[MessageQueue, TopicOffset] = {}
+        for queue_id in range(queue_count):
+            queue = MessageQueue(topic=request.topic, broker_name=broker_name, queue_id=queue_id)
+            table[queue] = _offsets(core, request.topic, queue_id)
+            await pace.turn()
+        answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
+        body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
+        return Response(body=body)
 
-    def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
-        store = self.core.store
-        high = store.queues.max_offset(topic, queue_id)
-        last_ms = store_time(self.core, topic, queue_id, high - 1)
-        return TopicOffset(
-            min_offset=store.queues.min_offset(topic, queue_id),
-            max_offset=high,
-            last_update_timestamp_ms=max(last_ms, 0),
-        )
 
-    def configuration(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return a topic's configuration."""
-        request = GET_TOPIC_CONFIG.request.decode(command.ext_fields)
-        config = self.core.topics.get(request.topic)
-        if config is None:
-            remark = f"No topic in this broker. topic: {request.topic[:300]}"
-            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        return Response(body=write_body(wire_topic(config)))
+def _offsets(core: BrokerCore, topic: str, queue_id: int) -> TopicOffset:
+    store = core.store
+    high = store.queues.max_offset(topic, queue_id)
+    last_ms = store_time(core, topic, queue_id, high - 1)
+    return TopicOffset(
+        min_offset=store.queues.min_offset(topic, queue_id),
+        max_offset=high,
+        last_update_timestamp_ms=max(last_ms, 0),
+    )
+
+
+def configuration(core: BrokerCore, command: RemotingCommand, _: Channel) -> Response:
+    """Return a topic's configuration."""
+    request = GET_TOPIC_CONFIG.request.decode(command.ext_fields)
+    config = core.topics.get(request.topic)
+    if config is None:
+        remark = f"No topic in this broker. topic: {request.topic[:300]}"
+        return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    return Response(body=write_body(wire_topic(config)))
 
 
 def _problem(request: CreateTopicRequest) -> str | None:
@@ -299,3 +288,11 @@ def _check_value(attribute: _Attribute, value: str) -> None:
     if not attribute.low <= number <= attribute.high:
         remark = f"value is not in range({attribute.low}, {attribute.high})"
         raise AttributeRefused(remark)
+
+
+HANDLERS: Final[Handlers] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: create,
+    RequestCode.DELETE_TOPIC_IN_BROKER: delete,
+    RequestCode.GET_TOPIC_STATS_INFO: statistics,
+    RequestCode.GET_TOPIC_CONFIG: configuration,
+}

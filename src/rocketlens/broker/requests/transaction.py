@@ -6,13 +6,15 @@ RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d`` and the half's queue offset as body.
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.delivery.ended_halves import EndedHalves
 from rocketlens.broker.delivery.transaction_checks import CheckedTables, TransactionChecks
+from rocketlens.broker.requests.answers import Pending, failed
+from rocketlens.broker.requests.send import wait_for_level
 from rocketlens.errors import MessageIllegal, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Record
@@ -20,14 +22,13 @@ from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
-    SCHEDULE_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
 )
 from rocketlens.model.text.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.queue.queue_append import QueueWriter
-from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.messages import (
     COMMIT,
@@ -45,7 +46,6 @@ class TransactionProcessor:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
         self._halves: Final = EndedHalves(core.store, core.search)
         tables = CheckedTables(
             core.store, core.copies, core.offsets, core.topics, core.clients, core.access
@@ -56,9 +56,7 @@ class TransactionProcessor:
         """Return the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
-    def end(
-        self, command: RemotingCommand, channel: Channel
-    ) -> Response | Awaitable[Response | None]:
+    def end(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Commit or roll back a transaction; it stays open if the request says neither."""
         request = END_TRANSACTION.request.decode(command.ext_fields)
         if request.commit_or_rollback not in (COMMIT, ROLLBACK):
@@ -66,7 +64,7 @@ class TransactionProcessor:
         half = self._half(request.commit_log_offset)
         refusal = _refusal(half, request)
         if half is None or refusal is not None:
-            return Response(ResponseCode.SYSTEM_ERROR, remark=refusal)
+            return failed(refusal or "")
         if self.core.access is not None:
             # The request names a topic itself, or none: the half message has the one that counts.
             topic = props.parse(decode_utf8(half.properties)).get(props.REAL_TOPIC, "")
@@ -112,12 +110,9 @@ class TransactionProcessor:
         properties = props.parse(decode_utf8(half.properties))
         topic = properties.pop(props.REAL_TOPIC)
         queue_id = read_i32(properties.pop(props.REAL_QUEUE_ID), props.REAL_QUEUE_ID)
-        level = min(read_i32(properties.get(props.DELAY, "0"), props.DELAY), self._highest_level)
+        level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
         if level > 0:
-            props.remove_timers(properties)
-            properties[props.REAL_TOPIC] = topic
-            properties[props.REAL_QUEUE_ID] = str(queue_id)
-            topic, queue_id = SCHEDULE_TOPIC, level - 1
+            topic, queue_id = wait_for_level(self.core, topic, queue_id, properties, level)
         else:
             # The time of a half message was checked when it was sent. What may not wait any more,
             # because the configuration has changed, is delivered.

@@ -11,13 +11,15 @@ table was written.
 
 import json
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, encoded, table_of
+from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -38,7 +40,7 @@ _SHOWN: Final = 300
 _NAMED: Final = 5
 
 
-class EntryTable(ABC, Generic[E]):
+class EntryTable(SavedTable, Generic[E]):
     """The entries of a table, by name. No entry is changed in place."""
 
     FILE: ClassVar[str]
@@ -67,7 +69,7 @@ class EntryTable(ABC, Generic[E]):
         self._texts: Final = {name: self._text(name, entry) for name, entry in self.entries.items()}
         """The bytes of each entry in the file."""
         self._bytes = sum(len(text) + len(_BETWEEN) for text in self._texts.values())
-        self._changed_at: dict[str, int] = {}
+        self._changed_at: OrderedDict[str, int] = OrderedDict()
         self._changes_from = self.data_version.counter
 
     @abstractmethod
@@ -123,10 +125,7 @@ class EntryTable(ABC, Generic[E]):
         return {**self._head(), self.MEMBER: entries}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current table, in any thread.
-
-        The function raises OSError if it cannot write.
-        """
+        """Return a function that writes the current table, in any thread."""
         head, texts = self._head(), list(self._texts.values())
 
         def write() -> None:
@@ -136,14 +135,6 @@ class EntryTable(ABC, Generic[E]):
                 self._has_changes_file = False
 
         return write
-
-    def save(self) -> None:
-        """Write the table now.
-
-        :raises OSError: if it cannot be written.
-        """
-        self.snapshot()()
-        self.is_changed = False
 
     def _text(self, name: str, entry: E) -> bytes:
         # Cut the two opening braces with their line ends, and those that close them.
@@ -166,7 +157,7 @@ class EntryTable(ABC, Generic[E]):
             self._changed_at.pop(name, None)
             self._changed_at[name] = self.data_version.counter
         while len(self._changed_at) > _MAX_CHANGES_KEPT:
-            self._changes_from = self._changed_at.pop(next(iter(self._changed_at)))
+            _, self._changes_from = self._changed_at.popitem(last=False)
 
     def _content(self, head: dict[str, Any], texts: list[bytes]) -> bytes:
         if not texts:

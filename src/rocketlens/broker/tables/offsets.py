@@ -6,7 +6,7 @@ are read again after a crash. It writes delay offsets soon after a delivery, bec
 between are delivered again.
 
 Both files stay when the log is replaced, and their offsets are then of other queues. So each has a
-member that identifies the log (:mod:`rocketlens.broker.tables.log_identity`). RocketMQ does not
+member that identifies the log (:mod:`rocketlens.broker.tables.offsets`). RocketMQ does not
 know this member, and drops it when it writes the file.
 
 The log may have lost its end, too. An offset behind the end of its queue would then hide every new
@@ -25,22 +25,93 @@ For the same log, RocketMQ corrects delay offsets so. Source:
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, table_of
-from rocketlens.broker.tables.log_identity import (
-    SegmentChecksums,
-    format_checksums,
-    is_another_log,
-    parse_checksums,
-)
+from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import BadInput
+from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
+from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.log.commitlog import SEGMENT_NAME_DIGITS
 from rocketlens.store.write.message_store import MessageStore
+
+MAX_IDENTITY_SEGMENTS: Final = 16
+"""Segments by which a log is recognized again. One that shares none of them may be the same."""
+_MAX_BYTES: Final = 4096
+"""Bytes of the first record of a segment that are read."""
+_HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
+_PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
+
+SegmentChecksums = Mapping[int, int]
+"""The CRC32 of the first record of each segment, by base offset."""
+
+
+class LogIdentity:
+    """Caches the checksums of the log in one directory. Use it in one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        """Create an empty cache."""
+        self._directory: Final = directory
+        self._cache: dict[int, int] = {}
+
+    def checksums(self) -> SegmentChecksums:
+        """Return the checksums of the newest segments that start with a record.
+
+        O(segments): one directory is listed, and each new segment read once.
+
+        :raises OSError: if the log cannot be read.
+        """
+        checksums: dict[int, int] = {}
+        paths = [Path(entry.path) for entry in fs.entries(self._directory)]
+        segments = [path for path in paths if _is_segment(path.name)]
+        for path in segments[-MAX_IDENTITY_SEGMENTS:]:
+            base_offset = int(path.name)
+            checksum = self._cache.get(base_offset)
+            if checksum is None:
+                checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
+            if checksum is not None:
+                checksums[base_offset] = checksum
+        self._cache = checksums
+        return checksums
+
+
+def is_another_log(noted: SegmentChecksums, current: SegmentChecksums) -> bool:
+    """Return whether two logs have common base offsets, but no common checksum."""
+    shared = noted.keys() & current.keys()
+    return bool(shared) and all(noted[each] != current[each] for each in shared)
+
+
+def parse_checksums(text: Any) -> dict[int, int]:
+    """Parse base offsets and checksums, as in ``0:3405691582,1073741824:17``; empty if invalid."""
+    pairs = _PAIR.findall(text) if isinstance(text, str) else ()
+    return {int(base_offset): int(checksum) for base_offset, checksum in pairs}
+
+
+def format_checksums(checksums: SegmentChecksums) -> str:
+    """Return the text that :func:`parse_checksums` parses."""
+    return ",".join(f"{base_offset}:{checksums[base_offset]}" for base_offset in sorted(checksums))
+
+
+def _is_segment(name: str) -> bool:
+    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def _checksum(content: bytes, base_offset: int) -> int | None:
+    """Return the checksum of the first record of a segment; None if there is none."""
+    if len(content) < MIN_RECORD_BYTES:
+        return None
+    size, magic, physical_offset = _HEAD.unpack_from(content)
+    if size < MIN_RECORD_BYTES or magic not in (MAGIC_V1, MAGIC_V2):
+        return None
+    return None if physical_offset != base_offset else zlib.crc32(content[:size])
+
 
 GROUP_SEPARATOR: Final = "@"
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -67,7 +138,7 @@ def _size_of(name: str) -> int:
     return len(name) * 6 + _NAME_BYTES
 
 
-class ConsumerOffsets:
+class ConsumerOffsets(SavedTable):
     """The next queue offset to read, for each ``topic@group`` and queue id.
 
     Names of topics and groups cannot have ``@``. ``log`` has the checksums of the log that the file
@@ -87,7 +158,6 @@ class ConsumerOffsets:
         """
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
         self._others = self._file.read()
-        self.is_changed = False
         self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
         self.log_checksums: Final = log_checksums
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
@@ -188,11 +258,7 @@ class ConsumerOffsets:
         return {**self._others, "dataVersion": self.data_version.encode()}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current offsets, in any thread.
-
-        The function raises OSError if it cannot write, or cannot read the log, whose checksums tell
-        the next start whether the offsets are of its log.
-        """
+        """Return a function that writes the current offsets, in any thread."""
         value = self._head()
         table = dict(self.table)
 
@@ -204,16 +270,8 @@ class ConsumerOffsets:
 
         return write
 
-    def save(self) -> None:
-        """Write the file now.
 
-        :raises OSError: if it cannot be written.
-        """
-        self.snapshot()()
-        self.is_changed = False
-
-
-class DelayOffsets:
+class DelayOffsets(SavedTable):
     """For each delay level the next queue offset in SCHEDULE_TOPIC_XXXX to deliver.
 
     ``delivered`` waits until delivered messages are durable, and raises if they can never be. An
@@ -235,7 +293,6 @@ class DelayOffsets:
         """
         self._file = ConfigFile(layout.config / "delayOffset.json", disk)
         self._delivered = delivered
-        self.is_changed = False
         value = self._file.read()
         self.log: SegmentChecksums = parse_checksums(value.get(LOG_MEMBER))
         self.log_checksums: Final = log_checksums
@@ -253,10 +310,7 @@ class DelayOffsets:
         return {"dataVersion": self.data_version.encode(), "offsetTable": dict(self.table)}
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that writes the current offsets, in any thread.
-
-        The function raises OSError as in :class:`ConsumerOffsets`, and what ``delivered`` raises.
-        """
+        """Return a function that writes the current offsets; it raises what ``delivered`` does."""
         value = self.value()
 
         def write() -> None:
@@ -264,11 +318,6 @@ class DelayOffsets:
             self._file.write(value | _log_member(self.log_checksums()))
 
         return write
-
-    def save(self) -> None:
-        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
-        self.snapshot()()
-        self.is_changed = False
 
 
 def _log_member(checksums: SegmentChecksums) -> dict[str, Any]:

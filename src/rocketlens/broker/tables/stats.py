@@ -41,6 +41,9 @@ class BrokerStats:
     put_until_previous_midnight: int = 0
     get_until_previous_midnight: int = 0
     """Totals at the midnight before it."""
+    disk_use: dict[str, str] = field(default_factory=dict)
+    """The use of the disk as tools get it, when it was measured last."""
+    disk_measured_ms: int = 0
     _day: int = 0
     _samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=SPANS_S[-1] + 1))
 

@@ -8,6 +8,7 @@ table that could not be written is logged and stays changed: the next save write
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -30,6 +31,24 @@ class Table(Protocol):
 
     def save(self) -> None:
         """Write the whole table now; may raise OSError."""
+
+
+class SavedTable(ABC):
+    """A table of the broker; see :class:`Table`."""
+
+    is_changed = False
+
+    @abstractmethod
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that writes the current state, in any thread.
+
+        The function raises OSError if it cannot write, or cannot read the log that it refers to.
+        """
+
+    def save(self) -> None:
+        """Write the table now; raises the errors of the function of :meth:`snapshot`."""
+        self.snapshot()()
+        self.is_changed = False
 
 
 class TableSaver:

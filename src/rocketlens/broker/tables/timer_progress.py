@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.broker.tables.log_identity import SegmentChecksums, is_another_log
+from rocketlens.broker.tables.offsets import SegmentChecksums, is_another_log
+from rocketlens.broker.tables.table_saver import SavedTable
 from rocketlens.errors import CheckpointError
 from rocketlens.formats import timer_checkpoint
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
@@ -24,7 +25,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 
 
-class TimerProgress:
+class TimerProgress(SavedTable):
     """The progress of timers, in memory and in the file.
 
     ``delivered`` waits until delivered messages are durable, as in
@@ -48,7 +49,10 @@ class TimerProgress:
         self._delivered: Final = delivered
         self._removed_caches = False
         self.path: Final = layout.config / "timercheck"
-        self.is_changed = False
+        self.oldest: Callable[[], tuple[int, int | None]] = lambda: (self.queue_offset, None)
+        """Returns the lowest queue offset that waits or was not read since the start, and the
+        lowest of those due before ``read_time_ms``: after a clock was set back.
+        """
         self.log_checksums: Final = log_checksums
         self.read_time_ms = 0
         self.second_queue_offset = 0
@@ -112,9 +116,9 @@ class TimerProgress:
             self.read_time_ms, self.second_queue_offset = slot_ms, 0
             self.is_changed = True
 
-    def checkpoint(self, oldest_waiting: int, oldest_late: int | None) -> TimerCheckpoint:
-        """Return the current state; see :meth:`snapshot`."""
-        next_offset = self.next_queue_offset
+    def checkpoint(self) -> TimerCheckpoint:
+        """Return the current state as the file has it."""
+        next_offset, (oldest_waiting, oldest_late) = self.next_queue_offset, self.oldest()
         if oldest_late is not None:
             next_offset = min(next_offset, oldest_late)
         lowest = min(next_offset, oldest_waiting)
@@ -127,15 +131,10 @@ class TimerProgress:
             second_queue_offset=self.second_queue_offset,
         )
 
-    def snapshot(self, oldest_waiting: int, oldest_late: int | None) -> Callable[[], None]:
-        """Return a function that writes the current state, in any thread.
-
-        ``oldest_waiting`` is the lowest queue offset that waits or was not read since the start,
-        ``oldest_late`` the lowest of those due before ``read_time_ms``: after a clock was set back.
-        The function raises OSError as in :class:`DelayOffsets`, and what ``delivered`` raises.
-        """
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that writes the current state; it raises what ``delivered`` does."""
         self._version_counter += 1
-        checkpoint = self.checkpoint(oldest_waiting, oldest_late)
+        checkpoint = self.checkpoint()
 
         def write() -> None:
             self._delivered()

@@ -126,7 +126,7 @@ async def _serve(
 ) -> None:
     from asyncio import gather, wrap_future
 
-    from rocketlens.broker.life.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
+    from rocketlens.broker.life.service import BrokerService, max_connections
     from rocketlens.cli.servers.console_process import ConsoleProcess
     from rocketlens.net.event_loop import end_on_signals, within
     from rocketlens.net.sync import LoopThread
@@ -145,7 +145,6 @@ async def _serve(
         service = BrokerService(
             settings,
             index_command=index_builder,
-            load_kernels_after_s=LOAD_KERNELS_AFTER_S,
             max_connections=max_connections(raise_open_file_limit()) - (names.max_connections or 0),
         )
         if status is not None:

@@ -2,7 +2,7 @@
 """The compiled reading of a pull: its request, and the records that a stretch of a queue leads to.
 
 What is not written as RocketMQ's clients write it is left to :mod:`rocketlens.wire`, which is the
-definition; records are taken by the rules of ``broker.delivery.pull_records``.
+definition; records are taken by the rules of ``broker.delivery.pull_reader``.
 """
 
 import cython

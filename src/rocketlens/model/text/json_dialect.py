@@ -168,9 +168,13 @@ def dumps_file(value: Any) -> str:
 
 
 def _indented(value: Any, line: str) -> str:
-    inner = f"{line}\t"
     if isinstance(value, str):
         return quote(value)
+    if type(value) is int:
+        return str(value)
+    if type(value) is bool:
+        return "true" if value else "false"
+    inner = f"{line}\t"
     if isinstance(value, dict) and value:
         members = [
             f"{inner}{name if type(name) is int else quote(name)}:{_indented(member, inner)}"

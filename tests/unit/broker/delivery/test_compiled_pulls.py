@@ -106,7 +106,7 @@ class Both:
 
     def __init__(self, world):
         self.world, core = world, world.core
-        core._load_kernels()
+        core.load_kernels()
         self.network, self.runs = core.network, core.network.runs
         self.pulls = self.runs._by_number[RequestCode.PULL_MESSAGE.to_bytes(2)]
         assert type(self.pulls) is CompiledPulls

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker.delivery import held_pulls
-from rocketlens.broker.delivery.pull_records import PullRecords
+from rocketlens.broker.delivery.pull_reader import PullRecords
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode

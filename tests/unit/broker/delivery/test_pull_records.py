@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from rocketlens.broker.delivery import pull_records
+from rocketlens.broker.delivery import pull_reader
 from rocketlens.broker.delivery.pull_filter import ALL_MESSAGES, parse_filter
-from rocketlens.broker.delivery.pull_records import Budget, PullRecords
+from rocketlens.broker.delivery.pull_reader import Budget, PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from tests.support.async_tests import within
 from tests.support.broker_world import in_broker, properties_of
@@ -98,9 +98,9 @@ async def test_records_of_several_segments_are_taken_in_order(world, /):
 async def test_the_kernel_looks_at_the_records_of_a_queue(world, /, monkeypatch):
     await fill(world)
     looks = []
-    read = pull_records.entry_record
+    read = pull_reader.entry_record
     monkeypatch.setattr(
-        pull_records, "entry_record", lambda *given: looks.append(given) or read(*given)
+        pull_reader, "entry_record", lambda *given: looks.append(given) or read(*given)
     )
     collected(world, is_compiled=True)
     assert not looks

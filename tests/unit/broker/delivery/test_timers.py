@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens.broker.delivery import timers as timers_module
+from rocketlens.broker.delivery.timers import ROLL_WINDOW_MS, TimerIllegal, out_time_ms, slot_ms
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.formats import timer_checkpoint
 from rocketlens.formats.commitlog_record import decode
@@ -209,7 +210,7 @@ async def test_a_restart_or_a_kill_loses_nothing_and_delivers_nothing_twice(tmp_
                 world.core.timers.step(rng.randrange(1, 4))
             delivered += [each.body for each in world.stored("Orders", 1)[before:]]
             if is_killed:
-                await world.core.saver.save(world.core.timers)
+                await world.core.saver.save(world.core.timers.progress)
                 await world.service.close_abruptly()
         assert all(due[body] <= clock.now_ms for body in delivered)
     clock.now_ms += 10_000
@@ -242,7 +243,7 @@ async def test_a_stop_before_the_queue_was_read_again_loses_nothing(tmp_path):
         async with running(tmp_path, clock=clock) as world:
             for _ in range(steps):
                 world.core.timers.step(1)
-            world.core.timers.save()
+            world.core.timers.progress.save()
     clock.now_ms += 5_000
     async with running(tmp_path, clock=clock) as world:
         assert len(deliver(world)) == 300
@@ -254,7 +255,7 @@ async def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(wo
     world.clock.now_ms += 2_000
     world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
     assert deliver(world) == [b"body"]
-    await world.core.saver.save(world.core.timers)
+    await world.core.saver.save(world.core.timers.progress)
     assert not world.core.timers.progress.path.exists()
     assert world.core.timers.progress.is_changed
 
@@ -480,7 +481,7 @@ async def test_a_save_does_not_look_at_every_second_that_waits(world, /):
     assert deliver(world) == []
     slots = timers._slots = CountedSlots(timers._slots)
     assert timers._oldest_waiting() == 0
-    timers.checkpoint()
+    timers.progress.checkpoint()
     assert slots.seen <= 3
     world.clock.now_ms = NOW_MS + 41_000
     assert deliver(world)
@@ -488,3 +489,63 @@ async def test_a_save_does_not_look_at_every_second_that_waits(world, /):
     world.clock.now_ms = NOW_MS + 61_000
     deliver(world)
     assert timers._oldest_waiting() == 30
+
+
+AT_MS = 1_795_357_003_992
+DAYS_MS = 259_200_000
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"TIMER_DELAY_SEC": "3"}, 1_795_357_006_000),
+        ({"TIMER_DELAY_SEC": "+2"}, 1_795_357_005_000),
+        ({"TIMER_DELAY_MS": "3500"}, 1_795_357_007_000),
+        ({"TIMER_DELIVER_MS": "1795357007902"}, 1_795_357_007_000),
+        ({"TIMER_DELIVER_MS": "1795357007000"}, 1_795_357_006_000),
+        ({"TIMER_DELIVER_MS": "1795357007001"}, 1_795_357_007_000),
+        (
+            {"TIMER_DELIVER_MS": "1795357043902", "TIMER_DELAY_MS": "2000", "TIMER_DELAY_SEC": "5"},
+            1_795_357_008_000,
+        ),
+        ({"TIMER_DELIVER_MS": "1795357043902", "TIMER_DELAY_MS": "2000"}, 1_795_357_005_000),
+        ({"TIMER_DELAY_SEC": "259200"}, 1_795_616_203_000),
+        ({"TIMER_DELAY_SEC": "0"}, None),
+        ({"TIMER_DELAY_SEC": "-5"}, None),
+        ({"TIMER_DELIVER_MS": str(AT_MS)}, None),
+        ({"TIMER_DELAY_SEC": str(2**63 - 1)}, None),
+        ({"TIMER_DELAY_MS": str(2**63 - 1)}, None),
+    ],
+)
+def test_a_delivery_time_is_rounded_down_to_the_second_before(properties, expected):
+    assert out_time_ms(properties, AT_MS, DAYS_MS) == expected
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"TIMER_DELAY_SEC": "x"},
+        {"TIMER_DELAY_SEC": ""},
+        {"TIMER_DELAY_SEC": str(2**63)},
+        {"TIMER_DELAY_SEC": "x", "TIMER_DELIVER_MS": str(AT_MS + 5)},
+        {"TIMER_DELAY_SEC": "259201"},
+        {"TIMER_DELAY_MS": "259200001"},
+        {"TIMER_DELIVER_MS": str(2**63 - 1)},
+        {"TIMER_DELIVER_MS": str(AT_MS), "TIMER_DEL_UNIQKEY": "key"},
+    ],
+)
+def test_what_is_no_time_or_too_far_off_is_refused_in_rocketmqs_words(properties):
+    with pytest.raises(TimerIllegal) as refused:
+        out_time_ms(properties, AT_MS, DAYS_MS)
+    assert refused.value.code == 13
+    assert str(refused.value) == (
+        "timer message illegal, the delay time should not be bigger than the max delay "
+        "259200000ms; or if set del msg, the delay time should be bigger than the current time"
+    )
+
+
+def test_what_waits_longer_than_two_days_is_stored_again_on_the_way():
+    since_ms = AT_MS // 1000 * 1000
+    assert slot_ms(since_ms + ROLL_WINDOW_MS - 1000, AT_MS) == since_ms + ROLL_WINDOW_MS - 1000
+    assert slot_ms(since_ms + ROLL_WINDOW_MS, AT_MS) == since_ms + ROLL_WINDOW_MS // 2
+    assert slot_ms(since_ms + 2 * ROLL_WINDOW_MS, AT_MS) == since_ms + ROLL_WINDOW_MS

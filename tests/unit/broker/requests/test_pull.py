@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rocketlens.broker.delivery import pull_filter
-from rocketlens.broker.delivery.pull_records import PullRecords
+from rocketlens.broker.delivery.pull_reader import PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.store.write.queue.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode

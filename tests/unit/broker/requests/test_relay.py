@@ -3,11 +3,15 @@
 import asyncio
 import json
 
+import pytest
+
 from rocketlens import limits
-from rocketlens.broker.requests.relay import RelayProcessor
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
+from rocketlens.wire.bodies.clients import ConsumerStatusAnswer
+from rocketlens.wire.bodies.tables import MessageQueue
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import read_body, write_body
 from tests.support.async_tests import within
 from tests.support.broker_world import World, in_broker, records_of
 from tests.unit.broker.heartbeats import beat
@@ -54,7 +58,7 @@ def never(_):
 
 def with_timeout(world, timeout_s):
     """Have the broker wait so long for consumers."""
-    world.service._handlers.update(RelayProcessor(world.core, timeout_s).handlers())
+    world.core.relays.answer_timeout_s = timeout_s
 
 
 @within(in_broker, "tmp_path")
@@ -202,4 +206,102 @@ async def test_the_answer_to_a_tool_that_is_gone_is_dropped(world, /):
         await world.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="readers")
     ).body == json.dumps({"consumerIdList": ["c1"]}, separators=(",", ":")).encode()
     assert world.core.network.in_flight == 0
+    await consumer.pool.close()
+
+
+QUEUE = MessageQueue(topic="Orders", broker_name="broker-a", queue_id=0)
+
+
+def came(offset):
+    return lambda _: Response(body=write_body(ConsumerStatusAnswer(queue_table={QUEUE: offset})))
+
+
+class Member:
+    """A consumer on a connection of its own, which answers how far it came."""
+
+    def __init__(self, world, answer):
+        self.commands = []
+        self.answer = answer
+        handlers = {
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self.ask,
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda *_: Response(),
+        }
+        self.pool = ClientPool(lambda _: True, handlers=handlers)
+        self.world = World(world.service, self.pool, world.clock)
+
+    def ask(self, command, _):
+        self.commands.append(command.ext_fields)
+        return self.answer(command)
+
+    async def join(self, client_id):
+        assert (await beat(self.world, client_id, "Orders")).code == 0
+        return self
+
+
+async def status(world, **fields):
+    named = {"topic": "Orders", "group": "readers"} | fields
+    return await world.call(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, **named)
+
+
+def table_of(answer):
+    assert answer.code == 0, answer.remark
+    return read_body(ConsumerStatusAnswer, answer.body).consumer_table
+
+
+@within(in_broker, "tmp_path")
+async def test_all_members_are_asked_or_the_one_that_is_named(world, /):
+    first = await Member(world, came(7)).join("c1")
+    second = await Member(world, came(9)).join("c2")
+    assert table_of(await status(world)) == {"c1": {QUEUE: 7}, "c2": {QUEUE: 9}}
+    assert first.commands == [{"topic": "Orders", "group": "readers"}]
+    assert table_of(await status(world, clientAddr="c2")) == {"c2": {QUEUE: 9}}
+    assert table_of(await status(world, clientAddr="c3")) == {}
+    assert (len(first.commands), len(second.commands)) == (1, 2)
+    for each in (first, second):
+        await each.pool.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: Response(1, remark="no"),
+        lambda _: Response(),
+        lambda _: Response(body=b"garbage"),
+        lambda _: Response(body=b'{"messageQueueTable":{"x":1}}'),
+        never,
+    ],
+)
+@within(in_broker, "tmp_path")
+async def test_a_member_without_a_usable_answer_is_left_out(world, /, answer):
+    world.core.relays.answer_timeout_s = 0.2
+    consumers = [await Member(world, answer).join("c1")]
+    consumers.append(await Member(world, came(9)).join("c2"))
+    assert table_of(await status(world)) == {"c2": {QUEUE: 9}}
+    for each in consumers:
+        await each.pool.close()
+
+
+@within(in_broker, "tmp_path")
+async def test_without_members_the_answer_is_rocketmqs(world, /):
+    answer = await status(world)
+    words = "No Any Consumer online in the consumer group: [readers]"
+    assert (answer.code, answer.remark) == (1, words)
+
+
+@within(in_broker, "tmp_path")
+async def test_what_is_collected_at_the_same_time_is_bounded(world, /, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_RELAYS_OF_CONNECTION", 1)
+    waiting = asyncio.get_running_loop().create_future()
+    asked = asyncio.Event()
+
+    async def late(_):
+        asked.set()
+        return await waiting
+
+    consumer = await Member(world, late).join("c1")
+    first = asyncio.create_task(status(world))
+    await asked.wait()
+    assert (await status(world)).code == 2
+    waiting.set_result(came(1)(None))
+    assert table_of(await first) == {"c1": {QUEUE: 1}}
     await consumer.pool.close()

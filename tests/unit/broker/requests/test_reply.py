@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from rocketlens.broker.requests.reply import ReplyProcessor
-from rocketlens.broker.requests.send import SendProcessor
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.net.channel import Response
@@ -157,8 +155,7 @@ async def test_what_a_producer_answers_is_passed_back(world, /):
 async def test_a_producer_that_does_not_answer_is_waited_for_so_long_and_others_are_served(
     world, /
 ):
-    processor = ReplyProcessor(world.core, SendProcessor(world.core), 0.05)
-    world.service._handlers.update(processor.handlers())
+    world.core.relays.answer_timeout_s = 0.05
     requester = await Requester(world, never).join()
     answer = await reply(world)
     assert (answer.code, answer.remark) == (1, "push reply message to p1fail.")

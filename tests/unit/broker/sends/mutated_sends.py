@@ -54,7 +54,7 @@ def take_mutated(directory, seed, count, *, is_signed):
         for number in range(8):
             await feed(world, [change(plain_frame(number))])
         core = world.core
-        core._load_kernels()
+        core.load_kernels()
         for number in range(4):
             await feed(world, [change(plain_frame(number)) * 20])
         channel, runs = FromNowhere(), core.network.runs

@@ -17,7 +17,7 @@ async def first_sends(world):
     """Send what makes a queue known, and load the kernels."""
     await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
     await world.send(properties="KEYS\x01all\x02")
-    world.core._load_kernels()
+    world.core.load_kernels()
     stored, store = [], world.core.batches.store
     world.core.batches.store = lambda *given, **more: (
         stored.append(store(*given, **more)) or stored[-1]

@@ -194,7 +194,7 @@ def test_sends_in_the_json_of_any_library_are_taken_by_kernels(tmp_path, write):
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
         for number in range(8):
             await feed(world, [plain_frame(number)])
-        world.core._load_kernels()
+        world.core.load_kernels()
         await feed(world, [plain_frame(number) for number in range(4)])
         taken = world.core.network.runs.take(FromNowhere(), memoryview(b"".join(frames)), 64)
         alone = world.core.network.runs.answer(FromNowhere(), frames[0])

@@ -188,7 +188,7 @@ def outcome(directory, streams, *, with_runs, prepare=None, **settings):
         # The answer to a message that creates its topic comes when the name servers know that.
         await feed(world, [plain_frame(9999, b="%RETRY%g", e=0)])
         if with_runs:
-            world.core._load_kernels()
+            world.core.load_kernels()
             runs = world.core.network.runs
             take, answer = runs.take, runs.answer
 
@@ -267,7 +267,7 @@ def fed_with_runs(directory, act, **changes):
 
     async def test(world):
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
-        world.core._load_kernels()
+        world.core.load_kernels()
 
         async def send(numbers, **fields):
             frames = b"".join(plain_frame(number, **fields) for number in numbers)
@@ -399,5 +399,5 @@ def test_an_error_releases_what_was_received(tmp_path, monkeypatch):
 @within(in_broker, "tmp_path")
 async def test_there_are_runs_where_nothing_is_to_be_checked(world, /):
     assert world.core.network.runs is None
-    world.core._load_kernels()
+    world.core.load_kernels()
     assert isinstance(world.core.network.runs._others, SendRuns)

@@ -150,7 +150,7 @@ def test_a_right_that_is_taken_away_counts_from_the_next_message_on(tmp_path):
     async def check(world, admin, take_away):
         world.call = admin
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
-        world.core._load_kernels()
+        world.core.load_kernels()
         await until_known(world)
         await take_away()
         codes, in_runs = await codes_of(world, orders(8))
@@ -165,7 +165,7 @@ async def test_a_message_that_is_refused_leaves_the_run_in_order(tmp_path, numbe
     async with with_accounts(tmp_path) as (world, admin, _):
         world.call = admin
         await create_topic(world, topic="Orders", writeQueueNums=4, readQueueNums=4)
-        world.core._load_kernels()
+        world.core.load_kernels()
         await until_known(world)
         stored = stored_in(world)
         frames = orders(8)

@@ -18,7 +18,8 @@ def open_progress(root, delivered=lambda: None, log_checksums=dict):
 def save(progress, *, oldest_waiting=None, oldest_late=None):
     """Write the progress; nothing waits but what is said."""
     waiting = progress.queue_offset if oldest_waiting is None else oldest_waiting
-    progress.snapshot(waiting, oldest_late)()
+    progress.oldest = lambda: (waiting, oldest_late)
+    progress.snapshot()()
 
 
 def written(root, content):
