@@ -107,9 +107,7 @@ async def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_
         assert ended == ["one"] + ["busy"] * 6
 
 
-async def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(
-    tmp_path, monkeypatch, is_at_once
-):
+async def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatch):
     async with searching_many(tmp_path, 300) as (store, search, sent):
         assert search.tag_turns.try_begin(Peer())
         by_tag = search.by_tag(LookUp(MessageFilter("Orders", tags=frozenset("a")), 64), Peer())
