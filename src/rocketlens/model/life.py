@@ -63,6 +63,8 @@ _V1, _V2 = "_", "+"
 """Between group and topic in the name of a retry topic of POP."""
 _DELAYS_MS: Final = parse_delay_levels(DELAY_LEVELS)
 _MAX_DIGITS: Final = 19
+_MAX_HANDED_OUT: Final = 32
+"""Messages of one checkpoint that are named. RocketMQ: popBatchNums, up to 32."""
 
 
 class LifeState(StrEnum):
@@ -211,6 +213,41 @@ def group_of_topic(name: str, groups: Collection[str]) -> str | None:
 def _splits(rest: str) -> list[GroupTopic]:
     at = (number for number, letter in enumerate(rest) if letter == _V1)
     return [GroupTopic(rest[:number], rest[number + 1 :]) for number in at]
+
+
+class HandedOut(NamedTuple):
+    """What POP gave to a consumer of a group, or the consumer acknowledged."""
+
+    group: str
+    positions: tuple[str, ...]
+    """The messages, each as ``TOPIC/QUEUE/OFFSET``."""
+    handed_out_ms: int
+    visible_ms: int | None
+    """When they are given again without an acknowledgement; None of an acknowledgement."""
+
+
+def handed_out_by(record: MessageExt) -> HandedOut | None:
+    """Return what a record says of state `LifeState.HANDED_OUT` or `LifeState.ACKNOWLEDGED`.
+
+    None if it cannot be read: it is cut, or of another version.
+    """
+    try:
+        given = record.json()
+        if "aol" in given or "ao" in given:
+            offsets = [int(each) for each in given.get("aol", [given.get("ao")])]
+            visible_ms = None
+        else:
+            first = int(given["so"])
+            offsets = [
+                first + int(each)
+                for each in given.get("d") or range(min(int(given["n"]), _MAX_HANDED_OUT))
+            ]
+            visible_ms = int(given["pt"]) + int(given["it"])
+        queue = f"{given['t']}/{int(given['q'])}"
+        shown = tuple(f"{queue}/{each}" for each in offsets[:_MAX_HANDED_OUT])
+        return HandedOut(str(given["c"]), shown, int(given["pt"]), visible_ms)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError):
+        return None
 
 
 class GroupTopics(NamedTuple):

@@ -93,6 +93,13 @@ SENTENCES: Final[Mapping[str, str]] = {
     "skipped it, is not recorded",
     "two_groups": "{topic} can be the retry topic of each of {groups}: RocketMQ's names do not "
     "tell",
+    # Records of POP.
+    "pop_handed_out": "POP handed {messages} out to group {group} at {time}: visible again at "
+    "{again}, unless acknowledged [{at}]",
+    "pop_acknowledged": "group {group} acknowledged {messages}, which POP handed out at {time} "
+    "[{at}]",
+    "pop_unknown": "what {at} says of messages that POP handed out is not known: it is cut, or of "
+    "another version",
     # Several messages of one key.
     "key_summary": "{query}: {count} messages; {worst}",
     "dead_letter_of": "{at} is a dead letter of {group}{since}{why}",

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
-from rocketlens.model.life import Life, LifeState, due_text, life_of, time_text
+from rocketlens.model.life import Life, LifeState, due_text, handed_out_by, life_of, time_text
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.text.sentences import Sentence
@@ -241,6 +241,8 @@ def _what_a_copy_is(
             return EventKind.RECALLED, text
         case LifeState.GIVEN_UP:
             return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at)
+        case LifeState.HANDED_OUT | LifeState.ACKNOWLEDGED:
+            return EventKind.HANDED_OUT, _handed_out(copy)
         case LifeState.DEAD_LETTER:
             return EventKind.DEAD_LETTER, Sentence("dead_letter_stored", group=group, at=at)
         case LifeState.RETRY if resent and not number:
@@ -263,6 +265,17 @@ def resent_by(copy: MessageExt) -> dict[str, object]:
     if job is None:
         return {}
     return {"job": job, "why": Sentence("resent_why", why=why) if why else ""}
+
+
+def _handed_out(record: MessageExt) -> Sentence:
+    given = handed_out_by(record)
+    if given is None:
+        return Sentence("pop_unknown", at=record.position)
+    values = {"at": record.position, "group": given.group, "messages": ", ".join(given.positions)}
+    time = time_text(given.handed_out_ms)
+    if given.visible_ms is None:
+        return Sentence("pop_acknowledged", time=time, **values)
+    return Sentence("pop_handed_out", time=time, again=time_text(given.visible_ms), **values)
 
 
 def _next_check(half: MessageExt, now_ms: int) -> Sentence:

@@ -214,3 +214,37 @@ def test_a_resend_says_who_did_it_and_why(write_store):
     assert story.repeats == (
         "T/0/1 has the same unique key as T/0/0: a resend by RocketLens, job j/1, ann: INC-1",
     )
+
+
+REVIVE = "rmq_sys_REVIVE_LOG_c"
+CHECKPOINT = (
+    b'{"bm":0,"bn":"b","c":"books","d":[0,2],"it":60000,"n":2,"pt":%d,"q":1,"ro":0,"so":5,'
+    b'"t":"pay"}'
+)
+ACK = b'"c":"books","pt":7,"q":1,"so":5,"t":"pay"}'
+
+
+@pytest.mark.parametrize(
+    ("tag", "body", "expected"),
+    [
+        ("ck", CHECKPOINT % NOON_MS, "POP handed pay/1/5, pay/1/7 out to group books at "),
+        ("ck", CHECKPOINT[:40], f"what {REVIVE}/0/0 says of messages that POP handed out is not "),
+        ("ck", b'{"so":"x"}', f"what {REVIVE}/0/0 says of"),
+        (
+            "ack",
+            b'{"ao":5,' + ACK,
+            "group books acknowledged pay/1/5",
+        ),
+        (
+            "bAck",
+            b'{"aol":[5,6],' + ACK,
+            "group books acknowledged ",
+        ),
+        ("bAck", b"[]", f"what {REVIVE}/0/0 says of"),
+    ],
+)
+def test_what_pop_handed_out_is_told_by_its_record(write_store, tag, body, expected):
+    record = {"topic": REVIVE, "queue_offset": 0, "body": body, "properties": {"TAGS": tag}}
+    story = story_of(write_store(record), f"{REVIVE}/0/0")
+    assert story.events[-1].text.startswith(expected)
+    assert ("visible again at" in story.events[-1].text) is (body == CHECKPOINT % NOON_MS)
