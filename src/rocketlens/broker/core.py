@@ -115,7 +115,6 @@ class BrokerCore:
         """Stores the members of a batch together; None until kernels are loaded."""
         self.large_answers: Final = LargeAnswers()
         self.relays: Final = Relays()
-        self.highest_delay_level: Final = len(settings.store.messageDelayLevel.split())
         self.replicas: Final = Replicas(store, config.slaveTimeout, config.haSlaveFallbehindMax)
         self.replies: Final = self._new_replies()
         self.access: Final = self._new_access_control()
@@ -129,6 +128,11 @@ class BrokerCore:
         self.id_prefix: Final = self.store_host.hex().upper()
         """The first part of the offset message id of each message."""
         self._born_hosts: Final[dict[Channel, bytes]] = {}
+
+    @property
+    def highest_delay_level(self) -> int:
+        """The number of delay levels."""
+        return len(self.settings.store.messageDelayLevel.split())
 
     def load_kernels(self) -> None:
         """Let compiled code handle plain requests from now on.

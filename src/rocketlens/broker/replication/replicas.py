@@ -340,7 +340,7 @@ class PendingReply:
             self.future.set_result(self._response._replace(code=late))
 
     def end(self, failure: StoreError | None = None) -> None:
-        """Give the response, or fail with ``failure``."""
+        """Set the result of the future: the response, or ``failure``."""
         self._timer.cancel()
         if self.future.done():
             return

@@ -98,29 +98,29 @@ def heartbeat(core: BrokerCore, command: RemotingCommand, channel: Channel) -> P
         core.access.remember_producer(command, channel)
     if len(command.body) > LARGE_BODY_BYTES:
         return _large_heartbeat(core, command, channel)
-    data = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
-    if len(data.producer_datas) + len(data.consumer_datas) > GROUPS_PER_TURN:
-        return _register_many(core, data, command, channel)
-    registration = Registration(data)
-    for _ in _register(core, data, command, channel, registration):
+    beat = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    if len(beat.producer_datas) + len(beat.consumer_datas) > GROUPS_PER_TURN:
+        return _register_many(core, beat, command, channel)
+    registration = Registration(beat)
+    for _ in _register(core, beat, command, channel, registration):
         pass
     return registration.response()
 
 
 def _register(
     core: BrokerCore,
-    data: HeartbeatData,
+    beat: HeartbeatData,
     command: RemotingCommand,
     channel: Channel,
     registration: Registration,
 ) -> Iterator[None]:
     """Register all groups; yield after each."""
-    core.clients.admit(data, channel)
-    client = Client(data.client_id, command.language, command.version)
-    for consumer in data.consumer_datas:
+    core.clients.admit(beat, channel)
+    client = Client(beat.client_id, command.language, command.version)
+    for consumer in beat.consumer_datas:
         _add_consumer(core, consumer, channel, client, registration)
         yield
-    for producer in data.producer_datas:
+    for producer in beat.producer_datas:
         core.clients.add_producer(producer.group_name, channel, client)
         yield
 
@@ -129,22 +129,22 @@ async def _large_heartbeat(
     core: BrokerCore, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     limit = limits.MAX_CLIENT_JSON_BODY_BYTES
-    data = await in_thread(lambda: read_body(HeartbeatData, command.body, limit), owner=channel)
-    return await _register_many(core, data, command, channel)
+    beat = await in_thread(lambda: read_body(HeartbeatData, command.body, limit), owner=channel)
+    return await _register_many(core, beat, command, channel)
 
 
 async def _register_many(
-    core: BrokerCore, data: HeartbeatData, command: RemotingCommand, channel: Channel
+    core: BrokerCore, beat: HeartbeatData, command: RemotingCommand, channel: Channel
 ) -> Response | None:
     """Register many groups, with turns for others; stop if the connection is closed."""
-    groups = len(data.producer_datas) + len(data.consumer_datas)
+    groups = len(beat.producer_datas) + len(beat.consumer_datas)
     if groups > MAX_HEARTBEAT_GROUPS:
         remark = f"{groups} groups in one heartbeat, {MAX_HEARTBEAT_GROUPS} allowed"
         return failed(remark)
     if not channel.is_open:
         return None
-    registration, pace = Registration(data), Pace()
-    for _ in _register(core, data, command, channel, registration):
+    registration, pace = Registration(beat), Pace()
+    for _ in _register(core, beat, command, channel, registration):
         await pace.turn()
         if not channel.is_open:
             return None
