@@ -16,46 +16,29 @@ from rocketlens.decode.protobuf import ProtobufField, Schema, read_protobuf
 from rocketlens.decode.tree import Tree
 from rocketlens.errors import BodyError
 
+
+def _numbered(names: str) -> dict[int, str]:
+    """Return the names of an enum's numbers, which begin at 1."""
+    return dict(enumerate(names.split(), 1))
+
+
 _PAIR: Final[Schema] = {1: ProtobufField("key", "text"), 2: ProtobufField("value", "text")}
-_PACKET_TYPES: Final = {
-    1: "HANDSHAKE",
-    2: "CLIENTAUTHENTICATION",
-    3: "ACK",
-    4: "SUBSCRIPTION",
-    5: "UNSUBSCRIPTION",
-    6: "GET",
-    7: "MESSAGES",
-    8: "CLIENTACK",
-    9: "SHUTDOWN",
-    10: "DUMP",
-    11: "HEARTBEAT",
-    12: "CLIENTROLLBACK",
-}
+_PACKET_TYPES: Final = _numbered(
+    "HANDSHAKE CLIENTAUTHENTICATION ACK SUBSCRIPTION UNSUBSCRIPTION GET MESSAGES "
+    "CLIENTACK SHUTDOWN DUMP HEARTBEAT CLIENTROLLBACK"
+)
 _MESSAGES: Final = "MESSAGES"
 _PACKET: Final[Schema] = {
     1: ProtobufField("magic_number"),
     2: ProtobufField("version"),
     3: ProtobufField("type", values=_PACKET_TYPES),
-    4: ProtobufField("compression", values={1: "NONE", 2: "ZLIB", 3: "GZIP", 4: "LZF"}),
+    4: ProtobufField("compression", values=_numbered("NONE ZLIB GZIP LZF")),
     5: ProtobufField("body", "bytes"),
 }
-_EVENT_TYPES: Final = {
-    1: "INSERT",
-    2: "UPDATE",
-    3: "DELETE",
-    4: "CREATE",
-    5: "ALTER",
-    6: "ERASE",
-    7: "QUERY",
-    8: "TRUNCATE",
-    9: "RENAME",
-    10: "CINDEX",
-    11: "DINDEX",
-    12: "GTID",
-    13: "XACOMMIT",
-    14: "XAROLLBACK",
-    15: "MHEARTBEAT",
-}
+_EVENT_TYPES: Final = _numbered(
+    "INSERT UPDATE DELETE CREATE ALTER ERASE QUERY TRUNCATE RENAME CINDEX DINDEX GTID "
+    "XACOMMIT XAROLLBACK MHEARTBEAT"
+)
 _HEADER: Final[Schema] = {
     1: ProtobufField("version"),
     2: ProtobufField("logfileName", "text"),
@@ -63,7 +46,7 @@ _HEADER: Final[Schema] = {
     4: ProtobufField("serverId"),
     5: ProtobufField("serverenCode", "text"),
     6: ProtobufField("executeTime"),
-    7: ProtobufField("sourceType", values={1: "ORACLE", 2: "MYSQL", 3: "PGSQL"}),
+    7: ProtobufField("sourceType", values=_numbered("ORACLE MYSQL PGSQL")),
     8: ProtobufField("schemaName", "text"),
     9: ProtobufField("tableName", "text"),
     10: ProtobufField("eventLength"),
@@ -72,13 +55,7 @@ _HEADER: Final[Schema] = {
     13: ProtobufField("gtid", "text"),
 }
 _ROW_DATA: Final = "ROWDATA"
-_ENTRY_TYPES: Final = {
-    1: "TRANSACTIONBEGIN",
-    2: _ROW_DATA,
-    3: "TRANSACTIONEND",
-    4: "HEARTBEAT",
-    5: "GTIDLOG",
-}
+_ENTRY_TYPES: Final = _numbered("TRANSACTIONBEGIN ROWDATA TRANSACTIONEND HEARTBEAT GTIDLOG")
 _ENTRY: Final[Schema] = {
     1: ProtobufField("header", _HEADER),
     2: ProtobufField("entryType", values=_ENTRY_TYPES),
