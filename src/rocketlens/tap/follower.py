@@ -39,9 +39,8 @@ from rocketlens.errors import (
 )
 from rocketlens.store.disk import Disk
 from rocketlens.tap.copy_log import LogCopy, LogReplaced
-from rocketlens.tap.masters import Master, MasterAbsent, find_master
+from rocketlens.tap.masters import Master, MasterAbsent, Tables, find_master
 from rocketlens.tap.stream import LogStream, open_stream
-from rocketlens.tap.tables import Tables
 from rocketlens.wire.ha import LogBytes
 
 MAX_TAP_PAUSE_S: Final = 10.0
@@ -52,7 +51,7 @@ _log: Final = logging.getLogger("rocketlens.tap")
 
 REPORT_S: Final = 5.0
 """RocketMQ: ``haSendHeartbeatInterval``; a master closes a connection that is silent for 20 s."""
-SILENCE_S: Final = 20.0
+NO_DATA_S: Final = 20.0
 POLL_S: Final = 10.0
 FIRST_PAUSE_S: Final = 1.0
 ROOM_S: Final = 1.0
@@ -219,9 +218,9 @@ class Follower:
             await asyncio.wait([stream.ended], timeout=REPORT_S)
             if stream.ended.done():
                 stream.ended.result()
-            if loop.time() - stream.heard_s > SILENCE_S and not self._is_full:
+            if loop.time() - stream.last_received_s > NO_DATA_S and not self._is_full:
                 address = "" if self.master is None else self.master.address
-                raise CallTimeout(address, f"its log port was silent for {SILENCE_S:g} s")
+                raise CallTimeout(address, f"its log port was silent for {NO_DATA_S:g} s")
             self._report(is_due=True)
             if loop.time() - polled_s >= POLL_S:
                 polled_s = loop.time()

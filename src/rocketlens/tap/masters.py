@@ -1,6 +1,8 @@
-"""What a tap must know of the broker it follows, from name servers and from the broker itself."""
+"""What a tap must know of the broker it follows, and its tables: topics, groups and offsets."""
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -8,13 +10,22 @@ from rocketlens import limits
 from rocketlens.client.admin.cluster_status import runtime_number
 from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
 from rocketlens.client.connect.topology import Topology
-from rocketlens.errors import BadAnswer, CopyFailed
+from rocketlens.errors import BadAnswer, BrokerError, CopyFailed
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.formats.java_properties import loads
 from rocketlens.model.rocketmq import MASTER_ID
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.wire.commands.groups import GET_BROKER_CONFIG
-from rocketlens.wire.declare import NoFields
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.brokers import GET_ALL_TOPIC_CONFIG
+from rocketlens.wire.commands.groups import (
+    GET_ALL_CONSUMER_OFFSET,
+    GET_ALL_DELAY_OFFSET,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_BROKER_CONFIG,
+)
+from rocketlens.wire.declare import AnyCommand, NoFields
 
 _DIRECTORY_NAME: Final = re.compile(r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]{0,199}")
 """What a broker's name may be to be that of a directory."""
@@ -162,3 +173,66 @@ def _store_keys(config: dict[str, str], name: str) -> dict[str, str]:
             keys.pop(key, None)
     levels = config.get("messageDelayLevel")
     return {**keys, "messageDelayLevel": levels} if levels else keys
+
+
+_TABLES: Final = (
+    (GET_ALL_TOPIC_CONFIG, "topics.json"),
+    (GET_ALL_CONSUMER_OFFSET, "consumerOffset.json"),
+    (GET_ALL_DELAY_OFFSET, "delayOffset.json"),
+    (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroup.json"),
+)
+_UNKNOWN: Final = frozenset({ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+
+
+class Tables:
+    """Takes over the tables of one broker, as a slave does.
+
+    What the broker answers is the text of its own file in ``config/``; it is written as it is, if
+    it is JSON, and differs from what was written before. A broker that refuses is followed all the
+    same.
+    """
+
+    def __init__(self, cluster: ClusterCalls, layout: StoreLayout, disk: Disk) -> None:
+        """Nothing is requested yet."""
+        self._cluster: Final = cluster
+        self._layout: Final = layout
+        self._disk: Final = disk
+        self._written: dict[str, bytes] = {}
+
+    async def take_over(self, address: str) -> None:
+        """Request all tables, and write those that changed. A broker need not have all of them.
+
+        If one table fails, the others are still written.
+
+        :raises BrokerError: if the broker refuses one.
+        :raises RemotingError: if it does not answer, or a table is not JSON.
+        :raises OSError: if a file cannot be written.
+        """
+        refused: BrokerError | BadAnswer | None = None
+        for command, file in _TABLES:
+            try:
+                await self._take(address, command, file)
+            except (BrokerError, BadAnswer) as error:
+                if not (isinstance(error, BrokerError) and error.code in _UNKNOWN):
+                    refused = refused or error
+        if refused is not None:
+            raise refused
+
+    async def _take(self, address: str, command: AnyCommand, file: str) -> None:
+        body = (await self._cluster.ask(address, command, NoFields())).body
+        if not body or self._written.get(file) == body:
+            return
+        self._check(address, command, body)
+        self._disk.make_directory(self._layout.config)
+        self._disk.write_durably(self._layout.config / file, body)
+        self._written[file] = body
+
+    @staticmethod
+    def _check(address: str, command: AnyCommand, body: bytes) -> None:
+        try:
+            is_table = isinstance(json.loads(body), Mapping)
+        except (ValueError, RecursionError):
+            # RocketMQ 4.9 writes numbers as names, which is no JSON.
+            is_table = body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")
+        if not is_table or len(body) > limits.MAX_JSON_BODY_BYTES:
+            raise BadAnswer(address, command.code.name, "it is not a table")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.tap")
 
 
+_COUNTERS: Final = frozenset({"received_bytes", "connections"})
+"""Values that only rise."""
 _NO_BROKER: Final = "all brokers: no broker is registered at the name servers yet"
 WATCH_S: Final = 10.0
 """Seconds between two looks for brokers that were registered meanwhile."""
@@ -39,59 +41,6 @@ class TapOptions(NamedTuple):
     retention_hours: int | None = None
     retention_bytes: int = 0
     """Most bytes of each copy's log; 0 for no bound."""
-
-
-class _Value(NamedTuple):
-    name: str
-    meaning: str
-    read: Callable[[Follower], float]
-    is_counter: bool = False
-
-
-_VALUES: Final = (
-    _Value(
-        "rocketlens_tap_connected",
-        "Whether the log of the broker is received: 1 or 0.",
-        lambda one: one.is_receiving,
-    ),
-    _Value(
-        "rocketlens_tap_behind_bytes",
-        "Bytes of the broker's log that are not copied, as far as is known.",
-        lambda one: one.copy.note.behind_bytes if one.copy.note else 0,
-    ),
-    _Value(
-        "rocketlens_tap_behind_seconds",
-        "How old the last copied message was when something was not copied; otherwise 0.",
-        lambda one: one.copy.note.behind_ms / 1000 if one.copy.note else 0,
-    ),
-    _Value(
-        "rocketlens_tap_offset",
-        "Physical offset up to which the log is copied.",
-        lambda one: one.copy.store.position if one.copy.store else 0,
-    ),
-    _Value(
-        "rocketlens_tap_synced_offset",
-        "Physical offset up to which the copy is synced.",
-        lambda one: one.copy.store.flushed_offset if one.copy.store else 0,
-    ),
-    _Value(
-        "rocketlens_tap_gaps",
-        "Parts of the broker's log that were deleted before they were copied.",
-        lambda one: len(one.copy.note.gaps) if one.copy.note else 0,
-    ),
-    _Value(
-        "rocketlens_tap_received_bytes",
-        "Bytes of log that were received since the start.",
-        lambda one: one.received_bytes,
-        is_counter=True,
-    ),
-    _Value(
-        "rocketlens_tap_connections",
-        "Connections to the broker since the start.",
-        lambda one: one.connections,
-        is_counter=True,
-    ),
-)
 
 
 class Tap:
@@ -242,14 +191,54 @@ class Tap:
         """Return the values of all followers, for Prometheus."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        metrics: list[Metric] = []
-        for value in _VALUES:
-            kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
-            metric = kind(value.name, value.meaning, labels=("node_type", "node_id"))
-            for one in self.followers:
-                metric.add_metric(("tap", one.copy.broker_name), float(value.read(one)))
-            metrics.append(metric)
-        return metrics
+        labels = ("node_type", "node_id")
+        metrics: dict[str, Any] = {}
+        for one in self.followers:
+            note, store = one.copy.note, one.copy.store
+            for name, meaning, number in (
+                (
+                    "connected",
+                    "Whether the log of the broker is received: 1 or 0.",
+                    one.is_receiving,
+                ),
+                (
+                    "behind_bytes",
+                    "Bytes of the broker's log that are not copied, as far as is known.",
+                    note.behind_bytes if note else 0,
+                ),
+                (
+                    "behind_seconds",
+                    "How old the last copied message was when something was not copied; or 0.",
+                    note.behind_ms / 1000 if note else 0,
+                ),
+                (
+                    "offset",
+                    "Physical offset up to which the log is copied.",
+                    store.position if store else 0,
+                ),
+                (
+                    "synced_offset",
+                    "Physical offset up to which the copy is synced.",
+                    store.flushed_offset if store else 0,
+                ),
+                (
+                    "gaps",
+                    "Parts of the broker's log that were deleted before they were copied.",
+                    len(note.gaps) if note else 0,
+                ),
+                (
+                    "received_bytes",
+                    "Bytes of log that were received since the start.",
+                    one.received_bytes,
+                ),
+                ("connections", "Connections to the broker since the start.", one.connections),
+            ):
+                kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
+                metric = metrics.setdefault(
+                    name, kind(f"rocketlens_tap_{name}", meaning, labels=labels)
+                )
+                metric.add_metric(("tap", one.copy.broker_name), float(number))
+        return metrics.values()
 
 
 async def run(

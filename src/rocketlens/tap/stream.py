@@ -42,7 +42,7 @@ class LogStream(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.ended: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self.received_bytes = 0
-        self.heard_s = asyncio.get_running_loop().time()
+        self.last_received_s = asyncio.get_running_loop().time()
         """When the master sent something last, on the loop's clock."""
 
     def report(self, physical_offset: int) -> None:
@@ -72,7 +72,7 @@ class LogStream(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Pass what came to the sink; a failure ends the connection."""
         self.received_bytes += nbytes
-        self.heard_s = asyncio.get_running_loop().time()
+        self.last_received_s = asyncio.get_running_loop().time()
         try:
             self._pass_on(nbytes)
         except Exception as error:  # noqa: BLE001 - whatever it is, this connection is over
