@@ -37,8 +37,8 @@ class Option(NamedTuple):
     is_ours: bool = False
     """Unknown to RocketMQ's tool: only accepted in full and after two dashes, so that no command
     line of that tool changes its meaning."""
-    acts: bool = False
-    """With it a command that reads sends a message, or has one consumed."""
+    writes: bool = False
+    """With it a read-only command sends a message, or has one consumed."""
 
     @property
     def name(self) -> str:
@@ -54,28 +54,11 @@ class SubCommand(NamedTuple):
     module: str
     function: str
     options: tuple[Option, ...]
-    has_names: bool = True
-    """Whether -t and -g are a topic and a group, which a namespace is put before."""
+    namespaced: bool = True
+    """Whether the namespace is put before -t and -g, a topic and a group."""
     only_reads: bool = False
     """A context that is read-only allows it, unless an option makes it act."""
 
-
-# Options that several commands have, word for word.
-CLUSTER_OR_PARENT: Final = Option(
-    "c",
-    "cluster",
-    "Cluster name or lmq parent topic, lmq is used to find the route.",
-    only_5=True,
-)
-BEGIN_TIMESTAMP: Final = Option(
-    "b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", only_5=True
-)
-END_TIMESTAMP: Final = Option(
-    "e",
-    "endTimestamp",
-    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
-    only_5=True,
-)
 
 COMMON: Final = (
     Option("h", "help", "Print help", takes_value=False),

@@ -1,409 +1,373 @@
-"""The commands, their options in RocketMQ's words, and the module of each."""
+"""The commands, their options in RocketMQ's words, and the function of each.
 
+Each command has a line ``name module.function [flags]: purpose``, and each of its options a line
+``-letter name [flags] description``; a line that is indented further goes on with the text above,
+or with that of RocketMQ 4.9 behind ``4.9:``. Flags of a command:
+
+============  ======================================================================
+reads         a context that is read-only allows it
+no_names      -t and -g are not a topic and a group, which a namespace is put before
+============  ======================================================================
+
+Flags of an option: ``no_value`` takes none; ``spaced`` has a name that ends in a space, as some of
+RocketMQ's do; ``forgiven``, ``apart_in_4``, ``ours`` and the others as `Option` has them.
+"""
+
+import re
+from collections.abc import Iterator
 from typing import Final
 
-from rocketlens.mqadmin.command_line import (
-    BEGIN_TIMESTAMP,
-    CLUSTER_OR_PARENT,
-    END_TIMESTAMP,
-    Option,
-    SubCommand,
-)
-from rocketlens.mqadmin.group_options import GROUP_COMMANDS
+from rocketlens.mqadmin.command_line import Option, SubCommand
 
-_GROUP: Final = Option("g", "consumerGroup", "consumer group name")
-_CLIENT: Final = Option("d", "clientId", "The consumer's client id", acts=True)
-_MESSAGE_ID: Final = Option("i", "msgId", "Message Id", required=True)
-_TOPIC: Final = Option("t", "topic", "topic name", required=True)
-_TOPIC_LIKE_A_NAME: Final = Option("t", "topic", "Topic name", required=True)
-_BODY_FORMAT: Final = Option(
-    "f", "bodyFormat", "print message body by the specified format", only_5=True
-)
-_MESSAGES: Final = "rocketlens.mqadmin.message_commands"
-_BY_ID: Final = (
-    _MESSAGE_ID,
-    # Before RocketMQ 5.3 an offset message id was enough; here it still is.
-    Option("t", "topic", "topic name", required=True, is_forgiven=True, only_5=True),
-    _GROUP,
-    _CLIENT,
-    Option("s", "sendMessage", "resend message", acts=True),
-    Option("u", "unitName", "unit name"),
-    _BODY_FORMAT,
-    CLUSTER_OR_PARENT,
-)
-_BY_KEY: Final = (
-    Option("t", "topic", "Topic name", required=True, description_4="topic name"),
-    Option("k", "msgKey", "Message Key", required=True),
-    BEGIN_TIMESTAMP,
-    END_TIMESTAMP,
-    Option(
-        "m",
-        "maxNum",
-        "The maximum number of messages returned by the query, default:64",
-        only_5=True,
-    ),
-    CLUSTER_OR_PARENT,
-    Option(
-        "p",
-        "keyType",
-        "Index key type, default index key type is K, you can use K for keys OR T for tags",
-        only_5=True,
-    ),
-    Option("l", "lastKey", "Last Key", only_5=True),
-)
-_BY_UNIQUE_KEY: Final = (
-    _MESSAGE_ID,
-    _GROUP,
-    _CLIENT,
-    Option("t", "topic", "The topic of msg", required=True),
-    Option("a", "showAll", "Print all message, the limit is 32", takes_value=False),
-    CLUSTER_OR_PARENT,
-    Option("s", "startTime", "startTime", only_5=True),
-    Option("e", "endTime", "endTime", only_5=True),
-)
-_BY_OFFSET: Final = (
-    _TOPIC,
-    Option("b", "brokerName", "Broker Name", required=True),
-    Option("i", "queueId", "Queue Id", required=True),
-    Option("o", "offset", "Queue Offset", required=True),
-    _BODY_FORMAT,
-    Option("r", "routeTopic", "the topic which is used to find route info", only_5=True),
-)
-# The spaces in the long names are RocketMQ's.
-_PRINT: Final = (
-    _TOPIC,
-    Option("c", "charsetName ", "CharsetName(eg: UTF-8,GBK)"),
-    Option("s", "subExpression ", "Subscribe Expression(eg: TagA || TagB)"),
-    Option("b", "beginTimestamp ", "Begin timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]"),
-    Option("e", "endTimestamp ", "End timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]"),
-    Option("d", "printBody ", "print body"),
-    Option(
-        "l",
-        "lmqParentTopic",
-        "Lmq parent topic, lmq is used to find the route.",
-        only_5=True,
-    ),
-)
-_STATUS: Final = (
-    _TOPIC,
-    Option(
-        "c",
-        "cluster",
-        "cluster name or lmq parent topic, lmq is used to find the route.",
-        only_5=True,
-    ),
-)
-_UPDATE: Final = (
-    Option("b", "brokerAddr", "create topic to which broker", one_of=True),
-    Option("c", "clusterName", "create topic to which cluster", one_of=True),
-    Option("a", "attributes", "attribute(+a=b,+c=d,-e)", only_5=True),
-    _TOPIC,
-    Option("r", "readQueueNums", "set read queue nums"),
-    Option("w", "writeQueueNums", "set write queue nums"),
-    Option("p", "perm", "set topic's permission(2|4|6), intro[2:W 4:R; 6:RW]"),
-    Option("o", "order", "set topic's order(true|false)"),
-    Option("u", "unit", "is unit topic (true|false)"),
-    Option("s", "hasUnitSub", "has unit sub (true|false)"),
-)
-_CLUSTERS: Final = (
-    Option("m", "moreStats", "Print more stats", takes_value=False),
-    Option("i", "interval", "specify intervals numbers, it is in seconds"),
-    Option("c", "clusterName", "which cluster", only_5=True),
-)
-_BROKER: Final = (
-    Option("b", "brokerAddr", "Broker address", one_of=True, grouped_in_4=False),
-    Option("c", "clusterName", "which cluster", one_of=True, grouped_in_4=False),
-)
-_SEND: Final = (
-    _TOPIC_LIKE_A_NAME,
-    Option("p", "body", "UTF-8 string format of the message body", required=True),
-    Option("k", "key", "Message keys"),
-    Option("c", "tags", "Message tags"),
-    Option("b", "broker", "Send message to target broker"),
-    Option("i", "qid", "Send message to target queue"),
-    Option("m", "msgTraceEnable", "Message Trace Enable, Default: false"),
-)
-_SEND_TIME: Final = (
-    _TOPIC,
-    Option("a", "amount", "message amount | default 100"),
-    Option("s", "size", "message size | default 128 Byte"),
-)
-_DELETE: Final = (
-    _TOPIC,
-    Option("c", "clusterName", "delete topic from which cluster", required=True),
-)
-_LIST: Final = (Option("c", "clusterModel", "clusterModel", takes_value=False),)
-_ROUTE: Final = (
-    _TOPIC,
-    Option("l", "list", "Use list format to print data", takes_value=False),
-)
-_DECODE: Final = (Option("i", "messageId", "unique message ID", required=True),)
+_TABLE: Final = """
+updateTopic topic_commands.update_topic: Update or create topic.
+  -b brokerAddr [one_of] create topic to which broker
+  -c clusterName [one_of] create topic to which cluster
+  -a attributes [only_5] attribute(+a=b,+c=d,-e)
+  -t topic [required] topic name
+  -r readQueueNums set read queue nums
+  -w writeQueueNums set write queue nums
+  -p perm set topic's permission(2|4|6), intro[2:W 4:R; 6:RW]
+  -o order set topic's order(true|false)
+  -u unit is unit topic (true|false)
+  -s hasUnitSub has unit sub (true|false)
 
-_TOPICS: Final = "rocketlens.mqadmin.topic_commands"
-_CLUSTER: Final = "rocketlens.mqadmin.cluster_commands"
-_SENDING: Final = "rocketlens.mqadmin.message_commands"
+deleteTopic topic_commands.delete_topic: Delete topic from broker and NameServer.
+  -t topic [required] topic name
+  -c clusterName [required] delete topic from which cluster
 
-_AUTH: Final = "rocketlens.mqadmin.auth_commands"
-_ACCOUNTS: Final = "rocketlens.mqadmin.account_commands"
+topicRoute topic_commands.topic_route [reads]: Examine topic route info.
+  -t topic [required] topic name
+  -l list [no_value] Use list format to print data
+
+topicStatus topic_commands.topic_status [reads]: Examine topic Status info.
+  -t topic [required] topic name
+  -c cluster [only_5] cluster name or lmq parent topic, lmq is used to find the route.
+
+brokerStatus cluster_commands.broker_status [reads]: Fetch broker runtime status data.
+  -b brokerAddr [one_of apart_in_4] Broker address
+  -c clusterName [one_of apart_in_4] which cluster
+
+queryMsgById message_commands.by_id [reads]: Query Message by Id.
+  -i msgId [required] Message Id
+  -t topic [required forgiven only_5] topic name
+  -g consumerGroup consumer group name
+  -d clientId [writes] The consumer's client id
+  -s sendMessage [writes] resend message
+  -u unitName unit name
+  -f bodyFormat [only_5] print message body by the specified format
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+
+queryMsgByKey message_commands.by_key [reads]: Query Message by Key.
+  -t topic [required] Topic name
+      4.9: topic name
+  -k msgKey [required] Message Key
+  -b beginTimestamp [only_5] Begin timestamp(ms). default:0, eg:1676730526212
+  -e endTimestamp [only_5] End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212
+  -m maxNum [only_5] The maximum number of messages returned by the query, default:64
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+  -p keyType [only_5] Index key type, default index key type is K, you can use K for keys OR T for
+      tags
+  -l lastKey [only_5] Last Key
+
+queryMsgByUniqueKey message_commands.by_unique_key [reads]: Query Message by Unique key.
+  -i msgId [required] Message Id
+  -g consumerGroup consumer group name
+  -d clientId [writes] The consumer's client id
+  -t topic [required] The topic of msg
+  -a showAll [no_value] Print all message, the limit is 32
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+  -s startTime [only_5] startTime
+  -e endTime [only_5] endTime
+
+queryMsgByOffset message_commands.by_offset [reads]: Query Message by offset.
+  -t topic [required] topic name
+  -b brokerName [required] Broker Name
+  -i queueId [required] Queue Id
+  -o offset [required] Queue Offset
+  -f bodyFormat [only_5] print message body by the specified format
+  -r routeTopic [only_5] the topic which is used to find route info
+
+printMsg message_commands.print_messages [reads]: Print Message Detail.
+  -t topic [required] topic name
+  -c charsetName [spaced] CharsetName(eg: UTF-8,GBK)
+  -s subExpression [spaced] Subscribe Expression(eg: TagA || TagB)
+  -b beginTimestamp [spaced] Begin timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -e endTimestamp [spaced] End timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -d printBody [spaced] print body
+  -l lmqParentTopic [only_5] Lmq parent topic, lmq is used to find the route.
+
+topicList topic_commands.topic_list [reads]: Fetch all topic list from name server.
+  -c clusterModel [no_value] clusterModel
+
+clusterList cluster_commands.cluster_list [reads]: List cluster infos.
+  -m moreStats [no_value] Print more stats
+  -i interval specify intervals numbers, it is in seconds
+  -c clusterName [only_5] which cluster
+
+sendMessage message_commands.send_message: Send a message.
+  -t topic [required] Topic name
+  -p body [required] UTF-8 string format of the message body
+  -k key Message keys
+  -c tags Message tags
+  -b broker Send message to target broker
+  -i qid Send message to target queue
+  -m msgTraceEnable Message Trace Enable, Default: false
+
+checkMsgSendRT message_commands.check_send_time: Check message send response time.
+  -t topic [required] topic name
+  -a amount message amount | default 100
+  -s size message size | default 128 Byte
+
+decodeMessageId message_commands.decode_id [reads]: decode unique message ID
+  -i messageId [required] unique message ID
+
+updateSubGroup subscription_groups.update_group: Update or create subscription group.
+  -b brokerAddr create subscription group to which broker
+  -c clusterName create subscription group to which cluster
+  -g groupName [required] consumer group name
+  -s consumeEnable consume enable
+  -m consumeFromMinEnable from min offset
+  -d consumeBroadcastEnable broadcast
+  -o consumeMessageOrderly [only_5] consume message orderly
+  -q retryQueueNums retry queue nums
+  -r retryMaxTimes retry max times
+  -p groupRetryPolicy [only_5] the json string of retry policy ( exp:
+      {"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2}}
+      {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000,10000]}} )
+  -i brokerId consumer from which broker id
+  -w whichBrokerWhenConsumeSlowly which broker id when consume slowly
+  -a notifyConsumerIdsChanged notify consumerId changed
+  -- attributes [only_5] attribute(+a=b,+c=d,-e)
+
+deleteSubGroup subscription_groups.delete_group: Delete subscription group from broker.
+  -b brokerAddr delete subscription group from which broker
+  -c clusterName delete subscription group from which cluster
+  -g groupName [required] subscription group name
+  -r removeOffset remove offset
+
+queryMsgTraceById message_commands.trace_by_id [reads]: Query a message trace.
+  -i msgId [required] Message Id
+  -t traceTopic The name value of message trace topic
+  -b beginTimestamp [only_5] Begin timestamp(ms). default:0, eg:1676730526212
+  -e endTimestamp [only_5] End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212
+  -c maxNum [only_5] The maximum number of messages returned by the query, default:64
+
+producerConnection consumers.producer_connection [reads]: Query producer's socket connection and
+      client version.
+  -g producerGroup [required] producer group name
+  -t topic [required] topic name
+
+consumerConnection consumers.consumer_connection [reads]: Query consumer's socket connection,
+      client version and subscription.
+  -g consumerGroup [required] consumer group name
+  -b brokerAddr broker address
+
+consumerProgress consumers.consumer_progress [reads]: Query consumer's progress, speed.
+  -g groupName consumer group name
+  -t topicName [only_5] topic name
+  -s showClientIP Show Client IP per Queue
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+
+consumerStatus consumers.consumer_status [reads]: Query consumer's internal data structure.
+  -g consumerGroup [required] consumer group name
+  -i clientId The consumer's client id
+  -b brokerAddr broker address
+  -s jstack [no_value] Run jstack command in the consumer progress
+
+producer consumers.all_producers [reads]: Query producer's instances, connection, status, etc.
+  -b broker [required] broker address
+
+resetOffsetByTime subscription_groups.reset_offset: Reset consumer offset by timestamp(without
+      client restart).
+  -g group [required] set the consumer group
+  -t topic [required] set the topic
+  -s timestamp [required] set the timestamp[now|currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -f force set the force rollback by timestamp switch[true|false]. Deprecated.
+      4.9: set the force rollback by timestamp switch[true|false]
+  -c cplus [only_4 no_value] reset c++ client offset
+  -b broker [only_5] broker addr
+  -q queue [only_5] queue id
+  -o offset [only_5] Expect queue offset, not support old version broker
+  -c cluster [only_5] Cluster name or lmq parent topic, lmq is used to find the route.
+
+getBrokerConfig cluster_commands.broker_config [reads]: Get broker config by cluster or special
+      broker.
+  -b brokerAddr [one_of apart_in_4] get which broker
+  -c clusterName [one_of apart_in_4] get which cluster
+
+consumeMessage message_commands.consume_message [reads]: Consume message.
+  -t topic [required] Topic name
+  -b brokerName Broker name
+  -i queueId Queue Id
+  -o offset Queue offset
+  -g consumerGroup Consumer group name
+  -s beginTimestamp [spaced] Begin timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -e endTimestamp [spaced] End timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]
+  -c MessageNumber Number of message to be consumed
+
+statsAll topic_commands.stats_all [reads]: Topic and Consumer tps stats.
+  -a activeTopic [no_value] print active topic only
+  -t topic print select topic only
+
+updateAclConfig account_commands.update [no_names]: Update acl config yaml file in broker
+  -b brokerAddr [one_of] update acl config file to which broker
+  -c clusterName [one_of] update acl config file to which cluster
+  -a accessKey [required] set accessKey in acl config file
+  -s secretKey [required] set secretKey in acl config file
+  -w whiteRemoteAddress set white ip Address for account in acl config file
+  -i defaultTopicPerm set default topicPerm in acl config file
+  -u defaultGroupPerm set default GroupPerm in acl config file
+  -t topicPerms set topicPerms list,eg: topicA=DENY,topicD=SUB
+  -g groupPerms set groupPerms list,eg: groupD=DENY,groupD=SUB
+  -m admin set admin flag in acl config file
+
+deleteAclConfig account_commands.delete [no_names]: Delete Acl Config Account in broker
+  -b brokerAddr [one_of] delete acl config account from which broker
+  -c clusterName [one_of] delete acl config account from which cluster
+  -a accessKey [required] set accessKey in acl config file for deleting which account
+
+clusterAclConfigVersion account_commands.versions [reads no_names]: List all of acl config version
+      information in cluster
+  -b brokerAddr [one_of] query acl config version for which broker
+  -c clusterName [one_of] query acl config version for specified cluster
+
+updateGlobalWhiteAddr account_commands.update_white [no_names]: Update global white address for
+      acl Config File in broker
+  -b brokerAddr [one_of] update global white address to which broker
+  -c clusterName [one_of] update global white address to which cluster
+  -g globalWhiteRemoteAddresses [required] set globalWhiteRemoteAddress list,eg:
+      10.10.103.*,192.168.0.*
+  -p aclFileFullPath update global white address of specified acl file,eg: /xxx/plain_test.yml
+
+getAclConfig account_commands.show [reads no_names]: List all of acl config information in cluster
+  -b brokerAddr [one_of] query acl config version for which broker
+  -c clusterName [one_of] query acl config version for specified cluster
+
+createUser auth_commands.create_user [no_names]: Create user to cluster.
+  -b brokerAddr [one_of only_5] create user to which broker
+  -c clusterName [one_of only_5] create user to which cluster
+  -u username [required] the username of user to create.
+  -p password [required] the password of user to create
+  -t userType the userType of user to create
+
+updateUser auth_commands.update_user [no_names]: Update user to cluster.
+  -b brokerAddr [one_of only_5] update user to which broker
+  -c clusterName [one_of only_5] update user to which cluster
+  -u username [required] the username of user to update.
+  -p password the password of user to update
+  -t userType the userType of user to update
+  -s userStatus the userStatus of user to update
+
+deleteUser auth_commands.delete_user [no_names]: Delete user from cluster.
+  -b brokerAddr [one_of only_5] delete user from which broker
+  -c clusterName [one_of only_5] delete acl from which cluster
+  -u username [required] the username of user to delete.
+
+getUser auth_commands.get_user [reads no_names]: Get user from cluster.
+  -b brokerAddr [one_of only_5] get user for which broker
+  -c clusterName [one_of only_5] get user for specified cluster
+  -u username the username of user to get
+
+listUser auth_commands.list_users [reads no_names]: List user from cluster.
+  -b brokerAddr [one_of only_5] list user for which broker
+  -c clusterName [one_of only_5] list user for specified cluster
+  -f filter the filter to list users
+
+copyUser auth_commands.copy_users [no_names]: Copy user to cluster.
+  -f fromBroker [required] the source broker that the users copy from
+  -t toBroker [required] the target broker that the users copy to
+  -u usernames the username list of user to copy.
+
+createAcl auth_commands.create_acl [no_names]: Create acl to cluster.
+  -b brokerAddr [one_of only_5] create acl to which broker
+  -c clusterName [one_of only_5] create acl to which cluster
+  -s subject [required] the subject of acl to create.
+  -r resources [required] the resources of acl to create
+  -a actions [required] the actions of acl to create
+  -i sourceIp the sourceIps of acl to create
+  -d decision [required] the decision of acl to create
+
+updateAcl auth_commands.update_acl [no_names]: Update acl to cluster.
+  -b brokerAddr [one_of only_5] update acl to which broker
+  -c clusterName [one_of only_5] update acl to which cluster
+  -s subject [required] the subject of acl to update.
+  -r resources [required] the resources of acl to update
+  -a actions [required] the actions of acl to update
+  -i sourceIp the sourceIps of acl to update
+  -d decision [required] the decision of acl to update
+
+deleteAcl auth_commands.delete_acl [no_names]: Delete acl from cluster.
+  -b brokerAddr [one_of only_5] delete acl from which broker
+  -c clusterName [one_of only_5] delete acl from which cluster
+  -s subject [required] the subject of acl to delete.
+  -r resources the resources of acl to delete
+
+getAcl auth_commands.get_acl [reads no_names]: Get acl from cluster.
+  -b brokerAddr [one_of only_5] get acl for which broker
+  -c clusterName [one_of only_5] get acl for specified cluster
+  -s subject the subject of acl to get
+
+listAcl auth_commands.list_acls [reads no_names]: List acl from cluster.
+  -b brokerAddr [one_of only_5] list acl for which broker.
+  -c clusterName [one_of only_5] list acl for specified cluster.
+  -s subject the subject of acl to filter.
+  -r resource the resource of acl to filter.
+
+copyAcl auth_commands.copy_acls [no_names]: Copy acl to cluster.
+  -f fromBroker [required] the source broker that the acls copy from
+  -t toBroker [required] the target broker that the acls copy to
+  -s subjects the subject list of acl to copy.
+"""
+
+_COMMAND: Final = re.compile(
+    r"(?P<name>\w+) (?P<function>[\w.]+)(?: \[(?P<flags>.*?)\])?: (?P<text>.*)"
+)
+_OPTION: Final = re.compile(
+    r"-(?P<short>.) (?P<name>\S+)(?: \[(?P<flags>[a-z_0-9 ]*)\])? (?P<text>.*)"
+)
+_OF_4: Final = " 4.9: "
 
 
-def _where(broker: str, cluster: str, *, is_5: bool = True) -> tuple[Option, ...]:
-    return (
-        Option("b", "brokerAddr", broker, one_of=True, only_5=is_5),
-        Option("c", "clusterName", cluster, one_of=True, only_5=is_5),
+def _commands() -> Iterator[SubCommand]:
+    """Read the table."""
+    for part in _TABLE.strip().split("\n\n"):
+        head, *options = part.replace("\n      ", " ").split("\n  ")
+        matched = _COMMAND.fullmatch(head)
+        assert matched is not None, head  # noqa: S101 - a mistake in the table
+        module, _, function = matched["function"].rpartition(".")
+        flags = (matched["flags"] or "").split()
+        yield SubCommand(
+            matched["name"],
+            matched["text"],
+            f"rocketlens.mqadmin.{module}",
+            function,
+            tuple(map(_option, options)),
+            namespaced="no_names" not in flags,
+            only_reads="reads" in flags,
+        )
+
+
+def _option(line: str) -> Option:
+    matched = _OPTION.fullmatch(line)
+    assert matched is not None, line  # noqa: S101 - a mistake in the table
+    flags = (matched["flags"] or "").split()
+    text, _, text_of_4 = matched["text"].partition(_OF_4)
+    return Option(
+        matched["short"].replace("-", ""),
+        matched["name"] + " " * ("spaced" in flags),
+        text,
+        takes_value="no_value" not in flags,
+        required="required" in flags,
+        is_forgiven="forgiven" in flags,
+        one_of="one_of" in flags,
+        only_5="only_5" in flags,
+        only_4="only_4" in flags,
+        grouped_in_4="apart_in_4" not in flags,
+        description_4=text_of_4 or None,
+        is_ours="ours" in flags,
+        writes="writes" in flags,
     )
 
 
-def _where_4(purpose: str) -> tuple[Option, ...]:
-    return _where(f"{purpose} which broker", f"{purpose} which cluster", is_5=False)
-
-
-_QUERY_VERSION: Final = _where(
-    "query acl config version for which broker",
-    "query acl config version for specified cluster",
-    is_5=False,
-)
-_ACCOUNT: Final = (
-    *_where_4("update acl config file to"),
-    Option("a", "accessKey", "set accessKey in acl config file", required=True),
-    Option("s", "secretKey", "set secretKey in acl config file", required=True),
-    Option("w", "whiteRemoteAddress", "set white ip Address for account in acl config file"),
-    Option("i", "defaultTopicPerm", "set default topicPerm in acl config file"),
-    Option("u", "defaultGroupPerm", "set default GroupPerm in acl config file"),
-    Option("t", "topicPerms", "set topicPerms list,eg: topicA=DENY,topicD=SUB"),
-    Option("g", "groupPerms", "set groupPerms list,eg: groupD=DENY,groupD=SUB"),
-    Option("m", "admin", "set admin flag in acl config file"),
-)
-_WHITE: Final = (
-    *_where_4("update global white address to"),
-    Option(
-        "g",
-        "globalWhiteRemoteAddresses",
-        "set globalWhiteRemoteAddress list,eg: 10.10.103.*,192.168.0.*",
-        required=True,
-    ),
-    Option(
-        "p",
-        "aclFileFullPath",
-        "update global white address of specified acl file,eg: /xxx/plain_test.yml",
-    ),
-)
-
-
-def _policies(word: str) -> tuple[Option, ...]:
-    options = (
-        Option("s", "subject", f"the subject of acl to {word}.", required=True),
-        Option("r", "resources", f"the resources of acl to {word}", required=True),
-        Option("a", "actions", f"the actions of acl to {word}", required=True),
-        Option("i", "sourceIp", f"the sourceIps of acl to {word}"),
-        Option("d", "decision", f"the decision of acl to {word}", required=True),
-    )
-    return (*_where(f"{word} acl to which broker", f"{word} acl to which cluster"), *options)
-
-
-_CREATE_USER: Final = (
-    *_where("create user to which broker", "create user to which cluster"),
-    Option("u", "username", "the username of user to create.", required=True),
-    Option("p", "password", "the password of user to create", required=True),
-    Option("t", "userType", "the userType of user to create"),
-)
-_UPDATE_USER: Final = (
-    *_where("update user to which broker", "update user to which cluster"),
-    Option("u", "username", "the username of user to update.", required=True),
-    Option("p", "password", "the password of user to update"),
-    Option("t", "userType", "the userType of user to update"),
-    Option("s", "userStatus", "the userStatus of user to update"),
-)
-_DELETE_USER: Final = (
-    *_where("delete user from which broker", "delete acl from which cluster"),
-    Option("u", "username", "the username of user to delete.", required=True),
-)
-_GET_USER: Final = (
-    *_where("get user for which broker", "get user for specified cluster"),
-    Option("u", "username", "the username of user to get"),
-)
-_LIST_USERS: Final = (
-    *_where("list user for which broker", "list user for specified cluster"),
-    Option("f", "filter", "the filter to list users"),
-)
-_COPY_USERS: Final = (
-    Option("f", "fromBroker", "the source broker that the users copy from", required=True),
-    Option("t", "toBroker", "the target broker that the users copy to", required=True),
-    Option("u", "usernames", "the username list of user to copy."),
-)
-_DELETE_ACL: Final = (
-    *_where("delete acl from which broker", "delete acl from which cluster"),
-    Option("s", "subject", "the subject of acl to delete.", required=True),
-    Option("r", "resources", "the resources of acl to delete"),
-)
-_GET_ACL: Final = (
-    *_where("get acl for which broker", "get acl for specified cluster"),
-    Option("s", "subject", "the subject of acl to get"),
-)
-_LIST_ACLS: Final = (
-    *_where("list acl for which broker.", "list acl for specified cluster."),
-    Option("s", "subject", "the subject of acl to filter."),
-    Option("r", "resource", "the resource of acl to filter."),
-)
-_COPY_ACLS: Final = (
-    Option("f", "fromBroker", "the source broker that the acls copy from", required=True),
-    Option("t", "toBroker", "the target broker that the acls copy to", required=True),
-    Option("s", "subjects", "the subject list of acl to copy."),
-)
-
-
-def _of_auth(
-    name: str,
-    purpose: str,
-    function: str,
-    options: tuple[Option, ...],
-    module: str = _AUTH,
-    *,
-    only_reads: bool = False,
-) -> SubCommand:
-    return SubCommand(
-        name, purpose, module, function, options, has_names=False, only_reads=only_reads
-    )
-
-
-ACCESS_COMMANDS: Final = (
-    _of_auth(
-        "updateAclConfig",
-        "Update acl config yaml file in broker",
-        "update",
-        _ACCOUNT,
-        _ACCOUNTS,
-    ),
-    _of_auth(
-        "deleteAclConfig",
-        "Delete Acl Config Account in broker",
-        "delete",
-        (
-            *_where_4("delete acl config account from"),
-            Option(
-                "a",
-                "accessKey",
-                "set accessKey in acl config file for deleting which account",
-                required=True,
-            ),
-        ),
-        _ACCOUNTS,
-    ),
-    _of_auth(
-        "clusterAclConfigVersion",
-        "List all of acl config version information in cluster",
-        "versions",
-        _QUERY_VERSION,
-        _ACCOUNTS,
-        only_reads=True,
-    ),
-    _of_auth(
-        "updateGlobalWhiteAddr",
-        "Update global white address for acl Config File in broker",
-        "update_white",
-        _WHITE,
-        _ACCOUNTS,
-    ),
-    _of_auth(
-        "getAclConfig",
-        "List all of acl config information in cluster",
-        "show",
-        _QUERY_VERSION,
-        _ACCOUNTS,
-        only_reads=True,
-    ),
-    _of_auth("createUser", "Create user to cluster.", "create_user", _CREATE_USER),
-    _of_auth("updateUser", "Update user to cluster.", "update_user", _UPDATE_USER),
-    _of_auth("deleteUser", "Delete user from cluster.", "delete_user", _DELETE_USER),
-    _of_auth("getUser", "Get user from cluster.", "get_user", _GET_USER, only_reads=True),
-    _of_auth("listUser", "List user from cluster.", "list_users", _LIST_USERS, only_reads=True),
-    _of_auth("copyUser", "Copy user to cluster.", "copy_users", _COPY_USERS),
-    _of_auth("createAcl", "Create acl to cluster.", "create_acl", _policies("create")),
-    _of_auth("updateAcl", "Update acl to cluster.", "update_acl", _policies("update")),
-    _of_auth("deleteAcl", "Delete acl from cluster.", "delete_acl", _DELETE_ACL),
-    _of_auth("getAcl", "Get acl from cluster.", "get_acl", _GET_ACL, only_reads=True),
-    _of_auth("listAcl", "List acl from cluster.", "list_acls", _LIST_ACLS, only_reads=True),
-    _of_auth("copyAcl", "Copy acl to cluster.", "copy_acls", _COPY_ACLS),
-)
-
-COMMANDS: Final = (
-    SubCommand("updateTopic", "Update or create topic.", _TOPICS, "update_topic", _UPDATE),
-    SubCommand(
-        "deleteTopic",
-        "Delete topic from broker and NameServer.",
-        _TOPICS,
-        "delete_topic",
-        _DELETE,
-    ),
-    SubCommand(
-        "topicRoute", "Examine topic route info.", _TOPICS, "topic_route", _ROUTE, only_reads=True
-    ),
-    SubCommand(
-        "topicStatus",
-        "Examine topic Status info.",
-        _TOPICS,
-        "topic_status",
-        _STATUS,
-        only_reads=True,
-    ),
-    SubCommand(
-        "brokerStatus",
-        "Fetch broker runtime status data.",
-        _CLUSTER,
-        "broker_status",
-        _BROKER,
-        only_reads=True,
-    ),
-    SubCommand("queryMsgById", "Query Message by Id.", _MESSAGES, "by_id", _BY_ID, only_reads=True),
-    SubCommand(
-        "queryMsgByKey", "Query Message by Key.", _MESSAGES, "by_key", _BY_KEY, only_reads=True
-    ),
-    SubCommand(
-        "queryMsgByUniqueKey",
-        "Query Message by Unique key.",
-        _MESSAGES,
-        "by_unique_key",
-        _BY_UNIQUE_KEY,
-        only_reads=True,
-    ),
-    SubCommand(
-        "queryMsgByOffset",
-        "Query Message by offset.",
-        _MESSAGES,
-        "by_offset",
-        _BY_OFFSET,
-        only_reads=True,
-    ),
-    SubCommand(
-        "printMsg", "Print Message Detail.", _MESSAGES, "print_messages", _PRINT, only_reads=True
-    ),
-    SubCommand(
-        "topicList",
-        "Fetch all topic list from name server.",
-        _TOPICS,
-        "topic_list",
-        _LIST,
-        only_reads=True,
-    ),
-    SubCommand(
-        "clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS, only_reads=True
-    ),
-    SubCommand("sendMessage", "Send a message.", _SENDING, "send_message", _SEND),
-    SubCommand(
-        "checkMsgSendRT",
-        "Check message send response time.",
-        _SENDING,
-        "check_send_time",
-        _SEND_TIME,
-    ),
-    SubCommand(
-        "decodeMessageId",
-        "decode unique message ID",
-        _MESSAGES,
-        "decode_id",
-        _DECODE,
-        only_reads=True,
-    ),
-    *GROUP_COMMANDS,
-    *ACCESS_COMMANDS,
-)
+COMMANDS: Final = tuple(_commands())

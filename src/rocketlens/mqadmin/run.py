@@ -1,11 +1,15 @@
 """``rocketlens mqadmin COMMAND ...``: finds the command, parses its options, runs it."""
 
+import os
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import printable
 from rocketlens.mqadmin.command_line import (
     COMMON,
     Given,
@@ -16,11 +20,17 @@ from rocketlens.mqadmin.command_line import (
     usage,
 )
 from rocketlens.mqadmin.commands import COMMANDS
+from rocketlens.net.secret_file import opened_regular
+from rocketlens.terminal.cluster_access import (
+    ClusterAccess,
+    ask_cluster,
+    chosen_context,
+    cluster_access,
+    writable_cluster_access,
+)
 from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
+from rocketlens.terminal.contexts import Context, check_owner, warn_of_readers
 from rocketlens.terminal.exit_code import ExitCode
-
-if TYPE_CHECKING:
-    from rocketlens.terminal.cluster_access import ClusterAccess
 
 LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
@@ -93,20 +103,12 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> "ClusterAccess":
-    from rocketlens.mqadmin.tools_file import tools_file_context
-    from rocketlens.terminal.cluster_access import (
-        ClusterAccess,
-        chosen_context,
-        cluster_access,
-        writable_cluster_access,
-    )
-
+def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> ClusterAccess:
     if command.name in _NO_NAME_SERVER:
         return ClusterAccess("127.0.0.1:9876")
     options = _connection_options(arguments, given)
     context = chosen_context(options, takes_store=False, last=tools_file_context())
-    acts = any(each.acts and each.name in given for each in command.options)
+    acts = any(each.writes and each.name in given for each in command.options)
     if command.only_reads and not acts:
         return cluster_access(context)
     return writable_cluster_access(context)
@@ -124,15 +126,13 @@ def _connection_options(arguments: Namespace, given: Given) -> Namespace:
     return Namespace(**values)
 
 
-def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess") -> None:
-    from rocketlens.model.text.escape import printable
+def _call(command: SubCommand, given: Given, layout: str, access: ClusterAccess) -> None:
     from rocketlens.mqadmin.printing.form import Form, as_it_is
     from rocketlens.mqadmin.tool import Call, Tool
-    from rocketlens.terminal.cluster_access import ask_cluster
 
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else as_it_is)
-    full_names = given.in_namespace(access.namespace) if command.has_names else given
+    full_names = given.in_namespace(access.namespace) if command.namespaced else given
     # Names are full by now: with a namespace, the tool would show them without it.
     access = access._replace(namespace="")
     ask_cluster(access, lambda admin: function(Call(full_names, form, Tool(admin), access)))
@@ -168,3 +168,50 @@ def _layout(text: str) -> str:
     if text not in LAYOUTS:
         raise BadInput(f"invalid --layout {text[:20]!r}: expected {' or '.join(LAYOUTS)}")
     return text
+
+
+_HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+
+
+def tools_file_context() -> Context:
+    """Return the keys of the file; empty if the file or the keys are missing.
+
+    :raises BadInput: when it is not YAML, or a key is not a text.
+    :raises OSError: when it cannot be read.
+    """
+    home = os.environ.get(_HOME_VARIABLE)
+    if not home:
+        return Context()
+    path = Path(home, "conf", "tools.yml")
+    try:
+        with opened_regular(path, f"{path}") as file:
+            check_owner(file, path)
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(limits.MAX_CONTEXTS_BYTES).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return Context()
+    access_key, secret_key = _keys_of(text, path)
+    if not (access_key.strip() and secret_key.strip()):
+        return Context()
+    warn_of_readers(mode, path)
+    return Context(access_key=access_key, secret_key=secret_key)
+
+
+def _keys_of(text: str, path: Path) -> list[str]:
+    """Return access key and secret key of a file; empty if it has none."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # Not the line itself, nor the rest of the error: they may hold the secret.
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}: line {mark.line + 1}" if mark else f"{path}"
+        raise BadInput(f"{where} is not supported: write NAME: VALUE") from None
+    keys = []
+    for name in ("accessKey", "secretKey"):
+        value = values.get(name) if isinstance(values, dict) else None
+        if not isinstance(value, str | int | None) or isinstance(value, bool):
+            raise BadInput(f"{path}: {name} is not text: write it in quotes")
+        keys.append("" if value is None else str(value))
+    return keys

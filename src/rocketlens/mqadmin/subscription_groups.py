@@ -12,7 +12,7 @@ from rocketlens.errors import BadInput, BrokerError, CommandBodyError, RocketLen
 from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.mqadmin.printing.form import NULL, Form, flag_text, map_text, padded
-from rocketlens.mqadmin.tool import Call, incomplete
+from rocketlens.mqadmin.tool import Call, incomplete, masters_of
 from rocketlens.mqadmin.topic_commands import delete_everywhere
 from rocketlens.terminal.times import parse_time
 from rocketlens.wire.bodies.tables import GroupRetryPolicy, SubscriptionGroupConfig
@@ -55,14 +55,9 @@ async def update_group(call: Call) -> None:
 
 
 async def _masters(call: Call) -> list[str]:
-    name = call.given.text("c")
-    if name is None:
+    if "c" not in call.given:
         raise BadInput(_WHERE)
-    brokers = await call.tool.cluster.all_brokers(name)
-    masters = [each.master for each in brokers.values() if each.master is not None]
-    if not masters:
-        raise BadInput(f"the name servers know no master of cluster {name}")
-    return masters
+    return list((await masters_of(call)).values())
 
 
 def _config(call: Call) -> SubscriptionGroupConfig:
@@ -171,7 +166,7 @@ async def delete_group(call: Call) -> None:
         )
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         # The tool of RocketMQ 5 does this silently.
-        await delete_everywhere(call, prefix + group, cluster_name, is_silent=call.form.is_5)
+        await delete_everywhere(call, prefix + group, is_silent=call.form.is_5)
 
 
 async def reset_offset(call: Call) -> None:

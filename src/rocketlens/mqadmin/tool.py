@@ -11,7 +11,7 @@ from rocketlens.client.connect.queue_puller import QueuePuller, records_in, tool
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.mq_admin import MQAdmin
 from rocketlens.client.search.key_search import query_limit
-from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
+from rocketlens.errors import AnswerIncomplete, BadInput, BodyError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
@@ -57,20 +57,6 @@ class PulledMessages:
             message = message_of(record)
             if not self.tags or message.tags in self.tags:
                 yield replace(message, properties={**message.properties, **self.bounds})
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRequest:
-    """The question of queryMsgByKey. ``index_type``: K keys, T tags."""
-
-    topic: str
-    key: str
-    index_type: str
-    max_num: int
-    begin: int
-    end: int
-    last_key: str | None = None
-    cluster_name: str | None = None
 
 
 class Tool:
@@ -126,7 +112,9 @@ class Tool:
         await self.admin.source.find_by_key(message_filter, findings, cluster_name)
         return findings.answer(message_filter.index_key)
 
-    async def rows_of_key(self, request: KeyRequest) -> tuple[list[KeyRow], str, bool]:
+    async def rows_of_key(
+        self, request: QueryMessageRequest, cluster_name: str | None
+    ) -> tuple[list[KeyRow], str, bool]:
         """Return what brokers give at once for a key, in one line what failed, and whether there
         may be more.
 
@@ -142,16 +130,6 @@ class Tool:
             key=None if is_tag else request.key,
             tags=frozenset({request.key}) if is_tag else None,
         )
-        header = QueryMessageRequest(
-            topic=request.topic,
-            key=request.key,
-            max_num=request.max_num,
-            begin_timestamp_ms=request.begin,
-            end_timestamp_ms=request.end,
-            index_type=request.index_type,
-            last_key=request.last_key,
-        )
-
         may_be_cut = False
 
         async def ask(_: Broker, address: str) -> list[KeyRow]:
@@ -159,7 +137,7 @@ class Tool:
             limit = await query_limit(self.cluster, address, is_unique_key=False)
             async with self.cluster.turn(address):
                 answer = await self.cluster.call(
-                    address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
+                    address, QUERY_MESSAGE, request, timeout_s=limits.ADMIN_TIMEOUT_S
                 )
                 if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
                     raise broker_error(address, answer)
@@ -167,7 +145,7 @@ class Tool:
                 may_be_cut |= len(records) >= min(limit, request.max_num)
                 return list(map(_row_of, filter(message_filter.matches, records)))
 
-        pages, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
+        pages, failed = await self.ask_all(route.brokers_in(cluster_name), ask)
         failed = "; ".join(filter(None, [failed, failures(doubts)]))
         return [row for part in pages for row in part], failed, may_be_cut
 
@@ -226,8 +204,25 @@ class Call:
 
 def incomplete(text: str) -> AnswerIncomplete:
     """Return the error of an answer that lacks messages of failed brokers."""
-    answer = Answer("", (), ())
-    return AnswerIncomplete(f"not all was searched: {text}", answer)
+    return AnswerIncomplete(f"not all was searched: {text}", Answer("", (), ()))
+
+
+async def masters_of(call: Call) -> dict[str, str]:
+    """Return the addresses of masters by broker name: of the one of ``-b``, or all of ``-c``.
+
+    :raises BadInput: when the name servers know none.
+    """
+    address, cluster = call.given.text("b"), call.given.text("c")
+    brokers = await call.tool.cluster.all_brokers(cluster)
+    masters = {
+        name: each.master
+        for name, each in brokers.items()
+        if each.master is not None and address in {None, each.master}
+    }
+    if not masters:
+        where = f"cluster {cluster}" if address is None else f"address {address}"
+        raise BadInput(f"the name server knows no master of {where}")
+    return masters
 
 
 def _records(body: bytes) -> list[Record]:

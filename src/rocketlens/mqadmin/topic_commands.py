@@ -1,6 +1,7 @@
-"""topicList, topicRoute, topicStatus, updateTopic and deleteTopic."""
+"""topicList, topicRoute, topicStatus, updateTopic, deleteTopic and statsAll."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens import limits
@@ -8,7 +9,8 @@ from rocketlens.client.admin.group_calls import groups_of_topic
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.cluster import as_it_is
 from rocketlens.client.connect.route import Broker
-from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
+from rocketlens.errors import BrokerError, MessageNotFound, RocketLensError
+from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     DEFAULT_TOPIC,
@@ -17,10 +19,11 @@ from rocketlens.model.rocketmq import (
     check_topic,
     perm_text,
 )
+from rocketlens.model.text.java import concurrent_map_order
 from rocketlens.mqadmin.printing.blocks import route_json, route_table, status_table
-from rocketlens.mqadmin.printing.form import NULL, map_text, padded
-from rocketlens.mqadmin.tool import Call, incomplete
-from rocketlens.wire.bodies.tables import MessageQueue, TopicList, TopicOffset
+from rocketlens.mqadmin.printing.form import NULL, map_text, padded, rounded
+from rocketlens.mqadmin.tool import Call, incomplete, masters_of
+from rocketlens.wire.bodies.tables import BrokerStatsData, MessageQueue, TopicList, TopicOffset
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.brokers import (
     DELETE_TOPIC_IN_BROKER,
@@ -35,6 +38,7 @@ from rocketlens.wire.commands.brokers import (
     PutKvConfigRequest,
     TopicRequest,
 )
+from rocketlens.wire.commands.groups import VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest
 from rocketlens.wire.declare import NoFields
 
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
@@ -118,14 +122,8 @@ async def update_topic(call: Call) -> None:
         order=given.flag("o"),
         attributes=given.text("a") or "",
     )
-    brokers = await call.tool.cluster.all_brokers(given.text("c"))
+    masters = await masters_of(call)
     address = given.text("b")
-    if address is not None:
-        brokers = {n: each for n, each in brokers.items() if each.master == address}
-    masters = {name: each.master for name, each in brokers.items() if each.master is not None}
-    if not masters:
-        where = f"address {address}" if address else f"cluster {given.text('c')}"
-        raise BadInput(f"the name server knows no master of {where}")
     for master in masters.values():
         await call.tool.cluster.ask(master, UPDATE_AND_CREATE_TOPIC, header)
         if address is None:
@@ -185,22 +183,17 @@ def config_text(call: Call, header: CreateTopicRequest) -> str:
 
 async def delete_topic(call: Call) -> None:
     """Delete a topic on all masters of a cluster, then its route on all name servers."""
-    await delete_everywhere(call, call.given.required("t"), call.given.required("c"))
+    await delete_everywhere(call, call.given.required("t"))
 
 
-async def delete_everywhere(
-    call: Call, topic: str, cluster_name: str, *, is_silent: bool = False
-) -> None:
-    """Delete a topic on all masters of a cluster, then its route on all name servers.
+async def delete_everywhere(call: Call, topic: str, *, is_silent: bool = False) -> None:
+    """Delete a topic on all masters of the cluster of ``-c``, then its route on name servers.
 
     :raises RocketLensError: if one of them refuses or does not answer.
     """
     cluster = call.tool.cluster
-    brokers = await cluster.all_brokers(cluster_name)
-    masters = [each.master for each in brokers.values() if each.master is not None]
-    if not masters:
-        raise BadInput(f"the name server knows no master of cluster {cluster_name}")
-    for master in masters:
+    cluster_name = call.given.required("c")
+    for master in (await masters_of(call)).values():
         await cluster.ask(master, DELETE_TOPIC_IN_BROKER, TopicRequest(topic=topic))
     shown = call.form.shown
     if not is_silent:
@@ -210,3 +203,111 @@ async def delete_everywhere(
         await cluster.ask(address, DELETE_TOPIC_IN_NAMESRV, header)
     if not is_silent:
         call.print(f"delete topic [{shown(topic)}] from NameServer success.\n")
+
+
+_TOPIC_PUTS: Final = "TOPIC_PUT_NUMS"
+_GROUP_GETS: Final = "GROUP_GET_NUMS"
+"""What brokers call the counts of messages; the key of the second is ``topic@group``."""
+_STATS_WIDTH: Final = 64
+
+
+@dataclass(slots=True)
+class _Counts:
+    """The sums of what the masters of a topic count."""
+
+    per_second: float = 0.0
+    in_24_hours: int = 0
+
+
+@dataclass(slots=True)
+class _Topic:
+    name: str
+    masters: list[str]
+    failed: list[str] = field(default_factory=list)
+
+
+async def stats_all(call: Call) -> None:
+    """Print rate, count of a day and lag of each topic and group, but of retries.
+
+    :raises AnswerIncomplete: if something could not be asked; the real tool prints 0 for it.
+    """
+    listed = await call.tool.cluster.ask_name_servers_for(
+        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+    )
+    call.print(
+        f"{'#Topic':<64}  {'#Consumer Group':<64} {'#Accumulation':>12} {'#InTPS':>11} "
+        f"{'#OutTPS':>11} {'#InMsg24Hour':>14} {'#OutMsg24Hour':>14}\n"
+    )
+    only = call.given.text("t")
+    failed: list[str] = []
+    for name in concurrent_map_order(listed.topic_list):
+        if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) or only not in {None, "", name}:
+            continue
+        try:
+            failed += await _print_topic(call, name)
+        except RocketLensError as error:
+            failed.append(f"{name}: {error}")
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _print_topic(call: Call, name: str) -> list[str]:
+    """Print the rows of a topic; return what could not be asked."""
+    route = await call.tool.cluster.route(name)
+    masters = [each.master for each in route.brokers.values() if each.master is not None]
+    topic = _Topic(name, masters)
+    only_active = "a" in call.given
+    in_counts = await _count(call, topic, _TOPIC_PUTS, name)
+    groups = await groups_of_topic(call.tool.cluster, name)
+    for group in java_order(dict.fromkeys(groups, ""), 16):
+        out_counts = await _count(call, topic, _GROUP_GETS, f"{name}@{group}")
+        lag = await _lag(call, topic, group)
+        if not only_active or in_counts.in_24_hours > 0 or out_counts.in_24_hours > 0:
+            cells = (rounded(out_counts.per_second, 2), str(out_counts.in_24_hours))
+            call.print(_stats_row(call, (name, group), lag, in_counts, cells))
+    if not groups and (not only_active or in_counts.in_24_hours > 0):
+        call.print(_stats_row(call, (name, ""), 0, in_counts, ("", "NO_CONSUMER")))
+    return topic.failed
+
+
+def _stats_row(
+    call: Call, names: tuple[str, str], lag: int, in_counts: _Counts, out_counts: tuple[str, str]
+) -> str:
+    first, second = (padded(call.form.shown(text[:_STATS_WIDTH]), _STATS_WIDTH) for text in names)
+    return (
+        f"{first}  {second} {lag:>12} {rounded(in_counts.per_second, 2):>11} {out_counts[0]:>11} "
+        f"{in_counts.in_24_hours:>14} {out_counts[1]:>14}\n"
+    )
+
+
+async def _count(call: Call, topic: _Topic, stats_name: str, stats_key: str) -> _Counts:
+    """Return what all masters count; a broker that counted nothing says that there is no count."""
+    counts = _Counts()
+    header = ViewBrokerStatsDataRequest(stats_name=stats_name, stats_key=stats_key)
+    for address in topic.masters:
+        try:
+            broker_counts = await call.tool.cluster.ask_for(
+                as_it_is, BrokerStatsData, address, VIEW_BROKER_STATS_DATA, header
+            )
+        except BrokerError as error:
+            remark = error.remark or ""
+            if error.code != ResponseCode.SYSTEM_ERROR or not remark.endswith("not exist"):
+                topic.failed.append(f"{topic.name}: {error}")
+        except RocketLensError as error:
+            topic.failed.append(f"{topic.name}: {error}")
+        else:
+            counts.per_second += broker_counts.minute.per_second
+            counts.in_24_hours += (
+                broker_counts.day.sum or broker_counts.hour.sum or broker_counts.minute.sum
+            )
+    return counts
+
+
+async def _lag(call: Call, topic: _Topic, group: str) -> int:
+    try:
+        stats = await call.tool.admin.examine_consume_stats(group, topic.name)
+    except RocketLensError as error:
+        topic.failed.append(f"{topic.name}, group {group}: {error}")
+        return 0
+    offsets = stats.offset_table.values()
+    return max(sum(each.broker_offset - each.consumer_offset for each in offsets), 0)

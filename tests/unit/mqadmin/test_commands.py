@@ -19,5 +19,5 @@ def test_the_help_of_every_command_that_the_real_tools_know_is_theirs(layout):
     texts = Path(__file__).with_name("printed").joinpath(f"help-{layout}.txt").read_text()
     # They have the class of decodeMessageId, but no longer know its name.
     # The help of commands about access has tests of its own.
-    known = [each for each in COMMANDS if each.name != "decodeMessageId" and each.has_names]
+    known = [each for each in COMMANDS if each.name != "decodeMessageId" and each.namespaced]
     assert "".join(usage_of(command, layout) for command in known) == texts

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.client.admin.consume_directly import ConsumedDirectly
-from rocketlens.mqadmin.consume import result_text
+from rocketlens.mqadmin.message_commands import result_text
 
 
 def test_a_result_is_printed_as_java_prints_it():

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.tools_file import tools_file_context
+from rocketlens.mqadmin.run import tools_file_context
 from rocketlens.terminal.contexts import Context
 
 SECRET = "k7-very-secret"
