@@ -20,22 +20,22 @@
 
 The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
 ``~/.config``. A path in it is relative to the file's directory. Neither a secret nor the path of
-its file is ever printed, nor any name in the file (of a context, a key, a variable): it may be a
-secret in the wrong spot. Names of contexts are, if they are asked for or nearly were. The file must
-be regular, owned by the user or root, and not world-writable.
+its file is ever printed. Names from the file (of a context, a key, a variable) are not printed
+either, unless they were asked for or nearly: a secret may have been written in the wrong place. The
+file must be regular, owned by the user or root, and not world-writable.
 
-A change keeps the comments and everything else in the file, which people write: it is made in the
-text, line by line; the result is read again, and refused if it is not what was wanted.
+A change keeps the comments and everything else in the file, which people write.
 """
 
-import json
+import fcntl
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -43,6 +43,9 @@ from rocketlens.model.text.counted import counted
 from rocketlens.net.secret_file import opened_regular, read_secret_file
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE
 from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
 
@@ -54,8 +57,6 @@ _LINE: Final = re.compile(r"at line \d+, column \d+")
 _KINDS: Final = {str: "text in quotation marks", bool: "true or false", dict: "a table"}
 _DEFAULT: Final = "default_context"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TABLE: Final = re.compile(r"\s*\[")
-_DEFAULT_LINE: Final = re.compile(rf"\s*{_DEFAULT}\s*=")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -150,7 +151,10 @@ def named_context(name: str) -> Context:
     :raises BadInput: when the file or the context does not exist, or is wrong.
     """
     path = config_path()
-    config = _load(path)
+    return _existing(path, _load(path), name)
+
+
+def _existing(path: Path, config: Mapping[str, Any] | None, name: str) -> Context:
     if config is None:
         raise BadInput(f"--context needs the file {path}, which does not exist")
     return _chosen(path, config, name)
@@ -221,8 +225,6 @@ def _load(path: Path) -> dict[str, Any] | None:
 
     :raises BadInput: when it is not TOML, or not of the form above.
     """
-    import tomllib
-
     try:
         with opened_regular(path, f"{path}") as file:
             check_owner(file, path)
@@ -230,6 +232,19 @@ def _load(path: Path) -> dict[str, Any] | None:
             mode = os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
         return None
+    config = _config_of(path, content)
+    if any("secret_key" in values for values in config["contexts"].values()):
+        warn_of_readers(mode, path)
+    return config
+
+
+def _config_of(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the content of a file of contexts.
+
+    :raises BadInput: when it is not TOML, or not of the form above.
+    """
+    import tomllib
+
     if len(content) > limits.MAX_CONTEXTS_BYTES:
         raise BadInput(
             f"{path} is not a configuration file: it has over {limits.MAX_CONTEXTS_BYTES} bytes"
@@ -247,8 +262,6 @@ def _load(path: Path) -> dict[str, Any] | None:
     for number, values in enumerate(contexts.values(), 1):
         if not isinstance(values, dict):
             raise BadInput(f"{path}: context number {number} must be a table: [contexts.NAME]")
-    if any("secret_key" in values for values in contexts.values()):
-        warn_of_readers(mode, path)
     return config
 
 
@@ -309,20 +322,52 @@ def check_context_name(name: str) -> str:
     return name
 
 
+def change_contexts(change: Callable[[str], str], existing: str | None = None) -> Path:
+    """Replace the text of the file by what ``change`` returns for it; return the file's path.
+
+    Only one program changes it at a time. It is replaced in one step; a new one is for its user
+    alone.
+
+    :param existing: The name of a context that must be in it.
+    :raises BadInput: if the file cannot be used, before or after, or ``change`` raises it.
+    :raises OSError: if it cannot be written.
+    """
+    path = config_path()
+    target = path.resolve()
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        # NFS has no locks of directories.
+        with suppress(OSError):
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        config = _load(path)
+        if existing is not None:
+            _existing(path, config, existing)
+        text = change(path.read_text("utf-8") if path.exists() else "")
+        changed = _config_of(path, text.encode("utf-8"))
+        for name in changed["contexts"]:
+            _chosen(path, changed, name)
+        write_contexts(target, text)
+    finally:
+        os.close(directory)
+    return path
+
+
 def with_context(text: str, name: str, values: Mapping[str, str | bool]) -> str:
     """Return the text of a file with one more context.
 
     :raises BadInput: if it has one of that name, or a value has a control character.
     """
-    before = _parsed(text)
-    if name in before["contexts"]:
+    import tomlkit
+
+    if any(isinstance(value, str) and _CONTROLS.search(value) for value in values.values()):
+        raise BadInput("a value has a control character in it")
+    document = _parsed(text)
+    contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
+    if name in contexts:
         raise BadInput(f"there is a context {name} already: rocketlens context remove {name}")
-    lines = [f"[contexts.{check_context_name(name)}]"]
-    lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
-    head = f"{text.rstrip()}\n\n" if text.strip() else ""
-    after = head + "\n".join(lines) + "\n"
-    contexts = {**before["contexts"], name: dict(values)}
-    return _checked(after, {**before, "contexts": contexts})
+    contexts[check_context_name(name)] = dict(values)
+    return document.as_string()
 
 
 def with_default(text: str, name: str) -> str:
@@ -330,44 +375,32 @@ def with_default(text: str, name: str) -> str:
 
     :raises BadInput: if it has no context of that name.
     """
-    before = _parsed(text)
-    if name not in before["contexts"]:
+    document = _parsed(text)
+    if name not in document.get("contexts", {}):
         raise BadInput("there is no context of that name (rocketlens context list)")
-    lines = _without_default(text)
-    return _checked(f"{_DEFAULT} = {_toml(name)}\n" + "".join(lines), {**before, _DEFAULT: name})
+    document[_DEFAULT] = name
+    return document.as_string()
 
 
 def without_context(text: str, name: str) -> str:
     """Return the text of a file without a context; if it is the default one, without a default.
 
-    :raises BadInput: if there is none, or it is not written as a table of its own.
+    :raises BadInput: if there is no context of that name.
     """
-    before = _parsed(text)
-    if name not in before["contexts"]:
+    document = _parsed(text)
+    if name not in document.get("contexts", {}):
         raise BadInput("there is no context of that name (rocketlens context list)")
-    after = {**before, "contexts": {k: v for k, v in before["contexts"].items() if k != name}}
-    lines = text.splitlines(keepends=True)
-    if before.get(_DEFAULT) == name:
-        del after[_DEFAULT]
-        lines = _without_default(text)
-    header = re.compile(rf"\s*\[\s*contexts\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*\]")
-    kept: list[str] = []
-    is_removed = False
-    for line in lines:
-        if _TABLE.match(line):
-            is_removed = header.match(line) is not None
-        if not is_removed:
-            kept.append(line)
-    return _checked("".join(kept), after)
+    if document.get(_DEFAULT) == name:
+        del document[_DEFAULT]
+    del document["contexts"][name]
+    return document.as_string()
 
 
-def write_contexts(path: Path, text: str) -> None:
+def write_contexts(target: Path, text: str) -> None:
     """Replace the file in one step; a new one is for its user alone.
 
     :raises OSError: if it cannot be written.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target = path.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     # Before `try`: what is there already is of another program, on a home that machines share.
@@ -381,41 +414,15 @@ def write_contexts(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _without_default(text: str) -> list[str]:
-    """Return the lines of a file without the one of its default context, which is before tables."""
-    kept: list[str] = []
-    is_top = True
-    for line in text.splitlines(keepends=True):
-        is_top = is_top and not _TABLE.match(line)
-        if not (is_top and _DEFAULT_LINE.match(line)):
-            kept.append(line)
-    return kept
+def _parsed(text: str) -> "TOMLDocument":
+    """Return the file's text as a document that keeps comments and layout when it is changed.
 
-
-def _toml(value: object) -> str:
-    """Return a text or a switch as TOML has it, which is as JSON does but for control characters.
-
-    :raises BadInput: for a control character.
+    :raises BadInput: if it is not TOML.
     """
-    if isinstance(value, str) and _CONTROLS.search(value):
-        raise BadInput("a value has a control character in it")
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    import tomllib
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     try:
-        return {"contexts": {}, **tomllib.loads(text)}
-    except tomllib.TOMLDecodeError:
+        return tomlkit.parse(text)
+    except TOMLKitError:
         raise BadInput("the file of contexts is not TOML: mend it first") from None
-
-
-def _checked(text: str, expected: Mapping[str, Any]) -> str:
-    """Return a text that has what is expected.
-
-    :raises BadInput: if it has not: the file is written in another way than is understood.
-    """
-    if _parsed(text) != expected:
-        raise BadInput("the file of contexts is written in a way that only its author can change")
-    return text

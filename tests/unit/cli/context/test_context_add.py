@@ -1,9 +1,11 @@
 """``rocketlens context add``."""
 
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from rocketlens.terminal.contexts import change_contexts, with_context
 from tests.support.archives import archive_store
 
 
@@ -108,3 +110,14 @@ def test_a_name_that_is_there_is_not_replaced(run, config):
     done = run("context", "add", "x", "-n", "b:1")
     assert (done.code, config.read_text()) == (2, before)
     assert "already" in done.err
+
+
+def test_contexts_that_are_added_at_once_are_all_there(config):
+    names = [f"c{number}" for number in range(12)]
+
+    def add(name):
+        change_contexts(lambda text: with_context(text, name, {"namesrv": "h:1"}))
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(add, names))
+    assert set(tomllib.loads(config.read_text())["contexts"]) == set(names)

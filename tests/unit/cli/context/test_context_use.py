@@ -36,3 +36,13 @@ def test_a_variable_that_counts_more_is_named(run, config, monkeypatch):
     done = run("context", "use", "b")
     assert (done.code, "ROCKETLENS_CONTEXT" in done.err) == (2, True)
     assert tomllib.loads(config.read_text())["default_context"] == "b"
+
+
+def test_a_secret_that_others_can_read_is_warned_of_once(run, config):
+    config.parent.mkdir()
+    config.write_text('[contexts.a]\nnamesrv = "h:1"\naccess_key = "k"\nsecret_key = "s"\n')
+    config.chmod(0o644)
+    for words in (("use", "a"), ("add", "b", "-n", "h:2"), ("remove", "b")):
+        done = run("context", *words)
+        assert done.code == 0, done.err
+        assert done.err.count("others may read") == 1

@@ -1,0 +1,215 @@
+"""``rocketlens context``: named contexts: clusters, stores and archives."""
+
+import json
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Final
+
+from rocketlens.cli.options import add_list_output, add_source
+from rocketlens.cli.printing import print_csv, print_rows
+from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import safe_json
+from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, OPTIONS, SWITCHES
+from rocketlens.terminal.contexts import (
+    Context,
+    all_contexts,
+    change_contexts,
+    config_path,
+    with_context,
+    with_default,
+    without_context,
+)
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import note
+
+LIST_EXAMPLES: Final = (
+    ("rocketlens context list", "which clusters and stores have a name"),
+    ("rocketlens context list -o json", "for a program"),
+)
+
+
+def list_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        "The default one has a star. Contexts are in ~/.config/rocketlens/config.toml, or in\n"
+        "the file that ROCKETLENS_CONFIG names.\n"
+        "exit codes: 0 there are some, 1 there are none, 2 an error."
+    )
+    add_list_output(parser)
+
+
+def run_list(arguments: Namespace) -> ExitCode:
+    """Print a row for each context."""
+    default, contexts = all_contexts()
+    if arguments.output == "json":
+        rows = [
+            {"name": name, "default": name == default, **_shown(context)}
+            for name, context in contexts.items()
+        ]
+        print(safe_json(json.dumps({"file": str(config_path()), "contexts": rows}, indent=2)))
+    elif contexts:
+        (print_csv if arguments.output == "csv" else print_rows)(
+            ("", "NAME", "NAMES", "NOTES"),
+            (
+                ("*" if name == default else "", name, *_words(_shown(context)))
+                for name, context in contexts.items()
+            ),
+        )
+    if not contexts:
+        note(f"there are no contexts in {config_path()}")
+    return ExitCode.OK if contexts else ExitCode.NO
+
+
+def _shown(context: Context) -> dict[str, object]:
+    """Return what is not a secret."""
+    return {
+        "store": context.store,
+        "archive": context.archive,
+        "namesrv": context.namesrv,
+        "namespace": context.namespace,
+        "access_control": context.access_key is not None,
+        "tls": bool(context.tls or context.ca or context.cert or context.insecure),
+        "read_only": bool(context.read_only),
+    }
+
+
+def _words(shown: dict[str, object]) -> tuple[str, str]:
+    source = next(
+        (f"{kind} {shown[kind]}" for kind in ("store", "archive") if shown[kind]),
+        f"cluster {shown['namesrv'] or ''}",
+    )
+    notes = [f"namespace {shown['namespace']}"] if shown["namespace"] else []
+    switches = {"access_control": "signs requests", "tls": "TLS", "read_only": "read-only"}
+    notes += [switch for name, switch in switches.items() if shown[name]]
+    return source.strip(), ", ".join(notes)
+
+
+_FILES: Final = frozenset({"secret_key_file", "ca", "cert", "cert_key"})
+ADD_EXAMPLES: Final = (
+    ("rocketlens context add test -n 127.0.0.1:9876 --use", "a cluster, as the default"),
+    (
+        (
+            "rocketlens context add prod -n 10.0.0.1:9876 --access-key reader --secret-key-file "
+            "key --read-only"
+        ),
+        "one that checks access, and that no command may change",
+    ),
+    ("rocketlens context add backup --store /backup/rocketmq/store", "a store directory"),
+    ("rocketlens context add lake --archive s3://lake/rocketmq", "an archive"),
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        "The file is ~/.config/rocketlens/config.toml, or the one that ROCKETLENS_CONFIG names.\n"
+        "It holds no secrets: name the file that has one.\n"
+        "exit codes: 0 added, 2 an error."
+    )
+    parser.add_argument("name", metavar="NAME", help="letters, digits, _ and -")
+    add_source(parser)
+    parser.add_argument(
+        "--archive", metavar="DIR", help="an archive: a directory, or s3://BUCKET/PREFIX"
+    )
+    parser.add_argument(
+        "--read-only", action="store_true", help="commands that change the cluster refuse it"
+    )
+    parser.add_argument("--use", action="store_true", help="make it the default context")
+
+
+def run_add(arguments: Namespace) -> ExitCode:
+    """Add a context to the file.
+
+    :raises BadInput: if there is one of that name, or it names not one source.
+    """
+    if arguments.context is not None:
+        raise BadInput(
+            "--context names a context that is there already: give --store, --archive or --namesrv"
+        )
+    if sum(map(bool, (arguments.store, arguments.archive, arguments.namesrv))) != 1:
+        raise BadInput(
+            "what is it the name of? Give one of --store DIR, --archive DIR and --namesrv ADDR"
+        )
+    values = _values(arguments)
+
+    def changed(text: str) -> str:
+        text = with_context(text, arguments.name, values)
+        return with_default(text, arguments.name) if arguments.use else text
+
+    note(f"added to {change_contexts(changed)}")
+    return ExitCode.OK
+
+
+def _values(arguments: Namespace) -> dict[str, str | bool]:
+    """Return the settings of the context; paths are absolute."""
+    values: dict[str, str | bool] = {}
+    if arguments.store:
+        values["store"] = str(Path(arguments.store).absolute())
+    elif arguments.archive:
+        from rocketlens.archive.location import ArchiveLocation
+
+        root = ArchiveLocation.of(arguments.archive)
+        values["archive"] = root.root if root.is_remote else str(Path(root.root).absolute())
+    else:
+        values["namesrv"] = arguments.namesrv
+    for option in (*OPTIONS, *SWITCHES):
+        key = option.replace("-", "_")
+        given = getattr(arguments, key)
+        if key == "context" or given is None:
+            continue
+        values[key] = str(Path(given).absolute()) if key in _FILES else given
+    if arguments.read_only:
+        values["read_only"] = True
+    for name in ("store", "archive"):
+        if getattr(arguments, name) and len(values) > 1:
+            raise BadInput(f"--{name} stands alone: the other options are for clusters")
+    return values
+
+
+USE_EXAMPLES: Final = (
+    ("rocketlens context use prod", "what commands use if nothing else is said"),
+    ("rocketlens context use backup", "that is a store, if the context names one"),
+)
+
+
+def use_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = "exit codes: 0 it is the default now, 2 an error."
+    parser.add_argument("name", metavar="NAME", help="a context (rocketlens context list)")
+
+
+def run_use(arguments: Namespace) -> ExitCode:
+    """Write the default context into the file.
+
+    :raises BadInput: if there is no context of that name.
+    """
+    name: str = arguments.name
+    path = change_contexts(lambda text: with_default(text, name), existing=name)
+    note(f"written to {path}")
+    if os.environ.get(CONTEXT_VARIABLE, arguments.name) != arguments.name:
+        raise BadInput(f"{CONTEXT_VARIABLE} is set, and counts more than the file: unset it")
+    return ExitCode.OK
+
+
+REMOVE_EXAMPLES: Final = (
+    ("rocketlens context remove test", "neither the cluster nor the store changes"),
+    ("rocketlens context remove prod", "the default one: then there is no default"),
+)
+
+
+def remove_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = "exit codes: 0 removed, 2 an error."
+    parser.add_argument("name", metavar="NAME", help="a context (rocketlens context list)")
+
+
+def run_remove(arguments: Namespace) -> ExitCode:
+    """Remove a context from the file; if it was the default one, there is none.
+
+    :raises BadInput: if there is no context of that name.
+    """
+    name: str = arguments.name
+    path = change_contexts(lambda text: without_context(text, name), existing=name)
+    note(f"removed from {path}")
+    return ExitCode.OK

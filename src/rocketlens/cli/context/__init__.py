@@ -1,1 +1,0 @@
-"""``rocketlens context``: named contexts."""
