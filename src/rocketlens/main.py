@@ -39,36 +39,39 @@ _COMMANDS: Final = {
     ),
     "resend": ("rocketlens.cli.resend", "send stored messages again, as a job"),
     "dlq": ("", "dead letters of consumer groups: see them, or have them consumed again"),
-    "dlq list": ("rocketlens.cli.dlq.dlq_list", "list the groups that have dead letters"),
-    "dlq show": ("rocketlens.cli.dlq.dlq_show", "show the dead letters of one group"),
+    "dlq list": ("rocketlens.cli.dlq", "list the groups that have dead letters"),
+    "dlq show": ("rocketlens.cli.dlq", "show the dead letters of one group"),
     "dlq redrive": (
-        "rocketlens.cli.dlq.dlq_redrive",
+        "rocketlens.cli.dlq",
         "send the dead letters of a group to it again, as a job",
     ),
     "index": ("", "rebuild the index with Spark, or check it"),
     "index build": (
-        "rocketlens.cli.index.index_build",
+        "rocketlens.cli.jobs.index",
         "build index files, and consume queues, from the log",
     ),
     "index follow": (
-        "rocketlens.cli.index.index_follow",
+        "rocketlens.cli.jobs.index",
         "build index files while a RocketLens broker runs",
     ),
     "index verify": (
-        "rocketlens.cli.index.index_verify",
+        "rocketlens.cli.jobs.index",
         "check whether log, consume queues and index agree",
     ),
     "archive": ("", "keep messages in Delta tables, longer than brokers do"),
     "archive run": (
-        "rocketlens.cli.archive.archive_run",
+        "rocketlens.cli.jobs.archive",
         "copy messages of stores or a cluster into an archive",
     ),
-    "duplicates": ("rocketlens.cli.duplicates", "list unique keys that are stored more than once"),
+    "duplicates": (
+        "rocketlens.cli.jobs.duplicates",
+        "list unique keys that are stored more than once",
+    ),
     "context": ("", "named contexts: clusters and stores"),
-    "context list": ("rocketlens.cli.context.context_list", "list named contexts"),
-    "context add": ("rocketlens.cli.context.context_add", "give a cluster or a store a name"),
-    "context use": ("rocketlens.cli.context.context_use", "choose the default context"),
-    "context remove": ("rocketlens.cli.context.context_remove", "remove a named context"),
+    "context list": ("rocketlens.cli.context", "list named contexts"),
+    "context add": ("rocketlens.cli.context", "give a cluster or a store a name"),
+    "context use": ("rocketlens.cli.context", "choose the default context"),
+    "context remove": ("rocketlens.cli.context", "remove a named context"),
     "completion": ("rocketlens.cli.completion", "print what a shell needs to complete commands"),
     "doctor": ("rocketlens.cli.doctor.doctor", "check this machine, and a store, for problems"),
     "demo": ("rocketlens.cli.demo", "show all of this on a small store that a real broker wrote"),
@@ -77,10 +80,13 @@ _COMMANDS: Final = {
     "namesrv": ("rocketlens.cli.servers.namesrv", "run a name server"),
     "broker": ("rocketlens.cli.servers.broker", "run a broker"),
     "tap": ("rocketlens.cli.servers.tap", "keep copies of the stores of running brokers"),
-    "send": ("rocketlens.cli.send.send", "send a message, or one for each line of a file"),
+    "send": ("rocketlens.cli.send", "send a message, or one for each line of a file"),
     "mqadmin": ("rocketlens.mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }
-"""Each command's module and purpose; a group of commands has no module."""
+"""Each command's module and purpose; a group of commands has no module.
+
+The module of a command ``index build`` has ``build_options``, ``run_build`` and ``BUILD_EXAMPLES``.
+"""
 _SYNONYMS: Final = {
     "browse": "tail",
     "consume": "tail",
@@ -214,9 +220,12 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
             groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
         elif names is None or name == named:
             imported = import_module(module)
-            imported.add_arguments(command)
-            command.add_examples(getattr(imported, "EXAMPLES", ()))
-            command.set_defaults(run=imported.run, parser=command, all_commands=build_parser)
+            add = getattr(imported, f"{word}_options" if group else "add_arguments")
+            add(command)
+            examples = f"{word.upper()}_EXAMPLES" if group else "EXAMPLES"
+            command.add_examples(getattr(imported, examples, ()))
+            run = getattr(imported, f"run_{word}" if group else "run")
+            command.set_defaults(run=run, parser=command, all_commands=build_parser)
     return parser
 
 

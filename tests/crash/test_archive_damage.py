@@ -9,7 +9,7 @@ import pytest
 
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
-from rocketlens.cli.doctor.doctor_archive import archive_checks
+from rocketlens.cli.doctor.doctor_sources import archive_checks
 from rocketlens.errors import ArchiveError
 from tests.support.archives import DAY_MS, archive_store
 from tests.support.effort import sized

@@ -7,7 +7,7 @@ import pytest
 
 import rocketlens
 from rocketlens import Message
-from rocketlens.cli.index import spark as cli_spark
+from rocketlens.cli.jobs import archive as archive_command
 from rocketlens.client.blocking.sync_producer import SyncProducer
 from rocketlens.main import main
 from tests.support.patience import PATIENCE_S
@@ -19,7 +19,7 @@ COMPRESSED = b"a body that is worth compressing " * 300
 def test_messages_of_a_real_broker_are_archived_over_the_network_and_found_without_its_store(
     peer, spark, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(cli_spark, "session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(archive_command, "session", lambda *_, **__: nullcontext(spark))
     lake = tmp_path / "lake"
     with peer.start("5.5.0", tmp_path / "peer") as broker:
         with SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer:

@@ -13,7 +13,7 @@ import pytest
 import rocketlens
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.maintenance import compact, write_merged
-from rocketlens.cli.index import spark as cli_spark
+from rocketlens.cli.jobs import archive as archive_command
 from rocketlens.main import main
 from tests.support.archives import (
     BATCHES,
@@ -28,7 +28,7 @@ from tests.support.archives import (
 @pytest.fixture
 def in_session(spark, monkeypatch):
     """Have commands use the session of the tests."""
-    monkeypatch.setattr(cli_spark, "session", lambda *_, **__: nullcontext(spark))
+    monkeypatch.setattr(archive_command, "session", lambda *_, **__: nullcontext(spark))
 
 
 def test_a_store_that_is_archived_by_a_job_is_found_when_it_is_gone(

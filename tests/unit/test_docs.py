@@ -19,7 +19,7 @@ import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.bulk.options import OPTIONS
-from rocketlens.cli.table import cells
+from rocketlens.cli.printing import cells
 from rocketlens.console.login.oidc_settings import OIDC_KEYS, oidc_settings
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput

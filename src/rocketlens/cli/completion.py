@@ -10,6 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from rocketlens.cli.options import add_source
+from rocketlens.cli.source import choose_source
+from rocketlens.errors import BadInput
+from rocketlens.model.text.escape import printable
+from rocketlens.terminal.contexts import all_contexts
 from rocketlens.terminal.exit_code import ExitCode
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
@@ -53,7 +58,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.add_argument("shell", metavar="SHELL", nargs="?", help=f"one of {', '.join(SHELLS)}")
     parser.add_argument(
         "--words", choices=_KINDS, help="print topics or contexts, one a line, for the script"
@@ -65,8 +70,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print the script of a shell, or the words that its script asks for."""
-    from rocketlens.errors import BadInput
-
     if arguments.words:
         line = [word for word in (arguments.shell, *arguments.line) if word is not None]
         with suppress(Exception):
@@ -123,14 +126,7 @@ def _kind_of(action: Action) -> str | None:
 
 def _words(kind: str, line: Sequence[str]) -> list[str]:
     """Return the words of a kind that can stand in a command line, sorted."""
-    from rocketlens.model.text.escape import printable
-
-    if kind == "contexts":
-        from rocketlens.terminal.contexts import all_contexts
-
-        names = list(all_contexts()[1])
-    else:
-        names = _topics(line)
+    names = list(all_contexts()[1]) if kind == "contexts" else _topics(line)
     # A name that a shell would take for several words, or obey, is left out.
     return sorted(
         name
@@ -140,9 +136,6 @@ def _words(kind: str, line: Sequence[str]) -> list[str]:
 
 
 def _topics(line: Sequence[str]) -> list[str]:
-    from rocketlens.cli.options import add_source
-    from rocketlens.cli.source import choose_source
-
     parser = ArgumentParser(exit_on_error=False)
     add_source(parser)
     given: list[str] = []
@@ -151,11 +144,12 @@ def _topics(line: Sequence[str]) -> list[str]:
         if name in _SOURCE_OPTIONS:
             given += [word] if equals else [word, following]
     arguments = parser.parse_args(given)
-    access = choose_source(arguments)
+    source = choose_source(arguments)
+    access = source.cluster
     if access is None:
         from rocketlens.query.offline import open_store
 
-        with open_store(arguments.store) as store:
+        with open_store(source.directory) as store:
             return [topic.name for topic in store.topics().topics]
     from asyncio import run, timeout
 

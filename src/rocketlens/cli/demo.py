@@ -3,18 +3,17 @@
 Works on a copy in a temporary directory, and deletes it at the end.
 """
 
+import io
 import os
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
-from rocketlens.cli import find, show
-from rocketlens.cli.index import index_build, index_verify
+from rocketlens.cli.jobs.spark import session
 from rocketlens.errors import SparkUnavailable
 from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.exit_code import ExitCode
@@ -23,12 +22,6 @@ from rocketlens.terminal.output import BOLD, GREEN, coloured, note
 ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
 """The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""
 
-_COMMANDS: Final[Mapping[str, ModuleType]] = {
-    "find": find,
-    "show": show,
-    "index build": index_build,
-    "index verify": index_verify,
-}
 _MAX_ARCHIVE_BYTES: Final = 64 << 20
 _MASTER: Final = "local[2]"
 
@@ -49,11 +42,9 @@ def add_arguments(_parser: ArgumentParser) -> None:
     """Add nothing: the command takes no arguments."""
 
 
-def run(_arguments: Namespace) -> ExitCode:
+def run(arguments: Namespace) -> ExitCode:
     """Show everything; 0 if all went well, 3 if only Spark is missing, else 2."""
     import tempfile
-
-    from rocketlens.cli.index.spark import session
 
     with (
         tempfile.TemporaryDirectory(prefix="rocketlens-demo-") as directory,
@@ -63,7 +54,7 @@ def run(_arguments: Namespace) -> ExitCode:
         unpack(Path(directory))
         _say("A store directory that a real RocketMQ 5.5.0 broker wrote, unpacked for this demo:")
         _print(coloured(f"$ export {STORE_VARIABLE}={store}", BOLD, sys.stdout))
-        demo = _Demo(store)
+        demo = _Demo(store, arguments.all_commands)
         demo.delete_index()
         demo.find_by_key()
         try:
@@ -87,7 +78,6 @@ def run(_arguments: Namespace) -> ExitCode:
 
 def unpack(directory: Path) -> None:
     """Unpack the demo's store as ``directory/store``, 1.6 MB."""
-    import io
     import tarfile
 
     import zstandard
@@ -101,9 +91,11 @@ def unpack(directory: Path) -> None:
 class _Demo:
     """The steps: each explains what it shows and runs the command that a user would."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, parser_of: Callable[[Sequence[str]], ArgumentParser]) -> None:
+        """Use the store in a directory; ``parser_of`` returns the parser of a command line."""
         self.failures: list[str] = []
         self._store = store
+        self._parser_of = parser_of
         self._written_by_the_broker = self._index_contents()
 
     def delete_index(self) -> None:
@@ -169,9 +161,9 @@ class _Demo:
         """Run a command in this process, after showing it as a user would type it."""
         line = shlex.join(("rocketlens", *name.split(), *options))
         _print(coloured(f"$ {line}", BOLD, sys.stdout))
-        parser = ArgumentParser()
-        _COMMANDS[name].add_arguments(parser)
-        code = _COMMANDS[name].run(parser.parse_args(options))
+        words = (*name.split(), *options)
+        arguments = self._parser_of(words).parse_args(words)
+        code = arguments.run(arguments)
         if code != expected:
             self.failures.append(f"exit code {code} of {line}")
 

@@ -1,5 +1,6 @@
 """``rocketlens export``: messages to a file, as Parquet, Arrow, CSV or JSON lines."""
 
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
@@ -7,18 +8,22 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from rocketlens.cli.message_stream import add_selection, read_into, selection_of
-from rocketlens.cli.output_file import INCOMPLETE, OutputFile, add_overwrite
+from rocketlens.cli.printing import MessageOutput
+from rocketlens.cli.source import add_selection, choose_source, read_into, selection_of
 from rocketlens.errors import BadInput
+from rocketlens.model import arrow
+from rocketlens.model.arrow import batches_of, package, schema
+from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
-from rocketlens.terminal.body_view import BODY_FORMS
+from rocketlens.terminal.body_view import BODY_FORMS, BodyView
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.model.message import MessageExt
     from rocketlens.query.lookup.by_time import Scan
 
 _TABLES: Final = ("parquet", "arrow")
@@ -47,7 +52,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "The file appears when it is whole. What an incomplete answer has is written to\n"
         f"FILE{INCOMPLETE} instead, with exit code 3, and FILE stays as it was.\n"
@@ -75,9 +80,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Export messages; the exit code says whether everything was read."""
-    from rocketlens.terminal.notes import print_notes
-    from rocketlens.terminal.output import note
-
     path = Path(arguments.file)
     form = arguments.form or _SUFFIXES.get(path.suffix.lower())
     selection = selection_of(arguments)
@@ -91,7 +93,7 @@ def run(arguments: Namespace) -> ExitCode:
     with OutputFile(arguments.file, overwrite=arguments.overwrite) as file:
         sink = _table_sink(file.partial, form, arguments) if form in _TABLES else None
         with sink or _TextSink(file.partial, form, arguments) as opened:
-            answer = read_into(opened, selection, arguments)
+            answer = read_into(opened, selection, choose_source(arguments))
         is_whole = answer.complete and not answer.truncated
         target = file.finish(is_whole=is_whole)
     print_notes(answer, opened.count)
@@ -119,10 +121,8 @@ class TableSink:
         self._batches: list[pa.RecordBatch] = []
         self._size = 0
 
-    def add(self, message: "MessageExt") -> None:
+    def add(self, message: MessageExt) -> None:
         """Write a message, as soon as there are enough for a batch."""
-        from rocketlens.model import arrow
-
         self._kept.append(message)
         self._kept_bytes += len(message.body)
         if len(self._kept) >= arrow.BATCH_ROWS or self._kept_bytes >= arrow.BATCH_BYTES:
@@ -150,8 +150,6 @@ class TableSink:
             self._batches, self._size = [], 0
 
     def _write_kept(self) -> None:
-        from rocketlens.model.arrow import batches_of
-
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         self._add_batches(batches_of(kept))
 
@@ -173,8 +171,6 @@ def parquet_sink(path: Path, columns: list[str] | None = None) -> TableSink:
 
     :raises PackageMissing: without pyarrow.
     """
-    from rocketlens.model.arrow import package, schema
-
     parquet = package("pyarrow.parquet", "arrow", "Parquet")
     return TableSink(
         schema(), columns, lambda kept: parquet.ParquetWriter(path, kept, compression="zstd")
@@ -182,8 +178,6 @@ def parquet_sink(path: Path, columns: list[str] | None = None) -> TableSink:
 
 
 def _table_sink(path: Path, form: str, arguments: Namespace) -> TableSink:
-    from rocketlens.model.arrow import package, schema
-
     package("pyarrow", "arrow", f"export as {form}")
     names = schema().names
     columns = [name.strip() for name in arguments.fields.split(",")] if arguments.fields else None
@@ -203,23 +197,14 @@ class _TextSink:
     """Writes messages as CSV or JSON lines, as `rocketlens find` prints them."""
 
     def __init__(self, path: Path, form: str, arguments: Namespace) -> None:
-        from rocketlens.cli.message_output import MessageOutput
-
-        options = Namespace(
-            output=form,
-            fields=arguments.fields,
-            format=None,
-            no_header=False,
-            body=arguments.body,
-            body_rules=arguments.body_rules,
-            color="never",
-        )
         self._path: Final = path
-        self._output: Final = MessageOutput(options, is_terminal=False)
+        self._output: Final = MessageOutput(
+            form, fields=arguments.fields, bodies=BodyView.of(arguments), is_terminal=False
+        )
         self._print: Final = self._output.line_printer
         self.count = 0
 
-    def add(self, message: "MessageExt") -> None:
+    def add(self, message: MessageExt) -> None:
         """Write one message."""
         self._print(message)
         self.count += 1
@@ -241,3 +226,73 @@ class _TextSink:
         """Close the file."""
         self._redirected.__exit__(*sys.exc_info())
         self._file.close()
+
+
+INCOMPLETE: Final = ".incomplete"
+"""Suffix of the file that an incomplete answer is written to."""
+
+
+def add_overwrite(parser: ArgumentParser) -> None:
+    """Add ``--overwrite``."""
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
+
+
+class OutputFile:
+    """A file that is written under another name, `partial`, and renamed by `finish`."""
+
+    def __init__(self, name: str, *, overwrite: bool) -> None:
+        """Check that the file can be written.
+
+        :raises BadInput: if it exists, and is not to be replaced, or its directory does not.
+        """
+        self.path: Final = Path(name)
+        self._overwrite: Final = overwrite
+        self.partial: Final = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        if self.path.is_dir():
+            raise BadInput(f"{self.path} is a directory: name a file in it")
+        if not self.path.parent.is_dir():
+            raise BadInput(f"{self.path.parent} is not a directory")
+        if self.path.exists() and not overwrite:
+            raise BadInput(f"{self.path} exists: --overwrite replaces it")
+
+    def __enter__(self) -> Self:
+        """Return the file, whose `partial` the caller writes."""
+        return self
+
+    def finish(self, *, is_whole: bool) -> Path:
+        """Rename what was written, durably; return its name: another one if it is not whole.
+
+        :raises BadInput: if the file was made meanwhile; what was written has the other name.
+        """
+        _sync(self.partial)
+        other = self.path.with_name(self.path.name + INCOMPLETE)
+        if is_whole and not self._overwrite:
+            try:
+                # Unlike a rename, this fails if there is a file.
+                os.link(self.partial, self.path)
+            except FileExistsError:
+                self.partial.replace(other)
+                raise BadInput(
+                    f"{self.path} was made by another program meanwhile, and is kept: the result "
+                    f"is {other}, and is whole"
+                ) from None
+            except OSError:
+                # A file system without hard links.
+                self.partial.replace(self.path)
+        else:
+            self.partial.replace(self.path if is_whole else other)
+        _sync(self.path.parent)
+        return self.path if is_whole else other
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what was not finished."""
+        self.partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -5,10 +5,13 @@ Where nothing has a text, a note says what may have been meant.
 
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.message_output import MessageOutput, add_output
+from rocketlens import limits
 from rocketlens.cli.options import (
     add_all_topics,
     add_archive,
@@ -18,26 +21,28 @@ from rocketlens.cli.options import (
     add_topics,
     content_of,
     positive_number,
-    store_directory,
     time_range,
 )
+from rocketlens.cli.printing import MessageOutput, add_output
+from rocketlens.cli.source import (
+    ChosenSource,
+    choose_source,
+    forget_broker,
+)
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
+from rocketlens.model.text.counted import counted
+from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import discard_stdout, note, say
+from rocketlens.terminal.progress import SearchProgress, paged
 from rocketlens.terminal.times import TIMES_HELP, range_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.client.blocking.sync_admin import SyncClusterMessages
-    from rocketlens.model.answer import Answer
-    from rocketlens.model.message import MessageExt
-    from rocketlens.model.message_id import NearlyMessageId
-    from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.request import FindRequest
-    from rocketlens.terminal.cluster_access import ClusterAccess
-    from rocketlens.terminal.search_progress import SearchProgress
 
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 EXAMPLES: Final = (
@@ -68,7 +73,7 @@ _MAX_MESSAGES_COUNTED: Final = 100
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}"
     parser.add_argument(
         "text",
@@ -131,13 +136,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Find messages and print them; the exit code says whether everything was searched."""
-    from rocketlens.cli.source import choose_source, find_in, is_merged
-
     text, topic = _text(arguments), arguments.topic
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
-        _forget_broker(choose_source(arguments), arguments.forget_broker)
+        _forget_broker(choose_source(arguments).cluster, arguments.forget_broker)
         if text is None and not topic:
             return ExitCode.OK
     content = content_of(arguments)
@@ -162,50 +165,40 @@ def run(arguments: Namespace) -> ExitCode:
         **content,
     )
     # A filter can name a key: then the request has a text.
-    output = MessageOutput(arguments, searched=request.text)
+    output = MessageOutput.of(arguments, request.text)
     source = choose_source(arguments)
     is_object = arguments.output == "json"
     if arguments.cursor is not None:
-        from rocketlens.cli.find_page import print_page
-
-        return _code(*print_page(arguments, request, output))
-    if request.text is None and not (is_object or arguments.max or is_merged(arguments)):
+        return _code(*print_page(source, arguments, request, output))
+    if request.text is None and not (is_object or arguments.max or source.is_merged):
         return _stream(arguments, request, output, source)
-    from rocketlens.terminal.search_progress import SearchProgress
 
     progress = SearchProgress()
-    if source is None and request.text is None and not is_merged(arguments):
-        with progress:
-            report = progress.report
-            answer = find_in(source, arguments, request, on_progress=report, on_read=report)
-    else:
-        stop, report = progress.interrupt, progress.report
-        try:
-            answer = find_in(source, arguments, request, on_interrupted=stop, on_read=report)
-        finally:
-            progress.end()
+    # A cluster takes Ctrl-C itself; a look-up is over before it could be interrupted.
+    takes_interrupt = source.is_local and request.text is None
+    with progress if takes_interrupt else closing(progress):
+        answer = source.find(request, progress)
     if answer.held_by:
-        output = MessageOutput(arguments, request.text, more=_sources_of(answer))
+        output = MessageOutput.of(arguments, request.text, more=_sources_of(answer))
     print_answer(
         answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
     _say_range(begin, end)
     if text is not None and not answer.messages:
-        is_local = source is None and not is_merged(arguments)
-        hints = list(_hints(text, arguments if is_local else None, arguments.kind))
-        more = _other_cases(text, source, arguments, request) if answer.complete else ()
+        hints = list(_hints(text, source, arguments.kind))
+        more = _other_cases(text, source, request) if answer.complete else ()
         for line in (*hints, *more):
             note(line)
     return _code(progress, answer)
 
 
-def _sources_of(answer: "Answer") -> "dict[str, Callable[[MessageExt], str | None]]":
-    """Return what prints which sources have a message."""
+def _sources_of(answer: Answer) -> dict[str, Callable[[MessageExt], str | None]]:
+    """Return the column ``sources``: the names of the sources that have a message."""
     names = {id(each): ", ".join(held) for each, held in zip(answer, answer.held_by, strict=True)}
     return {"sources": lambda message: names.get(id(message))}
 
 
-def _code(progress: "SearchProgress", answer: "Answer", count: int | None = None) -> ExitCode:
+def _code(progress: SearchProgress, answer: Answer, count: int | None = None) -> ExitCode:
     """Return the exit code; say that the answer is what was found until Ctrl-C."""
     if not progress.is_interrupted:
         return exit_code(answer, count)
@@ -231,10 +224,9 @@ def _say_range(begin: int | None, end: int | None) -> None:
         say(f"only messages {range_text(begin, end)}")
 
 
-def _forget_broker(source: "ClusterAccess | None", name: str) -> None:
+def _forget_broker(source: ClusterAccess | None, name: str) -> None:
     if source is None:
         raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
-    from rocketlens.cli.source import forget_broker
 
     if not forget_broker(source, name):
         raise BadInput(
@@ -242,7 +234,7 @@ def _forget_broker(source: "ClusterAccess | None", name: str) -> None:
         )
 
 
-def exit_code(answer: "Answer", count: int | None = None) -> ExitCode:
+def exit_code(answer: Answer, count: int | None = None) -> ExitCode:
     """Return 3 for an incomplete answer, else 0 if it has messages (or ``count``) and 1 if not."""
     if not answer.complete:
         return ExitCode.INCOMPLETE
@@ -250,21 +242,14 @@ def exit_code(answer: "Answer", count: int | None = None) -> ExitCode:
 
 
 def print_answer(
-    answer: "Answer", output: MessageOutput, *, is_object: bool, is_paged: bool = False
+    answer: Answer, output: MessageOutput, *, is_object: bool, is_paged: bool = False
 ) -> None:
     """Print an answer, and the notes on it; ``is_object``: as one JSON object."""
-    from rocketlens.terminal.notes import print_notes
-
     if is_object:
-        from rocketlens.terminal.as_json import answer_fields, json_line
+        from rocketlens.terminal.as_json import answer_fields
 
-        head = json_line(answer_fields(answer))
-        sys.stdout.write(f'{head[:-1]},"messages":')
-        output.print_array(answer.messages)
-        sys.stdout.write("}\n")
+        output.print_object(answer_fields(answer), answer.messages)
     else:
-        from rocketlens.terminal.pager import paged
-
         with paged(is_allowed=is_paged), suppress(BrokenPipeError):
             output.print_all(answer.messages)
             sys.stdout.flush()
@@ -278,16 +263,10 @@ def _stream(
     arguments: Namespace,
     request: "FindRequest",
     output: MessageOutput,
-    source: "ClusterAccess | None",
+    source: ChosenSource,
 ) -> ExitCode:
     """Print messages as they are read: a time range can hold more than memory does."""
-    from rocketlens.cli.source import scan_in
-    from rocketlens.model.answer import Answer
-    from rocketlens.terminal.notes import print_notes
-    from rocketlens.terminal.pager import paged
-    from rocketlens.terminal.search_progress import SearchProgress
-
-    with SearchProgress() as progress, scan_in(source, arguments, request, progress) as scan:
+    with SearchProgress() as progress, source.scan(request, progress) as scan:
         counted = _Counted(scan, progress)
         with paged(is_allowed=not arguments.no_pager), suppress(BrokenPipeError):
             if output.is_plain_json:
@@ -295,11 +274,11 @@ def _stream(
             else:
                 output.print_all(counted)
             sys.stdout.flush()
-        if counted.is_left and not progress.is_interrupted:
+        if counted.reader_closed and not progress.is_interrupted:
             # The reader has seen enough, and needs no notes on the rest.
             discard_stdout()
             return ExitCode.OK
-        progress.end()
+        progress.close()
         sys.stdout.flush()
         answer = Answer(request.query, (), scan.coverage)
         print_notes(answer, counted.count)
@@ -315,21 +294,19 @@ class _Counted:
     Where results do not go to the terminal, it stays.
     """
 
-    def __init__(
-        self, scan: "Scan | SyncClusterMessages | ArchiveScan", progress: "SearchProgress"
-    ) -> None:
+    def __init__(self, scan: Iterable[MessageExt], progress: SearchProgress) -> None:
         self._scan: Final = scan
         self._progress: Final = progress
         self.count = 0
-        self.is_left = True
-        """Whether printing ended before the messages did."""
+        self.reader_closed = True
+        """Whether the reader of stdout closed it before all messages were printed."""
 
-    def __iter__(self) -> "Iterator[MessageExt]":
+    def __iter__(self) -> Iterator[MessageExt]:
         for message in self._scan:
             self._begin()
             self.count += 1
             yield message
-        self.is_left = False
+        self.reader_closed = False
 
     def print_json(self) -> None:
         """Print all as lines of JSON, many at once."""
@@ -348,23 +325,19 @@ class _Counted:
                 self.count += 1
             else:
                 self.count += write_chunk(piece)
-        self.is_left = False
+        self.reader_closed = False
 
     def _begin(self) -> None:
         if not self.count and sys.stdout.isatty():
-            self._progress.end()
+            self._progress.close()
 
 
-def _hints(text: str, local: Namespace | None, kind: str) -> "Iterator[str]":
+def _hints(text: str, source: ChosenSource, kind: str) -> Iterator[str]:
     """Return a line for each thing that the text may stand for.
 
-    ``local`` names a store or an archive; without it topics are not looked up.
-
-    ``kind``: what the caller says that the text is.
+    Only a store or an archive is asked for its topics. ``kind``: what the caller says that the text
+    is.
     """
-    from rocketlens import limits
-    from rocketlens.model.message_id import nearly_message_id
-
     keys = text.split()
     nearly = nearly_message_id(text) if kind in {"auto", "unique-key"} else None
     if nearly is not None:
@@ -372,11 +345,11 @@ def _hints(text: str, local: Namespace | None, kind: str) -> "Iterator[str]":
     if len(keys) > 1:
         shown = ", ".join(keys[:_MAX_KEYS_SHOWN])[: limits.MAX_QUOTATION_CHARACTERS]
         yield f"spaces separate keys, so no key has one: search for one of {shown}"
-    elif local is not None and text in _topics_of(local):
+    elif source.is_local and text in _known_topics(source):
         yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
 
 
-def _mistake(nearly: "NearlyMessageId") -> str:
+def _mistake(nearly: NearlyMessageId) -> str:
     count, expected, letters, meant = nearly
     if letters:
         shown = ", ".join(f"{letter} for {digit}" for letter, digit in letters)
@@ -386,20 +359,12 @@ def _mistake(nearly: "NearlyMessageId") -> str:
     return f"a digit too many ({count}, and not {expected})"
 
 
-def _other_cases(
-    text: str, source: "ClusterAccess | None", arguments: Namespace, request: "FindRequest"
-) -> "Iterator[str]":
+def _other_cases(text: str, source: ChosenSource, request: "FindRequest") -> Iterator[str]:
     """Return a line for each key that the text is in another case, and that has messages.
 
-    ``source`` and ``request`` are as `find_in` has them. An index has only hashes of keys, so
-    a text in capital or small letters can be looked up, but keys that differ in case cannot be
-    listed.
+    An index has only hashes of keys, so a text in capital or small letters can be looked up, but
+    keys that differ in case cannot be listed.
     """
-    from dataclasses import replace
-
-    from rocketlens.cli.source import find_each
-    from rocketlens.model.text.counted import counted
-
     is_key = request.is_key and len(text.split()) == 1
     keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
     requests = [
@@ -409,7 +374,7 @@ def _other_cases(
     if requests:
         # The answer to the question stands: this is only more.
         with suppress(RocketLensError, OSError):
-            answers = find_each(source, arguments, requests)
+            answers = [source.find(each, is_quick=True) for each in requests]
     for key, answer in zip(keys, answers, strict=False):
         if answer:
             more = " or more" if answer.truncated else ""
@@ -417,17 +382,65 @@ def _other_cases(
             yield f"nothing has the key {text}; {key} has {number}{more}: case matters in keys"
 
 
-def _topics_of(arguments: Namespace) -> set[str]:
+def _known_topics(source: ChosenSource) -> set[str]:
     """Return the topics that are archived, or have queues or are configured; reads no log."""
-    if arguments.archive:
+    if source.archive is not None:
         from rocketlens.archive.archive import open_archive
 
-        with open_archive(arguments.archive) as archive:
+        with open_archive(source.archive) as archive:
             return archive.source.topics
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
     from rocketlens.store.read.rocks import queues_in
 
-    layout = StoreLayout.of(store_directory(arguments))
+    layout = StoreLayout.of(source.directory)
     queues = queues_in(layout.consume_queue)
     return {*queues.topics(), *read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries}
+
+
+BEGIN: Final = "begin"
+
+
+def print_page(
+    source: ChosenSource, arguments: Namespace, request: "FindRequest", output: MessageOutput
+) -> tuple[SearchProgress, Answer, int]:
+    """Print up to ``--max`` messages behind a cursor, the oldest first, and the next cursor.
+
+    Return what was searched, and how many there were.
+
+    :raises BadInput: without an archive, or beside another source.
+    """
+    from rocketlens.archive.archive import open_archive
+    from rocketlens.terminal.as_json import answer_fields
+
+    if source.archive is None or source.is_merged:
+        raise BadInput("--cursor is for an archive alone: give --archive DIR and no other source")
+    is_object = arguments.output == "json"
+    if is_object and arguments.max is None:
+        raise BadInput("--cursor with -o json needs --max N: one object has to fit into memory")
+    token = None if arguments.cursor == BEGIN else arguments.cursor
+    with SearchProgress() as progress, open_archive(source.archive) as archive:
+        find = archive.scan_for if request.text is None else archive.look_up_for
+        scan = find(request, cursor=token)
+        scan.on_read = progress.report
+        page = _Counted(islice(scan, arguments.max), progress)
+        if is_object:
+            messages = list(page)
+            answer = Answer(request.query, (), scan.coverage_so_far)
+            output.print_object({**answer_fields(answer), "cursor": scan.cursor}, messages)
+        else:
+            try:
+                output.print_all(page)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # The reader did not get the last messages: a cursor behind them would skip them.
+                discard_stdout()
+                return progress, Answer(request.query, (), scan.coverage_so_far), page.count
+        sys.stdout.flush()
+        progress.close()
+        answer = Answer(request.query, (), scan.coverage_so_far)
+        if not is_object or not answer.complete:
+            print_notes(answer, page.count)
+        if scan.cursor is not None and not is_object:
+            note(f"to go on: --cursor {scan.cursor}")
+        return progress, answer, page.count

@@ -3,19 +3,22 @@
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
 
+from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_list_output, add_source, positive_number, refuse_archive
+from rocketlens.cli.printing import Moment, print_csv, print_rows
+from rocketlens.cli.source import choose_source
 from rocketlens.errors import AnswerIncomplete, RemotingError
+from rocketlens.model.answer import Answer
+from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.text.counted import span_text
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rocketlens.cli.table import Moment
-    from rocketlens.model.group import FoundGroup, GroupsAnswer
 
 _TITLES: Final = (
     "group",
@@ -53,7 +56,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: no file of a store names members.\n"
         "behind: how old what was consumed last is, in the queue that is furthest behind.\n"
@@ -108,7 +111,7 @@ class _Rates:
         self._offsets: dict[str, dict[tuple[str, str | None, int], int]] = {}
         self._by_group: dict[str, float | None] = {}
 
-    def add(self, groups: "Sequence[FoundGroup]") -> None:
+    def add(self, groups: Sequence[FoundGroup]) -> None:
         """Take a sample of the offsets of groups."""
         now_s = time.monotonic()
         offsets = {
@@ -127,7 +130,7 @@ class _Rates:
         }
         self._at_s, self._offsets = now_s, offsets
 
-    def of(self, group: "FoundGroup") -> float | None:
+    def of(self, group: FoundGroup) -> float | None:
         """Return the rate of a group; None with one sample, or if its offsets were reset."""
         return self._by_group.get(group.name)
 
@@ -143,11 +146,6 @@ def _rate(
 
 def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.cli.table import print_csv, print_rows
-    from rocketlens.model.answer import Answer
-    from rocketlens.terminal.notes import print_notes
-
     listing = _find(arguments)
     if rates is not None:
         rates.add(listing.groups)
@@ -168,24 +166,20 @@ def _run_once(arguments: Namespace, rates: _Rates | None = None) -> ExitCode:
     if not answer.complete:
         print_notes(answer, count, "group")
     elif not count:
-        from rocketlens.terminal.output import note
-
         missing = f"group {arguments.group} does not exist; `rocketlens groups` lists all"
         note(missing if arguments.group else "there are no groups")
     return exit_code(answer, count)
 
 
-def _find(arguments: Namespace) -> "GroupsAnswer":
-    from rocketlens.cli.source import ask_source
-
+def _find(arguments: Namespace) -> GroupsAnswer:
     group: str | None = arguments.group
-    return ask_source(
-        arguments, lambda store: store.groups(group), lambda admin: admin.groups(group)
+    return choose_source(arguments).ask(
+        lambda store: store.groups(group), lambda admin: admin.groups(group)
     )
 
 
 def _table(
-    groups: "Sequence[FoundGroup]", rates: _Rates | None
+    groups: Sequence[FoundGroup], rates: _Rates | None
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     """Return titles and rows; with rates if there are two samples."""
     if rates is None:
@@ -195,7 +189,7 @@ def _table(
     return (*_TITLES, "consumed/s"), rows
 
 
-def _row(group: "FoundGroup") -> tuple[object, ...]:
+def _row(group: FoundGroup) -> tuple[object, ...]:
     return (
         group.name,
         None if group.members is None else len(group.members),
@@ -208,15 +202,13 @@ def _row(group: "FoundGroup") -> tuple[object, ...]:
     )
 
 
-def _behind(group: "FoundGroup") -> str | None:
+def _behind(group: FoundGroup) -> str | None:
     """Return the lag of a group in time; empty if it is not."""
     behind_ms = group.behind_ms(time.time_ns() // 1_000_000)
     return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 
 
-def _print_group(group: "FoundGroup", rates: _Rates | None) -> None:
-    from rocketlens.cli.table import print_rows
-    from rocketlens.model.text.escape import printable
+def _print_group(group: FoundGroup, rates: _Rates | None) -> None:
     from rocketlens.wire.codes import version_name
 
     print_rows(*_table([group], rates))
@@ -249,16 +241,12 @@ def _print_group(group: "FoundGroup", rates: _Rates | None) -> None:
         )
 
 
-def _time(epoch_ms: int | None) -> "Moment | None":
-    from rocketlens.cli.table import Moment
-
+def _time(epoch_ms: int | None) -> Moment | None:
     return None if epoch_ms is None else Moment(epoch_ms)
 
 
-def group_fields(group: "FoundGroup") -> dict[str, Any]:
+def group_fields(group: FoundGroup) -> dict[str, Any]:
     """Return a group as JSON values."""
-    from dataclasses import asdict
-
     return {
         **asdict(group),
         "lag": group.lag,
@@ -268,7 +256,7 @@ def group_fields(group: "FoundGroup") -> dict[str, Any]:
     }
 
 
-def _print_json(answer: "GroupsAnswer", rates: _Rates | None) -> None:
+def _print_json(answer: GroupsAnswer, rates: _Rates | None) -> None:
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
     groups = [

@@ -7,20 +7,21 @@ from argparse import (
     ArgumentTypeError,
     BooleanOptionalAction,
     Namespace,
+    _ArgumentGroup,
 )
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.model.config_keys import is_ip_address
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
+from rocketlens.terminal.contexts import Context, default_context, named_context
+from rocketlens.terminal.times import parse_time
 
 if TYPE_CHECKING:
-    from argparse import _ArgumentGroup
-
     from rocketlens.query.options import ContentOptions
-    from rocketlens.terminal.contexts import Context
 
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -45,7 +46,7 @@ _READER_OPTIONS: Final = {
 
 
 def add_list_output(
-    container: "ArgumentParser | _ArgumentGroup",
+    container: ArgumentParser | _ArgumentGroup,
     help_text: str = "table (default; tab-separated when piped), CSV, or one JSON object",
 ) -> None:
     """Add ``-o``, for commands whose answer is a list of things."""
@@ -111,8 +112,6 @@ def add_print_config(parser: ArgumentParser) -> None:
 
 def ip_address_text(text: str) -> str:
     """Return an IP address."""
-    from rocketlens.model.config_keys import is_ip_address
-
     if not is_ip_address(text):
         raise ArgumentTypeError(f"{printable(text[:_MAX_SHOWN])} is not an IP address")
     return text
@@ -121,8 +120,6 @@ def ip_address_text(text: str) -> str:
 def resolved_address(text: str) -> str:
     """Return an IP address, or that of a name: the first, of IPv4 if it has one."""
     import socket
-
-    from rocketlens.model.config_keys import is_ip_address
 
     if is_ip_address(text):
         return text
@@ -182,16 +179,22 @@ def store_if_any(arguments: Namespace) -> Path | None:
     if not store and name is None:
         store = os.environ.get(STORE_VARIABLE) or None
     if not store:
-        from rocketlens.terminal.contexts import default_context, named_context
-
         context = default_context() if name is None else named_context(name)
         store = context.store
         if store is None and context.names_source:
             kind = "a cluster" if context.archive is None else "an archive"
             raise BadInput(f"this command needs a store, but the context names {kind}")
-    if store and "\0" in store:
+    return store_path(store) if store else None
+
+
+def store_path(text: str) -> Path:
+    """Return the path of a store.
+
+    :raises BadInput: if it has a zero character.
+    """
+    if "\0" in text:
         raise BadInput("--store has a zero character in it")
-    return Path(store) if store else None
+    return Path(text)
 
 
 def add_source(parser: ArgumentParser) -> None:
@@ -200,13 +203,13 @@ def add_source(parser: ArgumentParser) -> None:
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
-def add_archive(parser: ArgumentParser, *, is_merged: bool = True) -> None:
-    """Add ``--archive``, which `rocketlens.cli.source` reads; ``is_merged``: beside others, too."""
+def add_archive(parser: ArgumentParser, *, with_others: bool = True) -> None:
+    """Add ``--archive``, which `rocketlens.cli.source` reads; ``with_others``: also beside them."""
     beside = "; with --store, --namesrv or --context also there, for one answer"
     parser.add_argument(
         "--archive",
         metavar="DIR",
-        help=f"search an archive, a directory or s3://BUCKET/PREFIX{beside if is_merged else ''}",
+        help=f"search an archive, a directory or s3://BUCKET/PREFIX{beside if with_others else ''}",
     )
 
 
@@ -241,7 +244,7 @@ def add_cluster(parser: ArgumentParser, default: str) -> None:
     add_connection_options(parser)
 
 
-def reader_options(given: "Namespace | Context") -> dict[str, str]:
+def reader_options(given: Namespace | Context) -> dict[str, str]:
     """Return the options of a connection as those of the data source ``rocketmq``."""
     values = {option: getattr(given, name) for name, option in _READER_OPTIONS.items()}
     return {
@@ -376,8 +379,6 @@ def time_range(arguments: Namespace) -> tuple[int | None, int | None]:
 
     :raises BadInput: when a time cannot be read, or they are in the wrong order.
     """
-    from rocketlens.terminal.times import parse_time
-
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
     if begin is not None and end is not None and begin > end:

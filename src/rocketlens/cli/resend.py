@@ -3,23 +3,38 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.cli.message_output import NO_VALUE
 from rocketlens.cli.options import add_cluster, add_list_output, positive_number
+from rocketlens.cli.printing import NO_VALUE, Moment, print_rows
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
     MessageNotFound,
     RocketLensError,
 )
+from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.cluster_access import (
+    ClusterAccess,
+    ask_cluster,
+    chosen_context,
+    cluster_access,
+    jobs_directory,
+    user_name,
+    writable_cluster_access,
+)
 from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.message_values import csv_row, defused
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
@@ -29,10 +44,7 @@ if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
     from rocketlens.client.resend.resend_job import Target
     from rocketlens.client.resend.resend_journal import JobHeader, PlannedMessage, ResendJournal
-    from rocketlens.model.answer import Answer
-    from rocketlens.model.message import MessageExt
     from rocketlens.query.options import Kind
-    from rocketlens.terminal.cluster_access import ClusterAccess
 
     MakePlan = Callable[["ResendOrigin", Target], Awaitable[list[PlannedMessage]]]
 
@@ -80,7 +92,7 @@ class ResendOrigin:
         """The archive as a job's header has it; empty for the cluster."""
         return "" if self._archive is None else self._archive.source.name
 
-    async def message(self, topic: str | None, text: str) -> "MessageExt":
+    async def message(self, topic: str | None, text: str) -> MessageExt:
         """Return the message at a queue position, or with an id.
 
         :raises MessageNotFound: if there is none.
@@ -101,11 +113,11 @@ class ResendOrigin:
             raise MessageNotFound(f"there is no message {text}")
         return answer.messages[0]
 
-    async def with_key(self, key: str, topic: str) -> "Answer":
+    async def with_key(self, key: str, topic: str) -> Answer:
         """Return the messages of a topic that have a key."""
         return await self._find(key, topic, kind="key")
 
-    async def planned(self, message: "PlannedMessage") -> "MessageExt":
+    async def planned(self, message: "PlannedMessage") -> MessageExt:
         """Return the message of a plan.
 
         :raises MessageNotFound: if it is not there any more.
@@ -119,14 +131,14 @@ class ResendOrigin:
                 return each
         raise MessageNotFound(f"{position} is not in {self.name} any more")
 
-    async def _find(self, text: str, topic: str | None = None, *, kind: "Kind") -> "Answer":
+    async def _find(self, text: str, topic: str | None = None, *, kind: "Kind") -> Answer:
         if self._archive is not None:
             return self._archive.find(text, topic, kind=kind)
         return await self.admin.find(text, topic, kind=kind)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = JOB_EXIT_CODES
     parser.add_argument(
         "ids",
@@ -215,13 +227,6 @@ def run_job(
     arguments: Namespace, selection: str | None, target: "Target", make_plan: "MakePlan"
 ) -> ExitCode:
     """Show what a job would send, or run it; ``selection`` None resumes the file's job."""
-    from rocketlens.terminal.cluster_access import (
-        ask_cluster,
-        chosen_context,
-        cluster_access,
-        writable_cluster_access,
-    )
-
     is_there = bool(arguments.job) and Path(arguments.job).exists()
     if selection is None and not is_there:
         raise BadInput(f"--job {arguments.job[:200]}: there is no such file")
@@ -253,12 +258,11 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
     target: "Target",
     messages: "list[PlannedMessage]",
     origin: ResendOrigin,
-    access: "ClusterAccess",
+    access: ClusterAccess,
 ) -> ExitCode:
     """Show a new job, or make its file and run it."""
     from rocketlens.client.resend.resend_job import check_targets
     from rocketlens.client.resend.resend_journal import ResendJournal
-    from rocketlens.terminal.cluster_access import jobs_directory
 
     await check_targets(origin.admin, messages)
     if not arguments.send:
@@ -285,7 +289,7 @@ async def _resume(
     selection: str | None,
     target: "Target",
     origin: ResendOrigin,
-    access: "ClusterAccess",
+    access: ClusterAccess,
 ) -> ExitCode:
     """Show what an existing job has left, or go on with it.
 
@@ -321,7 +325,7 @@ async def _resume(
 
 
 async def _run(
-    arguments: Namespace, journal: "ResendJournal", origin: ResendOrigin, access: "ClusterAccess"
+    arguments: Namespace, journal: "ResendJournal", origin: ResendOrigin, access: ClusterAccess
 ) -> ExitCode:
     """Run a job, and print the outcome of each message."""
     from rocketlens.client.resend.resend_job import ResendJob, producer_options
@@ -393,11 +397,9 @@ async def _plan(
 def _header(
     arguments: Namespace, selection: str, target: "Target", count: int, origin: ResendOrigin
 ) -> "JobHeader":
-    from datetime import UTC, datetime
     from secrets import token_hex
 
     from rocketlens.client.resend.resend_journal import JobHeader
-    from rocketlens.terminal.cluster_access import user_name
 
     now = datetime.now(UTC)
     return JobHeader(
@@ -424,7 +426,6 @@ async def _show(
             _print_row(arguments, number, message, states[number], "")
         sys.stdout.flush()
         return
-    from rocketlens.cli.table import print_rows
 
     first = list(islice(messages, _SHOWN_ROWS))
     rows = [
@@ -444,9 +445,7 @@ async def _preview(planned: "PlannedMessage", origin: ResendOrigin) -> tuple[obj
 
     They are ``?`` if it cannot be read; a failure that no trace tells is a dash.
     """
-    from rocketlens.cli.dlq.last_failures import last_failures
-    from rocketlens.cli.table import Moment
-    from rocketlens.terminal.body_view import BodyView
+    from rocketlens.cli.last_failures import last_failures
 
     try:
         message = await origin.planned(planned)
@@ -470,8 +469,6 @@ def _print_titles(arguments: Namespace) -> None:
     if arguments.output == "table":
         print("\t".join(_COLUMNS))
     elif arguments.output == "csv":
-        from rocketlens.terminal.message_values import csv_row
-
         sys.stdout.write(csv_row(_COLUMNS))
 
 
@@ -480,15 +477,11 @@ def _print_row(
 ) -> None:
     """Print one message; ``detail`` is its new offset message id, or why it is not sent."""
     if arguments.output == "json":
-        from dataclasses import asdict
-
         from rocketlens.terminal.as_json import json_line
 
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return
     if arguments.output == "csv":
-        from rocketlens.terminal.message_values import csv_row, defused
-
         cells = [str(number), *map(defused, (state, *_where(planned), detail))]
         sys.stdout.write(csv_row(cells))
         return

@@ -1,9 +1,7 @@
 """``rocketlens show``: everything about one message."""
 
 import codecs
-import shutil
 import sys
-import textwrap
 import time
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
@@ -11,22 +9,24 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.find import exit_code, print_answer
-from rocketlens.cli.message_output import MessageOutput, add_colour
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
-from rocketlens.cli.table import cells, fit, highlighted
+from rocketlens.cli.printing import MessageOutput, add_colour, cells, fit, highlighted
+from rocketlens.cli.source import ChosenSource, choose_source
+from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
 from rocketlens.errors import BadInput
+from rocketlens.model.life import due_text
+from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.json_text import checked_json, indented, json_of
-from rocketlens.terminal.output import BOLD, choose_colour, coloured, say
+from rocketlens.terminal.notes import body_note, print_notes
+from rocketlens.terminal.output import BOLD, choose_colour, coloured, fitted_lines, say
 from rocketlens.terminal.times import iso_text, time_text
 
 if TYPE_CHECKING:
     from rocketlens.decode.bodies import DecodedBody
-    from rocketlens.model.message import MessageExt
-    from rocketlens.terminal.cluster_access import ClusterAccess
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -52,7 +52,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
     add_all_topics(parser)
@@ -80,10 +80,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Show one message in full, and name the others that match."""
-    from rocketlens.cli.source import choose_source, find_in
-    from rocketlens.model.life import due_text
     from rocketlens.query.request import FindRequest
-    from rocketlens.terminal.notes import body_note, print_notes
 
     choose_colour(arguments.color)
     is_object = arguments.output == "json"
@@ -93,11 +90,10 @@ def run(arguments: Namespace) -> ExitCode:
         )
     source = choose_source(arguments)
     request = FindRequest.parse(arguments.text, arguments.topic or None, all_topics=arguments.all)
-    answer = find_in(source, arguments, request)
+    answer = source.find(request)
     if is_object:
-        arguments.fields = arguments.format = None
-        arguments.no_header = False
-        print_answer(answer, MessageOutput(arguments), is_object=True)
+        output = MessageOutput("json", bodies=BodyView.of(arguments))
+        print_answer(answer, output, is_object=True)
         return exit_code(answer)
     is_complete = True
     if answer.messages:
@@ -126,7 +122,7 @@ def run(arguments: Namespace) -> ExitCode:
     return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
 
 
-def other_lines(shown: "MessageExt", others: "Sequence[MessageExt]") -> Iterator[str]:
+def other_lines(shown: MessageExt, others: Sequence[MessageExt]) -> Iterator[str]:
     """Return lines, safe to print, on the messages that match beside the one shown."""
     if not others:
         return
@@ -144,16 +140,12 @@ def other_lines(shown: "MessageExt", others: "Sequence[MessageExt]") -> Iterator
         yield f"  and {len(others) - _MAX_LISTED} more, which `rocketlens find` lists"
 
 
-def _print_groups(
-    source: "ClusterAccess | None", arguments: Namespace, message: "MessageExt"
-) -> bool:
+def _print_groups(source: ChosenSource, arguments: Namespace, message: MessageExt) -> bool:
     """Print what groups did with a message; return whether everything could be learnt."""
-    from rocketlens.cli.source import story_in
-    from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
     from rocketlens.query.request import name_of
 
     name, kind = name_of(message)
-    story = story_in(source, arguments, name, kind=kind)
+    story = source.story(name, arguments.topic, kind=kind)
     columns = columns_of_output()
     print()
     for line in (*group_lines(story, columns), *unlearnt_lines(story, columns)):
@@ -161,12 +153,12 @@ def _print_groups(
     return story.complete
 
 
-def _is_waiting_copy(message: "MessageExt") -> bool:
+def _is_waiting_copy(message: MessageExt) -> bool:
     """Return whether this is a copy that the broker keeps until a transaction or a delay ends."""
     return is_system_topic(message.topic)
 
 
-def _decoded_body(message: "MessageExt", arguments: Namespace) -> "DecodedBody | None":
+def _decoded_body(message: MessageExt, arguments: Namespace) -> "DecodedBody | None":
     """Return the body as a rule, or a look at its bytes, reads it; None if it is shown as it is.
 
     :raises BadInput: when the rules cannot be read.
@@ -179,7 +171,7 @@ def _decoded_body(message: "MessageExt", arguments: Namespace) -> "DecodedBody |
 
 
 def field_lines(
-    message: "MessageExt",
+    message: MessageExt,
     searched: str | None = None,
     decoded: "DecodedBody | None" = None,
     due: str | None = None,
@@ -214,13 +206,7 @@ def field_lines(
 
 
 def _field(label: str, text: str, searched: str | None = None) -> str:
-    lines = [printable(text)]
-    if sys.stdout.isatty():
-        room = shutil.get_terminal_size((100, 24)).columns - _LABEL_WIDTH - 1
-        # Only at spaces: what is between them is copied.
-        lines = textwrap.wrap(
-            lines[0], max(room, _LABEL_WIDTH), break_long_words=False, break_on_hyphens=False
-        )
+    lines = fitted_lines(printable(text), _LABEL_WIDTH)
     shown = f"\n{'':{_LABEL_WIDTH}} ".join(highlighted(line, searched) for line in lines)
     return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {shown}"
 
@@ -229,7 +215,7 @@ def _when(epoch_ms: int, host: str) -> str:
     return f"{iso_text(epoch_ms)} ({epoch_ms}) by {host}"
 
 
-def _flags(message: "MessageExt") -> str:
+def _flags(message: MessageExt) -> str:
     flags = [f"sys_flag {message.sys_flag:#x}"]
     if message.sys_flag & 0x1:
         flags.append(f"stored compressed ({_COMPRESSION.get(message.sys_flag & 0x700, '?')})")

@@ -1,12 +1,25 @@
 """Where commands look: in a store directory, a running cluster, or an archive."""
 
-from argparse import Namespace
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from rocketlens.cli.options import store_directory
-from rocketlens.errors import BadInput
+from rocketlens.cli.options import (
+    add_archive,
+    add_content,
+    add_source,
+    add_times,
+    add_topics,
+    content_of,
+    store_path,
+    time_range,
+)
+from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import NAME_SERVER_VARIABLES
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
@@ -18,9 +31,9 @@ from rocketlens.terminal.cluster_access import (
 from rocketlens.terminal.connection_options import STORE_VARIABLE
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.output import note
+from rocketlens.terminal.progress import SearchProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Unpack
 
     from rocketlens.archive.archive import Archive
@@ -28,139 +41,219 @@ if TYPE_CHECKING:
     from rocketlens.client.all_sources import AnySource
     from rocketlens.client.blocking.sync_admin import SyncClusterMessages
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.lookup.by_time import Scan
     from rocketlens.query.offline import Store
-    from rocketlens.query.options import StoryOptions
+    from rocketlens.query.options import ContentOptions, StoryOptions
     from rocketlens.query.request import FindRequest
-    from rocketlens.query.store_reader import OnProgress
     from rocketlens.query.story.story import Story
-    from rocketlens.terminal.search_progress import SearchProgress
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-def choose_source(arguments: Namespace) -> ClusterAccess | None:
-    """Return the cluster to ask, or None when ``arguments`` name the store or archive to read.
+class ChosenSource(NamedTuple):
+    """A store, a cluster or an archive; or an archive, and a store or a cluster beside it."""
+
+    store: Path | None = None
+    cluster: ClusterAccess | None = None
+    archive: str | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether an archive and another source are searched together."""
+        return self.archive is not None and self[:2] != (None, None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is one store, or one archive."""
+        return self.cluster is None and not self.is_merged
+
+    def ask(
+        self,
+        in_store: "Callable[[Store], T]",
+        in_cluster: "Callable[[MQAdmin], Awaitable[U]]",
+        in_archive: "Callable[[Archive], T] | None" = None,
+    ) -> T | U:
+        """Return what the store, the cluster or the archive answers.
+
+        :raises BadInput: when an archive is named beside another source.
+        """
+        if self.is_merged:
+            raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
+        if self.archive is not None and in_archive is not None:
+            from rocketlens.archive.archive import open_archive
+
+            with open_archive(self.archive) as archive:
+                return in_archive(archive)
+        if self.cluster is not None:
+            return ask_cluster(self.cluster, in_cluster)
+        from rocketlens.query.offline import open_store
+
+        with open_store(self.directory) as store:
+            return in_store(store)
+
+    def find(
+        self,
+        request: "FindRequest",
+        progress: SearchProgress | None = None,
+        *,
+        is_quick: bool = False,
+    ) -> Answer:
+        """Find messages.
+
+        ``progress`` shows what was read of a cluster or an archive, and of a store's log; Ctrl-C
+        ends the search of a cluster with what was found. ``is_quick``: read no log of a store only
+        for topics that were deleted.
+        """
+        report = None if progress is None else progress.report
+        if self.archive is not None:
+            return self._with_archive(
+                lambda archive: archive.find_for(request, report),
+                lambda sources: _find_in_all(request, sources),
+            )
+        if self.cluster is not None:
+            from rocketlens.query.find import find
+
+            stop = None if progress is None else progress.interrupt
+            return ask_cluster(
+                self.cluster,
+                lambda admin: find(request, admin.source, on_cancelled=stop, on_read=report),
+            )
+        from rocketlens.query.offline import open_store
+
+        with open_store(
+            self.directory,
+            max_topic_scan_bytes=0 if is_quick else None,
+            before_long_scan=_say_long_scan,
+            on_progress=report if request.text is None else None,
+        ) as store:
+            return store.find_for(request)
+
+    @contextmanager
+    def scan(
+        self,
+        request: "FindRequest",
+        progress: SearchProgress | None = None,
+        *,
+        checks_topics: bool = True,
+    ) -> "Iterator[Scan | SyncClusterMessages | ArchiveScan]":
+        """Yield all messages of a request without a text; of one source.
+
+        Without ``checks_topics`` a store or archive may lack the topics: messages of a deleted one
+        may still be in a log.
+        """
+        report = None if progress is None else progress.report
+        if self.archive is not None:
+            from rocketlens.archive.archive import open_archive
+
+            with open_archive(self.archive) as archive:
+                archived = archive.scan_for(request, checks_topics=checks_topics)
+                archived.on_read = report
+                yield archived
+        elif self.cluster is not None:
+            with open_cluster(self.cluster) as admin:
+                scan = admin.scan_for(request)
+                scan.on_read = report
+                yield scan
+        else:
+            from rocketlens.query.offline import open_store
+
+            with open_store(self.directory, on_progress=report) as store:
+                yield store.scan_for(request, checks_topics=checks_topics)
+
+    def check_topics(self, topics: Sequence[str], count: int) -> None:
+        """Check that a store or archive has the topics in which ``count`` messages were found.
+
+        :raises TopicNotFound: if none were: naming a topic that it does not have, and what was
+            probably meant.
+        """
+        if topics and not count and self.archive is not None:
+            from rocketlens.archive.archive import open_archive
+
+            with open_archive(self.archive) as archive:
+                archive.topics(topics)
+        elif topics and not count and self.cluster is None:
+            from rocketlens.query.offline import open_store
+
+            with open_store(self.directory) as store:
+                store.topics(topics)
+
+    def story(
+        self, text: str, topics: Sequence[str] | None, **options: "Unpack[StoryOptions]"
+    ) -> "Story":
+        """Return the story of a message."""
+        topic = topics or None
+        if self.archive is not None:
+            from rocketlens.client.all_sources import story
+
+            return self._with_archive(
+                lambda archive: archive.story(text, topic, **options),
+                lambda sources: story(text, topic, sources=sources, **options),
+            )
+        if self.cluster is not None:
+            return ask_cluster(self.cluster, lambda admin: admin.story(text, topic, **options))
+        from rocketlens.query.offline import open_store
+
+        with open_store(
+            self.directory, max_topic_scan_bytes=None, before_long_scan=_say_long_scan
+        ) as store:
+            return store.story(text, topic, **options)
+
+    @property
+    def directory(self) -> Path:
+        """The store, where there is no other source."""
+        assert self.store is not None  # noqa: S101 - the other sources were looked at before
+        return self.store
+
+    def _with_archive(
+        self,
+        alone: "Callable[[Archive], T]",
+        together: "Callable[[Sequence[AnySource]], T]",
+    ) -> T:
+        """Ask an archive, or it and the store or cluster beside it.
+
+        What is beside it answers also where the archive cannot be opened; the answer is incomplete.
+        """
+        from rocketlens.archive.archive import open_archive
+
+        root = self.archive or ""
+        with ExitStack() as entered:
+            if not self.is_merged:
+                return alone(entered.enter_context(open_archive(root)))
+            from rocketlens.client.all_sources import UnopenedSource
+
+            archive: AnySource
+            try:
+                archive = entered.enter_context(open_archive(root))
+            except ArchiveError as error:
+                archive = UnopenedSource(root, error)
+            if self.cluster is None:
+                return together([archive, self.directory])
+            return together([archive, entered.enter_context(open_cluster(self.cluster))])
+
+
+def choose_source(arguments: Namespace) -> ChosenSource:
+    """Return the source that a command line, the environment or a context names.
 
     :raises BadInput: when there is none, or the command was given both a store and a cluster.
     """
-    return None if archive_of(arguments) else _store_or_cluster(arguments)
-
-
-def archive_of(arguments: Namespace) -> str | None:
-    """Return the archive that a command line names."""
-    archive: str | None = getattr(arguments, "archive", None)
-    return archive
-
-
-def _store_or_cluster(arguments: Namespace) -> ClusterAccess | None:
+    archive = getattr(arguments, "archive", None) or None
+    if archive and not any((arguments.store, arguments.namesrv, arguments.context)):
+        return ChosenSource(archive=archive)
     # Beside an archive only others can be named.
-    takes_archive = hasattr(arguments, "archive") and not archive_of(arguments)
+    takes_archive = hasattr(arguments, "archive") and not archive
     context = chosen_context(arguments, takes_store=True, takes_archive=takes_archive)
     if context.archive is not None:
-        arguments.archive, arguments.context = context.archive, None
-        return None
+        return ChosenSource(archive=context.archive)
     if context.store is not None:
-        # Together with a store, the name would be a contradiction.
-        arguments.store, arguments.context = context.store, None
-        return None
+        return ChosenSource(store=store_path(context.store), archive=archive)
     if context.namesrv is None:
         raise BadInput(
             "which store, or which cluster? Give --store DIR, the directory that holds "
             "commitlog/, or --namesrv ADDR, or --context NAME; or set "
             f"{STORE_VARIABLE} or {NAME_SERVER_VARIABLES[0]}"
         )
-    return cluster_access(context)
-
-
-def ask_source(
-    arguments: Namespace,
-    in_store: "Callable[[Store], T]",
-    in_cluster: "Callable[[MQAdmin], Awaitable[U]]",
-    in_archive: "Callable[[Archive], T] | None" = None,
-) -> T | U:
-    """Return what the store, the cluster or the archive answers that a command line names.
-
-    :raises BadInput: as `choose_source`; or when an archive is named beside another source.
-    """
-    if is_merged(arguments):
-        raise BadInput("--archive stands alone here: give no --store, --namesrv or --context")
-    access = choose_source(arguments)
-    archive = archive_of(arguments)
-    if archive and in_archive is not None:
-        from rocketlens.archive.archive import open_archive
-
-        with open_archive(archive) as opened:
-            return in_archive(opened)
-    if access is not None:
-        return ask_cluster(access, in_cluster)
-    from rocketlens.query.offline import open_store
-
-    with open_store(store_directory(arguments)) as store:
-        return in_store(store)
-
-
-def find_in(
-    source: ClusterAccess | None,
-    arguments: Namespace,
-    request: "FindRequest",
-    *,
-    on_progress: "OnProgress | None" = None,
-    on_interrupted: "Callable[[], None] | None" = None,
-    on_read: "OnRead | None" = None,
-) -> Answer:
-    """Find in what `choose_source` returned.
-
-    ``on_progress`` is for a store, as ``open_store`` has it. ``on_interrupted`` is for a cluster:
-    the first Ctrl-C calls it, and ends the search with what was found. ``on_read`` is called while
-    queues of a cluster, or files of an archive, are read.
-    """
-    if archive_of(arguments):
-        return _with_archive(
-            arguments,
-            lambda archive: archive.find_for(request, on_read),
-            lambda sources: _find_in_all(request, sources),
-        )
-    if source is not None:
-        from rocketlens.query.find import find
-
-        return ask_cluster(
-            source,
-            lambda admin: find(request, admin.source, on_cancelled=on_interrupted, on_read=on_read),
-        )
-    with _store_of(arguments, on_progress) as store:
-        return store.find_for(request)
-
-
-@contextmanager
-def scan_in(
-    source: ClusterAccess | None,
-    arguments: Namespace,
-    request: "FindRequest",
-    progress: "SearchProgress",
-) -> "Iterator[Scan | SyncClusterMessages | ArchiveScan]":
-    """Open what `choose_source` returned, and yield all messages of a request without a text."""
-    opened = archive_of(arguments)
-    if opened:
-        from rocketlens.archive.archive import open_archive
-
-        with open_archive(opened) as archive:
-            messages = archive.scan_for(request)
-            messages.on_read = progress.report
-            yield messages
-        return
-    if source is None:
-        from rocketlens.query.offline import open_store
-
-        with open_store(store_directory(arguments), on_progress=progress.report) as store:
-            yield store.scan_for(request)
-        return
-    with open_cluster(source) as admin:
-        scan = admin.scan_for(request)
-        scan.on_read = progress.report
-        yield scan
+    return ChosenSource(cluster=cluster_access(context), archive=archive)
 
 
 def one_source(arguments: Namespace, refusal: str) -> Context:
@@ -168,58 +261,14 @@ def one_source(arguments: Namespace, refusal: str) -> Context:
 
     :raises BadInput: as `chosen_context`; with ``refusal`` when an archive is named beside another.
     """
-    if is_merged(arguments):
+    if arguments.archive and any((arguments.store, arguments.namesrv, arguments.context)):
         raise BadInput(refusal)
-    if archive_of(arguments):
+    if arguments.archive:
         return Context(archive=arguments.archive)
     return chosen_context(arguments, takes_store=True, takes_archive=True)
 
 
-def is_merged(arguments: Namespace) -> bool:
-    """Return whether an archive is searched, and a store or a cluster is named beside it."""
-    named = (arguments.store, arguments.namesrv, arguments.context)
-    return bool(archive_of(arguments)) and any(named)
-
-
-def _with_archive(
-    arguments: Namespace,
-    alone: "Callable[[Archive], T]",
-    together: "Callable[[Sequence[AnySource]], T]",
-) -> T:
-    """Ask an archive, or it and the store or cluster that options name beside it.
-
-    What is beside it answers also where the archive cannot be opened; the answer is incomplete.
-    """
-    from contextlib import ExitStack
-
-    from rocketlens.archive.archive import open_archive
-    from rocketlens.errors import ArchiveError
-
-    root = archive_of(arguments) or ""
-    with ExitStack() as entered:
-        if not is_merged(arguments):
-            return alone(entered.enter_context(open_archive(root)))
-        from rocketlens.client.all_sources import UnopenedSource
-
-        archive: AnySource
-        try:
-            archive = entered.enter_context(open_archive(root))
-        except ArchiveError as error:
-            archive = UnopenedSource(root, error)
-        beside = _store_or_cluster(arguments)
-        return together(
-            [
-                archive,
-                store_directory(arguments)
-                if beside is None
-                else entered.enter_context(open_cluster(beside)),
-            ]
-        )
-
-
 def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answer:
-    from contextlib import AsyncExitStack
-
     from rocketlens.client.all_sources import open_source
     from rocketlens.net.sync import LoopThread
     from rocketlens.query.find import find_in_all
@@ -232,61 +281,106 @@ def _find_in_all(request: "FindRequest", sources: "Sequence[AnySource]") -> Answ
         return thread.run(ask())
 
 
-def find_each(
-    source: ClusterAccess | None, arguments: Namespace, requests: "Sequence[FindRequest]"
-) -> list[Answer]:
-    """Find several requests in what `choose_source` returned.
-
-    No log of a store is read only for topics that were deleted.
+class MessageSelection(NamedTuple):
+    """Which messages: of some topics (patterns, too), between two store times, with a key, and with
+    some content. RocketMQ's own topics are among them.
     """
-    if archive_of(arguments):
-        return [find_in(source, arguments, each) for each in requests]
-    if source is not None:
 
-        async def ask(admin: "MQAdmin") -> list[Answer]:
-            from rocketlens.query.find import find
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    key: str | None = None
+    content: "ContentOptions" = {}  # noqa: RUF012 - it is never changed
+    exhaustive: bool = False
 
-            return [await find(each, admin.source) for each in requests]
+    def request(self) -> "FindRequest":
+        """Return what is asked of a source; a filter may narrow it.
 
-        return ask_cluster(source, ask)
-    from rocketlens.query.offline import open_store
+        :raises BadInput: when a filter, a pattern or the rules for bodies are not well-formed.
+        """
+        from rocketlens.query.request import FindRequest
 
-    with open_store(store_directory(arguments), max_topic_scan_bytes=0) as store:
-        return [store.find_for(each) for each in requests]
-
-
-def story_in(
-    source: ClusterAccess | None,
-    arguments: Namespace,
-    text: str,
-    **options: "Unpack[StoryOptions]",
-) -> "Story":
-    """Return the story of a message."""
-    topic = arguments.topic or None
-    if archive_of(arguments):
-        from rocketlens.client.all_sources import story
-
-        return _with_archive(
-            arguments,
-            lambda archive: archive.story(text, topic, **options),
-            lambda sources: story(text, topic, sources=sources, **options),
+        return FindRequest.parse(
+            self.key,
+            self.topics or None,
+            kind="auto" if self.key is None else "key",
+            begin=self.begin,
+            end=self.end,
+            exhaustive=self.exhaustive,
+            all_topics=True,
+            **self.content,
         )
-    if source is None:
-        with _store_of(arguments) as store:
-            return store.story(text, topic, **options)
-    return ask_cluster(source, lambda admin: admin.story(text, topic, **options))
 
 
-def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> "Store":
-    """Open the store; a key is looked for in all of its log."""
-    from rocketlens.query.offline import open_store
+class MessageSink(Protocol):
+    """A receiver of messages as they are read."""
 
-    return open_store(
-        store_directory(arguments),
-        max_topic_scan_bytes=None,
-        before_long_scan=_say_long_scan,
-        on_progress=on_progress,
+    def add(self, message: MessageExt) -> None:
+        """Take one message."""
+
+    def add_scan(self, scan: Any) -> None:
+        """Take the messages of a scan of a store or an archive, as fast as they are read."""
+
+    count: int
+    """How many messages it took."""
+
+
+def add_selection(parser: ArgumentParser) -> None:
+    """Add the options of `selection_of`, and those that name a store or a cluster."""
+    add_source(parser)
+    add_archive(parser)
+    add_topics(parser, "only this topic", default="all")
+    parser.add_argument("-k", "--key", metavar="KEY", help="only messages with this key")
+    add_times(parser)
+    parser.add_argument(
+        "--exhaustive",
+        action="store_true",
+        help="with --since and --until, read all of a store's log instead of relying on the order "
+        "of its store times",
     )
+    add_content(parser)
+
+
+def selection_of(arguments: Namespace) -> MessageSelection:
+    """Return which messages a command line asks for.
+
+    :raises BadInput: when a time cannot be read, or they are in the wrong order.
+    """
+    begin, end = time_range(arguments)
+    topics = tuple(arguments.topic or ())
+    content = content_of(arguments)
+    return MessageSelection(topics, begin, end, arguments.key, content, arguments.exhaustive)
+
+
+def read_into(sink: MessageSink, selection: MessageSelection, source: ChosenSource) -> Answer:
+    """Read messages into a sink; the answer has no messages, but says what was searched.
+
+    From the log of a store they come in its order, from an archive file by file; from a cluster in
+    the order of their store times. Messages with a key are few, and are found first, as are those
+    of an archive and another source, which come once.
+
+    :raises TopicNotFound: when nothing was found, for want of a topic.
+    """
+    request = selection.request()
+    if request.text is not None or source.is_merged:
+        answer = source.find(request)
+        for message in answer:
+            sink.add(message)
+        return replace(answer, messages=())
+    with (
+        SearchProgress() as progress,
+        source.scan(request, progress, checks_topics=source.archive is not None) as scan,
+    ):
+        if source.cluster is None:
+            sink.add_scan(scan)
+        else:
+            for message in scan:
+                sink.add(message)
+        if progress.is_interrupted:
+            raise KeyboardInterrupt
+        answer = Answer(request.query, (), scan.coverage)
+    source.check_topics(request.topics, sink.count)
+    return answer
 
 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:

@@ -1,25 +1,32 @@
 """``rocketlens status``: the state of a store or a cluster on one screen."""
 
-import shutil
 import sys
-import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import Any, Final
 
+from rocketlens.cli.find import exit_code
+from rocketlens.cli.groups import group_fields
 from rocketlens.cli.options import add_list_output, add_source, refuse_archive
+from rocketlens.cli.printing import NOT_KNOWN, Moment, print_csv, print_rows
+from rocketlens.cli.source import choose_source
+from rocketlens.model.answer import Answer
+from rocketlens.model.group import FoundGroup
+from rocketlens.model.status import (
+    BrokerStatus,
+    ClusterStatus,
+    IndexStatus,
+    StoreClosing,
+    StoreStatus,
+    TapStatus,
+)
 from rocketlens.model.text.counted import counted
+from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-
-if TYPE_CHECKING:
-    from rocketlens.model.group import FoundGroup
-    from rocketlens.model.status import (
-        BrokerStatus,
-        ClusterStatus,
-        IndexStatus,
-        StoreStatus,
-        TapStatus,
-    )
+from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.output import BOLD, coloured, fitted_lines, size_text
+from rocketlens.terminal.times import iso_text
 
 _BROKER_TITLES: Final = (
     "broker",
@@ -42,7 +49,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt. `rocketlens topics` lists topics, "
         "`rocketlens doctor`\nchecks a store."
@@ -58,13 +65,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print the state; the exit code says whether all files or brokers could be read."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.cli.source import ask_source
-    from rocketlens.model.answer import Answer
-    from rocketlens.model.status import StoreStatus
-    from rocketlens.terminal.notes import print_notes
-
-    status = ask_source(arguments, lambda store: store.status(), lambda admin: admin.status())
+    source = choose_source(arguments)
+    status = source.ask(lambda store: store.status(), lambda admin: admin.status())
     if arguments.output == "json":
         _print_json(status)
     elif arguments.output == "csv":
@@ -80,17 +82,14 @@ def run(arguments: Namespace) -> ExitCode:
     return exit_code(answer, 1)
 
 
-def _print_store(status: "StoreStatus") -> None:
+def _print_store(status: StoreStatus) -> None:
     for label, text in store_lines(status):
         _print_line(label, text)
     _print_groups(status.groups)
 
 
-def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
+def store_lines(status: StoreStatus) -> Iterator[tuple[str, str]]:
     """Return what each line about a store is called, and its text."""
-    from rocketlens.model.status import StoreClosing
-    from rocketlens.terminal.output import size_text
-
     closed = {
         StoreClosing.CLEAN: "cleanly",
         StoreClosing.KILLED: "no: its broker was killed, or this is a copy of a store in use",
@@ -113,10 +112,8 @@ def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
     )
 
 
-def tap_words(tap: "TapStatus") -> Iterator[str]:
+def tap_words(tap: TapStatus) -> Iterator[str]:
     """Return of which broker a store is the copy, how far it came, and what it lacks."""
-    from rocketlens.terminal.times import iso_text
-
     yield f"broker {tap.broker_name} ({tap.address})"
     if tap.written_ms:
         behind = f"{_bytes_text(tap.behind_bytes)} behind"
@@ -135,10 +132,7 @@ def tap_words(tap: "TapStatus") -> Iterator[str]:
         yield tap.problem
 
 
-def _index_words(index: "IndexStatus") -> Iterator[str]:
-    from rocketlens.terminal.output import size_text
-    from rocketlens.terminal.times import iso_text
-
+def _index_words(index: IndexStatus) -> Iterator[str]:
     yield f"{size_text(index.size_bytes)} in {_files(index.files + index.damaged_files)}"
     if index.damaged_files:
         yield f"{index.damaged_files} of them damaged"
@@ -152,8 +146,6 @@ def _index_words(index: "IndexStatus") -> Iterator[str]:
 
 
 def _bytes_text(count: int) -> str:
-    from rocketlens.terminal.output import size_text
-
     text = size_text(count)
     return f"{text} bytes" if text.isdigit() else text
 
@@ -163,27 +155,21 @@ def _files(count: int) -> str:
 
 
 def _count(number: int | None) -> str:
-    from rocketlens.cli.table import NOT_KNOWN
-
     return NOT_KNOWN if number is None else f"{number:,}"
 
 
-def _topics(status: "StoreStatus | ClusterStatus", whose: str) -> str:
+def _topics(status: StoreStatus | ClusterStatus, whose: str) -> str:
     count = counted(status.topics, "topic")
     return f"{count}, {status.broker_topics} of them {whose} own" if status.broker_topics else count
 
 
-def _times(status: "StoreStatus") -> str:
-    from rocketlens.terminal.times import iso_text
-
+def _times(status: StoreStatus) -> str:
     if status.oldest_ms is None or status.newest_ms is None:
         return "without times"
     return f"{iso_text(status.oldest_ms)} to {iso_text(status.newest_ms)}"
 
 
-def _print_cluster(status: "ClusterStatus") -> None:
-    from rocketlens.cli.table import print_rows
-
+def _print_cluster(status: ClusterStatus) -> None:
     clusters = sorted({each.cluster_name for each in status.brokers if each.cluster_name})
     _print_line("cluster", ", ".join(clusters) or "?")
     _print_line("nameserver", "; ".join(status.name_servers))
@@ -197,10 +183,7 @@ def _print_cluster(status: "ClusterStatus") -> None:
     _print_groups(status.groups)
 
 
-def _broker_row(broker: "BrokerStatus") -> Sequence[object]:
-    from rocketlens.cli.table import Moment
-    from rocketlens.terminal.output import size_text
-
+def _broker_row(broker: BrokerStatus) -> Sequence[object]:
     version, ratio, oldest_ms = broker.version, broker.disk_ratio, broker.oldest_ms
     return (
         broker.name,
@@ -215,7 +198,7 @@ def _broker_row(broker: "BrokerStatus") -> Sequence[object]:
     )
 
 
-def _oldest(broker: "BrokerStatus") -> str | None:
+def _oldest(broker: BrokerStatus) -> str | None:
     """Return nothing for a broker without messages, None for one that was not asked."""
     return None if broker.error is not None else ""
 
@@ -224,40 +207,29 @@ def _rate(number: float | None) -> str | None:
     return None if number is None else f"{number:,.1f}"
 
 
-def _print_groups(groups: Sequence["FoundGroup"]) -> None:
-    from rocketlens.cli.table import print_rows
-
+def _print_groups(groups: Sequence[FoundGroup]) -> None:
     if groups:
         print()
         print_rows(_GROUP_TITLES, map(_group_row, groups))
 
 
-def _group_row(group: "FoundGroup") -> Sequence[object]:
+def _group_row(group: FoundGroup) -> Sequence[object]:
     members = None if group.members is None else len(group.members)
     return (group.name, members, group.lag, group.to_retry, group.dead_letters)
 
 
 def _print_line(label: str, text: str) -> None:
     """Print a labelled line: in columns on a terminal, else with a tab."""
-    from rocketlens.model.text.escape import printable
-    from rocketlens.terminal.output import BOLD, coloured
-
     if not sys.stdout.isatty():
         print(f"{label}\t{printable(text)}")
         return
-    room = max(shutil.get_terminal_size((100, 24)).columns - _LABEL_WIDTH - 1, _LABEL_WIDTH)
-    for line in textwrap.wrap(
-        printable(text), room, break_on_hyphens=False, break_long_words=False
-    ) or [""]:
+    for line in fitted_lines(printable(text), _LABEL_WIDTH):
         print(f"{coloured(label.ljust(_LABEL_WIDTH), BOLD, sys.stdout)} {line}")
         label = ""
 
 
-def _print_csv(status: "StoreStatus | ClusterStatus") -> None:
+def _print_csv(status: StoreStatus | ClusterStatus) -> None:
     """Print the brokers of a cluster, or one row of what is known of a store."""
-    from rocketlens.cli.table import print_csv
-    from rocketlens.model.status import StoreStatus
-
     if not isinstance(status, StoreStatus):
         print_csv(_BROKER_TITLES, map(_broker_row, status.brokers))
         return
@@ -265,10 +237,7 @@ def _print_csv(status: "StoreStatus | ClusterStatus") -> None:
     print_csv(list(values), [list(values.values())])
 
 
-def _print_json(status: "StoreStatus | ClusterStatus") -> None:
-    from dataclasses import asdict
-
-    from rocketlens.cli.groups import group_fields
+def _print_json(status: StoreStatus | ClusterStatus) -> None:
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
     fields: dict[str, Any] = {

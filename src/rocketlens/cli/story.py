@@ -5,13 +5,18 @@ import sys
 import textwrap
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_message
-from rocketlens.cli.table import cells
+from rocketlens.cli.printing import cells
+from rocketlens.cli.source import choose_source
+from rocketlens.model.answer import Answer
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import BOLD, DIM, GREEN, RED, YELLOW, coloured, note
 from rocketlens.terminal.times import iso_text, time_text, zone_text
 
@@ -46,7 +51,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
     parser.add_argument("-g", "--group", metavar="G", help="tell of this consumer group alone")
@@ -71,15 +76,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print the story of one message; the exit code says whether everything could be learnt."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.cli.source import choose_source, story_in
-    from rocketlens.model.answer import Answer
-    from rocketlens.terminal.notes import print_notes
-
-    story = story_in(
-        choose_source(arguments),
-        arguments,
+    story = choose_source(arguments).story(
         arguments.text,
+        arguments.topic,
         trace_topic=arguments.trace_topic,
         group=arguments.group,
         one=arguments.one,
@@ -199,7 +198,7 @@ def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
             yield " " * 2 * _INDENT + line
 
 
-def _listed(title: str, texts: "list[str] | tuple[str, ...]", columns: int) -> Iterator[str]:
+def _listed(title: str, texts: list[str] | tuple[str, ...], columns: int) -> Iterator[str]:
     if not texts:
         return
     yield ""
@@ -229,8 +228,6 @@ def _print_json(story: "Story") -> None:
 
 
 def _fields(story: "Story") -> dict[str, Any]:
-    from dataclasses import asdict
-
     from rocketlens.terminal.as_json import coverage_fields, message_fields
 
     message: dict[str, Any] | None = None

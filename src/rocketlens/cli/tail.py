@@ -2,29 +2,31 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.cli.message_output import MessageOutput, add_output
+from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import (
     add_content,
     add_source,
     content_of,
     positive_number,
     refuse_archive,
-    store_directory,
 )
+from rocketlens.cli.printing import MessageOutput, add_output
+from rocketlens.cli.source import choose_source
 from rocketlens.errors import BadInput
+from rocketlens.model.answer import Answer
+from rocketlens.model.message import MessageExt
+from rocketlens.terminal.cluster_access import ClusterAccess, ask_cluster
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import note
 from rocketlens.terminal.times import TIMES_HELP, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.model.message import MessageExt
-    from rocketlens.terminal.cluster_access import ClusterAccess
 
 _BEGINNING: Final = "beginning"
 _END: Final = "end"
@@ -46,7 +48,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}\n"
         "With -f it runs until Ctrl-C: exit code 130. It is a member of no group, and leaves\n"
@@ -99,8 +101,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Print the newest messages, oldest first, and with -f those that arrive."""
-    from rocketlens.cli.source import choose_source
-
     if (arguments.namesrv or "").isdigit():
         # As tail of files has it.
         raise BadInput(f"-n is the name server: for {arguments.namesrv[:20]} messages give --max")
@@ -111,17 +111,15 @@ def run(arguments: Namespace) -> ExitCode:
         raise BadInput("--from end shows only what arrives: give -f")
     # An object has an end, and this may have none.
     arguments.output = "jsonl" if arguments.output == "json" else arguments.output
-    print_message = MessageOutput(arguments, searched=arguments.key).line_printer
+    print_message = MessageOutput.of(arguments, arguments.key).line_printer
     source = choose_source(arguments)
-    if source is not None:
-        return _tail_cluster(source, arguments, begin, print_message)
+    if source.cluster is not None:
+        return _tail_cluster(source.cluster, arguments, begin, print_message)
     if arguments.follow:
         raise BadInput("-f follows a cluster, and this is a store: give --namesrv")
-    from rocketlens.cli.find import exit_code
     from rocketlens.query.offline import open_store
-    from rocketlens.terminal.notes import print_notes
 
-    with open_store(store_directory(arguments)) as store:
+    with open_store(source.directory) as store:
         answer = store.tail(
             arguments.topic,
             _newest(arguments),
@@ -151,16 +149,11 @@ def _filter(arguments: Namespace) -> dict[str, str | None]:
 
 
 def _tail_cluster(
-    access: "ClusterAccess",
+    access: ClusterAccess,
     arguments: Namespace,
     begin: int | None,
-    print_message: "Callable[[MessageExt], None]",
+    print_message: Callable[[MessageExt], None],
 ) -> ExitCode:
-    from rocketlens.cli.find import exit_code
-    from rocketlens.model.answer import Answer
-    from rocketlens.terminal.cluster_access import ask_cluster
-    from rocketlens.terminal.notes import print_notes
-
     async def show(admin: "MQAdmin") -> ExitCode:
         tailed = admin.tail(
             arguments.topic,

@@ -4,15 +4,22 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.cli.find import exit_code
 from rocketlens.cli.options import add_archive, add_list_output, add_source
+from rocketlens.cli.printing import Moment, print_csv, print_rows
+from rocketlens.cli.source import choose_source
+from rocketlens.model.answer import Answer
+from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue, TopicsAnswer
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.output import note, size_text
+from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
 
 if TYPE_CHECKING:
-    from rocketlens.cli.table import Moment
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
     from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.offline import Store
 
@@ -28,7 +35,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: brokers do not tell sizes, and of a "
         "topic\nthat was deleted only the log is left. Those of the broker it\n"
@@ -48,19 +55,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with RocketMQ's own topics, and those of groups: retries, dead letters",
     )
     add_source(parser)
-    add_archive(parser, is_merged=False)
+    add_archive(parser, with_others=False)
     add_list_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Print topics; the exit code says whether all brokers or files could be read."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.cli.table import print_csv, print_rows
-    from rocketlens.model.answer import Answer
-    from rocketlens.model.topic import TopicKind
-    from rocketlens.terminal.notes import print_notes
-    from rocketlens.terminal.output import note
-
     listing, waiting = _find(arguments)
     shown = [
         topic
@@ -96,9 +96,6 @@ def run(arguments: Namespace) -> ExitCode:
 
 def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
     """Return the topics, and how many messages wait for each; None if that is not known."""
-    from rocketlens.cli.source import ask_source
-    from rocketlens.terminal.waiting_messages import waiting_in_cluster, waiting_in_store
-
     names = arguments.topic or None
 
     async def in_cluster(admin: "MQAdmin") -> "tuple[TopicsAnswer, WaitingMessages | None]":
@@ -108,14 +105,12 @@ def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]"
         answer = store.topics(names)
         return answer, waiting_in_store(store, answer)
 
-    return ask_source(
-        arguments, in_store, in_cluster, lambda archive: (archive.topics(names), None)
+    return choose_source(arguments).ask(
+        in_store, in_cluster, lambda archive: (archive.topics(names), None)
     )
 
 
-def _row(topic: "FoundTopic", waiting: "WaitingMessages | None") -> Sequence[object]:
-    from rocketlens.terminal.output import size_text
-
+def _row(topic: FoundTopic, waiting: "WaitingMessages | None") -> Sequence[object]:
     return (
         _name(topic),
         None if topic.queues is None else len(topic.queues),
@@ -127,7 +122,7 @@ def _row(topic: "FoundTopic", waiting: "WaitingMessages | None") -> Sequence[obj
     )
 
 
-def _waiting(topic: "FoundTopic", waiting: "WaitingMessages | None") -> object:
+def _waiting(topic: FoundTopic, waiting: "WaitingMessages | None") -> object:
     """Return how many messages wait for a topic; with a plus if there may be more."""
     if waiting is None:
         return None
@@ -135,13 +130,13 @@ def _waiting(topic: "FoundTopic", waiting: "WaitingMessages | None") -> object:
     return count if waiting.is_exact else f"{count}+"
 
 
-def _name(topic: "FoundTopic") -> str:
+def _name(topic: FoundTopic) -> str:
     if topic.is_deleted:
         return f"{topic.name} (deleted)"
     return f"{topic.name} (of the broker)" if topic.is_of_broker else topic.name
 
 
-def _queue_row(queue: "TopicQueue") -> Sequence[object]:
+def _queue_row(queue: TopicQueue) -> Sequence[object]:
     return (
         queue.broker_name,
         queue.queue_id,
@@ -152,19 +147,15 @@ def _queue_row(queue: "TopicQueue") -> Sequence[object]:
     )
 
 
-def _time(epoch_ms: int | None, messages: int | None) -> "Moment | str | None":
-    from rocketlens.cli.table import Moment
-
+def _time(epoch_ms: int | None, messages: int | None) -> Moment | str | None:
     if epoch_ms is None:
         return "" if messages == 0 else None
     return Moment(epoch_ms)
 
 
 def _print_json(
-    answer: "TopicsAnswer", shown: Sequence["FoundTopic"], waiting: "WaitingMessages | None"
+    answer: TopicsAnswer, shown: Sequence[FoundTopic], waiting: "WaitingMessages | None"
 ) -> None:
-    from dataclasses import asdict
-
     from rocketlens.terminal.as_json import coverage_fields, json_line
 
     topics: list[dict[str, Any]] = [

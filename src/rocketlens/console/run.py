@@ -11,7 +11,7 @@ from rocketlens.model.installation import install_command
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import print_ready
+from rocketlens.terminal.output import print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "Prints one line when it is ready. SIGTERM or Ctrl-C stops it. Without "
         "--users\nit listens on the loopback interface only, and its readers may see everything."

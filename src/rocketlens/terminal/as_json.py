@@ -20,13 +20,13 @@ from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 from rocketlens.model.message_id import address_text
 from rocketlens.model.text.escape import safe_json
 from rocketlens.model.text.java import decode_utf8
-from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.body_view import AS_IT_IS, BodyView, utf8_text
+from rocketlens.terminal.json_text import compact, json_of
 from rocketlens.terminal.message_values import value_of
 
 if TYPE_CHECKING:
     from rocketlens.store.read.log.scan import Chunk
 
-AS_IT_IS: Final = BodyView()
 _BODY_STEP: Final = 3 << 18
 """Bytes or characters of a body that are written at once; a multiple of 3, so that pieces of base64
 can be joined."""
@@ -50,7 +50,7 @@ def message_fields(message: MessageExt) -> dict[str, Any]:
 
     ``body_error`` is the reason if the body is as stored because it cannot be decompressed.
     """
-    text = _utf8(message.body)
+    text = utf8_text(message.body)
     encoding = "base64" if text is None else "text"
     body = b64encode(message.body).decode("ascii") if text is None else text
     return {**_other_fields(message), "body": body, "body_encoding": encoding}
@@ -84,7 +84,7 @@ def write_message(
             return
     body, form = bodies.shown(message)
     value = _json_of(body) if form == "json" else None
-    text = None if value is not None or form == "base64" else _utf8(body)
+    text = None if value is not None or form == "base64" else utf8_text(body)
     if text is not None and len(text) <= _BODY_STEP:
         line = message_line({**fields, "body": text, "body_encoding": "text"})
         sys.stdout.write(line + end)
@@ -128,7 +128,7 @@ def _fields_of(view: RecordView, hosts: dict[tuple[bytes, int], str]) -> dict[st
     ``hosts`` has the hosts of earlier messages by address and port.
     """
     body = view.body
-    if view.sys_flag & COMPRESSED or len(body) > _BODY_STEP or (text := _utf8(body)) is None:
+    if view.sys_flag & COMPRESSED or len(body) > _BODY_STEP or (text := utf8_text(body)) is None:
         return None
     (_, _, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, *more) = (
         view.head
@@ -162,17 +162,8 @@ def _json_value(message: MessageExt, name: str) -> Any:
 
 def _json_of(body: bytes) -> str | None:
     """Return a body that is JSON as JSON on one line; None if it is not."""
-    from rocketlens.terminal.json_text import compact, json_of
-
     value = json_of(body)
     return None if value is None else safe_json(compact(value, is_ascii=not _is_unicode()))
-
-
-def _utf8(body: bytes) -> str | None:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:

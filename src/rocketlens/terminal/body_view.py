@@ -6,12 +6,13 @@ from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.model.message import MessageExt
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.json_text import compact, json_of
 
 if TYPE_CHECKING:
     from rocketlens.decode.bodies import DecodedBody
     from rocketlens.decode.rules import BodyRules
-    from rocketlens.model.message import MessageExt
 
 DECODED: Final = "decoded"
 BODY_FORMS: Final = ("text", "json", "base64", DECODED)
@@ -39,7 +40,7 @@ class BodyView:
         """Return the view that a command line asks for."""
         return cls(arguments.body, getattr(arguments, "body_rules", None))
 
-    def shown(self, message: "MessageExt") -> tuple[bytes, str | None]:
+    def shown(self, message: MessageExt) -> tuple[bytes, str | None]:
         """Return the bytes that are shown for a body, and their form: that of ``--body``.
 
         A decoded body is its JSON, or its text in UTF-8, or if it is binary as it was sent.
@@ -54,7 +55,7 @@ class BodyView:
             return decoded.text.encode("utf-8", "surrogatepass"), "text"
         return message.body, "text"
 
-    def preview(self, message: "MessageExt") -> str:
+    def preview(self, message: MessageExt) -> str:
         """Return the start of a body on one line, safe to print.
 
         Without a form, it is the text of the body, decoded if it is not UTF-8, else hex.
@@ -69,7 +70,7 @@ class BodyView:
             start = None if text is None else text[:PREVIEW_BYTES]
         return f"0x{body[: PREVIEW_BYTES // 4].hex()}" if start is None else printable(start)
 
-    def decoded(self, message: "MessageExt") -> "DecodedBody":
+    def decoded(self, message: MessageExt) -> "DecodedBody":
         """Return a body as a rule, or a look at its bytes, reads it."""
         return self._read_rules().decode(message)
 
@@ -83,6 +84,18 @@ class BodyView:
         return self._rules
 
 
+AS_IT_IS: Final = BodyView()
+"""The default of each output."""
+
+
+def utf8_text(body: bytes) -> str | None:
+    """Return the text of a body, or None if it is not UTF-8."""
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def body_text(body: bytes, form: str | None) -> str:
     """Return a body as text.
 
@@ -92,16 +105,13 @@ def body_text(body: bytes, form: str | None) -> str:
     if form == "base64":
         return b64encode(body).decode("ascii")
     if form == "json":
-        from rocketlens.terminal.json_text import compact, json_of
-
         value = json_of(body)
         if value is not None:
             return compact(value)
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        if form == "json":
-            return json.dumps({"base64": b64encode(body).decode("ascii")})
+    text = utf8_text(body)
+    if text is None and form == "json":
+        return json.dumps({"base64": b64encode(body).decode("ascii")})
+    if text is None:
         return f"0x{body.hex()}"
     return json.dumps(text, ensure_ascii=False) if form == "json" else text
 

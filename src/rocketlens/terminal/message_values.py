@@ -1,19 +1,18 @@
 """The values of a message that can be printed, by name: for ``--fields`` and ``--format``."""
 
+import csv
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.message import MESSAGE_FIELDS
+from rocketlens.model.message import MESSAGE_FIELDS, MessageExt
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.body_view import BodyView, body_text
 from rocketlens.terminal.times import iso_text
-
-if TYPE_CHECKING:
-    from rocketlens.model.message import MessageExt
 
 PROPERTY: Final = "properties."
 """``properties.NAME`` is the value of one property."""
@@ -58,7 +57,7 @@ def check_value_name(name: str, where: str) -> None:
     raise BadInput(f"{where}: messages have no value {printable(name)[:80]!r}{meant}")
 
 
-def value_of(message: "MessageExt", name: str) -> object:
+def value_of(message: MessageExt, name: str) -> object:
     """Return one value of a message, as Python has it."""
     if name.startswith(PROPERTY):
         return message.properties.get(name.removeprefix(PROPERTY))
@@ -66,7 +65,7 @@ def value_of(message: "MessageExt", name: str) -> object:
     return short(message) if short else getattr(message, name)
 
 
-def text_of(message: "MessageExt", name: str, bodies: BodyView) -> str:
+def text_of(message: MessageExt, name: str, bodies: BodyView) -> str:
     """Return one value as text; what a message does not have is empty."""
     if name == "body":
         return body_text(*bodies.shown(message))
@@ -80,7 +79,7 @@ def text_of(message: "MessageExt", name: str, bodies: BodyView) -> str:
     return str(value)
 
 
-def csv_cell(message: "MessageExt", name: str, bodies: BodyView) -> str:
+def csv_cell(message: MessageExt, name: str, bodies: BodyView) -> str:
     """Return one value of a message as a cell of CSV, which no spreadsheet program computes."""
     value = None if name == "body" else value_of(message, name)
     return defused(value if isinstance(value, int) else text_of(message, name, bodies))
@@ -96,13 +95,11 @@ def defused(value: object) -> str:
     return f"'{text}" if is_formula else text
 
 
-def csv_row(cells: "Iterable[str]") -> str:
+def csv_row(cells: Iterable[str]) -> str:
     """Return a row of CSV with its line feed.
 
     A cell with a carriage return is quoted: a row would begin behind it in spreadsheet programs.
     """
-    import csv
-
     line = io.StringIO(newline="")
     # The writer of Python 3.11 quotes what is in its line terminator only.
     csv.writer(line, lineterminator="\r\n").writerow(cells)
@@ -123,7 +120,7 @@ class Template:
             _parts(text if text.endswith(("\n", "\0")) else f"{text}\n")
         )
 
-    def text(self, message: "MessageExt", bodies: BodyView) -> str:
+    def text(self, message: MessageExt, bodies: BodyView) -> str:
         """Return the template with the values of a message."""
         return "".join(
             literal + (text_of(message, name, bodies) if name else "")
@@ -145,6 +142,4 @@ def _parts(text: str) -> Iterable[tuple[str, str]]:
 
 
 def _unescaped(template: str) -> str:
-    import re
-
     return re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match[0]], template)

@@ -8,7 +8,6 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
-from rocketlens.query.kept import KEPT
 from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.terminal.times import iso_text
 
@@ -28,6 +27,8 @@ def print_notes(answer: Answer, count: int | None = None, what: str = "message")
 
 def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]:
     """Return the notes of an answer, one line each, safe to print."""
+    from rocketlens.query.kept import KEPT
+
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
@@ -44,7 +45,7 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _held(searched)
-    yield from _as_stored(answer.messages)
+    yield from _undecompressed(answer.messages)
     # What waits is told first, and each begins with its position.
     waits = [c for c in searched if c.error and c.source == KEPT]
     yield from (printable(c.error or "") for c in waits)
@@ -63,10 +64,7 @@ def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]
 
 
 def _held(searched: Iterable[Coverage]) -> Iterator[str]:
-    """Return from when on sources that were searched together hold messages, and the gap between.
-
-    Of archives that is said with their names.
-    """
+    """Yield the oldest message's time of each source, and a gap between an archive and another."""
     dated = [each for each in searched if each.held_from_ms is not None]
     archives = [each for each in dated if each.kind is SourceKind.ARCHIVE]
     others = [each for each in dated if each not in archives]
@@ -79,7 +77,7 @@ def _held(searched: Iterable[Coverage]) -> Iterator[str]:
         yield f"{gap}: of {iso_text(archived_to)} to {iso_text(begin)} messages may be in none"
 
 
-def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:
+def _undecompressed(messages: Iterable[MessageExt]) -> Iterator[str]:
     """Name the messages whose bodies cannot be decompressed."""
     for count, message in enumerate((each for each in messages if each.body_error), 1):
         if count > _MAX_LINES:

@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Final, TextIO
 
@@ -21,7 +23,7 @@ _COLOUR_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 COLOUR_CHOICES: Final = ("auto", "always", "never")
 _CHOSEN: Final = ["auto"]
-"""Which of these holds in this process."""
+"""The choice of this process."""
 
 
 def note(text: str) -> None:
@@ -41,9 +43,6 @@ def say(text: str = "") -> None:
 
 def _columns_of(terminal: TextIO) -> int:
     """Return the columns of a terminal; those of stdout may be known, or stdout may be a pipe."""
-    # Late: it is for terminals only.
-    import shutil
-
     try:
         columns = os.get_terminal_size(terminal.fileno()).columns
     except (OSError, ValueError):
@@ -62,6 +61,17 @@ def _wrapped(text: str, columns: int) -> Iterator[str]:
         else:
             line, used = (f"{line} {word}", used + 1 + width) if line else (word, width)
     yield line
+
+
+def fitted_lines(text: str, before: int) -> list[str]:
+    """Return a text in lines that fit stdout behind ``before`` columns, if it is a terminal.
+
+    Only spaces are broken: what is between them is copied.
+    """
+    if not sys.stdout.isatty():
+        return [text]
+    room = max(shutil.get_terminal_size((100, 24)).columns - before - 1, before)
+    return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def choose_colour(choice: str) -> None:
@@ -118,3 +128,11 @@ def discard_stdout() -> None:
         os.close(nowhere)
     except (OSError, ValueError):
         pass
+
+
+def print_ready(line: str) -> None:
+    """Print that a server is ready, and tell systemd if it runs the server."""
+    from rocketlens.net.event_loop import READY, notify
+
+    print(f"ready: {line}", flush=True)
+    notify(READY)

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError, TopicNotFound
+from rocketlens.model.topic import TopicsAnswer
 
 if TYPE_CHECKING:
     from rocketlens.client.mq_admin import MQAdmin
-    from rocketlens.model.topic import TopicsAnswer
     from rocketlens.query.facts.waiting import WaitingMessages
     from rocketlens.query.offline import Store
 
 
-def waiting_in_store(store: "Store", answer: "TopicsAnswer") -> "WaitingMessages | None":
+def waiting_in_store(store: "Store", answer: TopicsAnswer) -> "WaitingMessages | None":
     """Return how many messages wait in a store whose topics are ``answer``; None if not known."""
     from rocketlens.query.facts.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
 

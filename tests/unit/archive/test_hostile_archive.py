@@ -14,7 +14,7 @@ from rocketlens.archive import tables
 from rocketlens.archive.journal import ArchiveTables
 from rocketlens.archive.maintenance import vacuum
 from rocketlens.archive.seal import SealingSink
-from rocketlens.cli.doctor.doctor_archive import archive_checks
+from rocketlens.cli.doctor.doctor_sources import archive_checks
 from rocketlens.errors import ArchiveError
 from tests.support.archives import archive_store
 from tests.support.synthetic import record, write_log

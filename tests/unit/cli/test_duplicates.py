@@ -102,8 +102,8 @@ def test_what_spark_says_of_an_error_of_the_source_is_shortened_to_it(run, golde
         )
 
     monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
-    monkeypatch.setattr("rocketlens.cli.index.spark.sql_session", lambda _: nullcontext())
-    monkeypatch.setattr("rocketlens.cli.duplicates._read", read)
+    monkeypatch.setattr("rocketlens.cli.jobs.duplicates.sql_session", lambda _: nullcontext())
+    monkeypatch.setattr("rocketlens.cli.jobs.duplicates._read", read)
     done = run("duplicates", "--store", golden("5.5.0").store)
     assert done.code == 2
     [line] = done.err.splitlines()

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import Coverage, open_store
-from rocketlens.cli import table
+from rocketlens.cli import printing as table
 from rocketlens.terminal import as_json
 from tests.conftest import fingerprint
 from tests.support.json_messages import body_of

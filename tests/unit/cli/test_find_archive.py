@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rocketlens.terminal.search_progress import SearchProgress
+from rocketlens.terminal.progress import SearchProgress
 from tests.support.archives import archive_of_days, archive_store
 
 

@@ -15,8 +15,7 @@ from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_read import QueueReader
 from rocketlens.client.send.message import Message
 from rocketlens.main import main
-from rocketlens.terminal import search_progress
-from rocketlens.terminal.search_progress import SearchProgress
+from rocketlens.terminal.progress import SearchProgress
 from rocketlens.testing import cluster
 from tests.support.patience import PATIENCE_S
 
@@ -305,7 +304,7 @@ class LateClock:
 def test_a_search_by_time_shows_how_much_it_has_read(run, rocketmq, sent, monkeypatch, options):
     terminal = Terminal()
     late = SearchProgress(terminal, LateClock())
-    monkeypatch.setattr(search_progress, "SearchProgress", lambda: late)
+    monkeypatch.setattr("rocketlens.cli.find.SearchProgress", lambda: late)
     done = run("find", *options, "-n", rocketmq.name_server, "-o", "jsonl")
     assert done.code == 0
     shown = terminal.getvalue().split("\r")

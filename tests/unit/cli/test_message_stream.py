@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from rocketlens.cli.message_stream import MessageSelection, add_selection, selection_of
+from rocketlens.cli.source import MessageSelection, add_selection, selection_of
 from rocketlens.errors import BadInput
 from tests.support.made_stores import make_store, some_messages
 

@@ -1,11 +1,12 @@
 """Where ``find`` and ``show`` search."""
 
 from argparse import ArgumentParser
+from pathlib import Path
 
 import pytest
 
 from rocketlens.cli.options import add_source
-from rocketlens.cli.source import choose_source
+from rocketlens.cli.source import ChosenSource, choose_source
 from rocketlens.errors import BadInput
 
 
@@ -15,15 +16,13 @@ def given(*words):
     return parser.parse_args(words)
 
 
-def test_a_store_of_the_environment_is_put_into_the_arguments(monkeypatch):
+def test_a_store_of_the_environment_is_searched(monkeypatch):
     monkeypatch.setenv("ROCKETLENS_STORE", "/the/store")
-    arguments = given()
-    assert choose_source(arguments) is None
-    assert arguments.store == "/the/store"
+    assert choose_source(given()) == ChosenSource(store=Path("/the/store"))
 
 
 def test_a_name_server_makes_it_a_cluster():
-    access = choose_source(given("--namesrv", "127.0.0.1:9876", "--namespace", "shop"))
+    access = choose_source(given("--namesrv", "127.0.0.1:9876", "--namespace", "shop")).cluster
     assert (access.name_servers, access.namespace) == ("127.0.0.1:9876", "shop")
 
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from rocketlens import ConsumeConcurrentlyStatus, SyncPushConsumer
+from rocketlens.cli.printing import cells
 from rocketlens.cli.story import story_lines
-from rocketlens.cli.table import cells
 from rocketlens.client.send.message import Message
 from rocketlens.query.facts.group_state import GroupState
 from rocketlens.query.story.story import GroupStory

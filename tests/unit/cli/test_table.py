@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rocketlens import open_store
-from rocketlens.cli import table
+from rocketlens.cli import printing as table
 from rocketlens.model.text.escape import printable
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rocketlens.terminal.pager import paged
+from rocketlens.terminal.progress import paged
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from rocketlens.terminal.search_progress import SearchProgress, line_of
+from rocketlens.terminal.progress import SearchProgress, line_of
 
 
 class Terminal(io.StringIO):
@@ -35,7 +35,7 @@ def test_nothing_is_shown_in_the_first_second_and_the_line_goes_when_results_com
     assert line.startswith("\rread 1,234 messages, 50.0M of 200.0M, 25%, 45.5M/s")
     progress.report(51 << 20, 200 << 20, 1_300)
     assert stream.getvalue() == line
-    progress.end()
+    progress.close()
     assert stream.getvalue() == line + "\r" + " " * (len(line) - 1) + "\r"
     clock.now_s += 5
     progress.report(60 << 20, 200 << 20, 2_000)
@@ -58,7 +58,7 @@ def test_nothing_is_shown_where_stderr_is_no_terminal():
     progress = SearchProgress(stream, clock)
     clock.now_s += 10
     assert progress.report(1, 2, 1)
-    progress.end()
+    progress.close()
     assert stream.getvalue() == ""
 
 

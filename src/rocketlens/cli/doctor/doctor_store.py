@@ -1,12 +1,14 @@
 """What ``rocketlens doctor`` checks of a store directory, without changing anything in it."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.doctor.doctor_check import (
+from rocketlens.cli.doctor.doctor_machine import (
+    FREE_BYTES_NEEDED,
     Check,
     about,
     fail,
@@ -15,11 +17,13 @@ from rocketlens.cli.doctor.doctor_check import (
     ok,
     warn,
 )
-from rocketlens.cli.doctor.doctor_cluster import clock_check, offset_check
-from rocketlens.cli.doctor.doctor_machine import FREE_BYTES_NEEDED
+from rocketlens.cli.doctor.doctor_sources import clock_check, offset_check
+from rocketlens.cli.status import tap_words
 from rocketlens.errors import RocketLensError
+from rocketlens.model.status import StoreClosing
 from rocketlens.model.text.counted import counted
 from rocketlens.terminal.output import size_text
+from rocketlens.terminal.times import iso_text
 
 if TYPE_CHECKING:
     from rocketlens.query.facts.examination import QueueFault, StoreExamination
@@ -94,8 +98,6 @@ def _log_files(examined: "StoreExamination") -> Iterator[Check]:
 
 def _owner(examined: "StoreExamination") -> Check:
     """Check whether a broker has the store open, or was killed."""
-    from rocketlens.model.status import StoreClosing
-
     closing = examined.closing
     if closing is StoreClosing.IN_USE:
         detail = "a broker or job is running: searching works, a rebuild needs --out or a copy"
@@ -111,9 +113,6 @@ def _owner(examined: "StoreExamination") -> Check:
 
 def _tap(examined: "StoreExamination") -> Iterator[Check]:
     """Check how far a copy of a broker's log is, and what it lacks."""
-    from rocketlens.cli.status import tap_words
-    from rocketlens.model.status import StoreClosing
-
     tap = examined.tap
     if tap is None:
         return
@@ -234,11 +233,8 @@ def _tables(store: Path) -> Iterator[Check]:
 
 def _name_taken(store: Path) -> Iterator[Check]:
     """Report another broker that registered under the name of this store's broker."""
-    import json
-
     from rocketlens.store.fs import read_bytes
     from rocketlens.store.layout import StoreLayout
-    from rocketlens.terminal.times import iso_text
 
     try:
         note = json.loads(read_bytes(StoreLayout(store).name_taken, _MAX_NOTE_BYTES) or b"null")

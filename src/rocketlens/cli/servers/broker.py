@@ -17,8 +17,9 @@ from rocketlens.cli.servers.servers import (
 )
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import name_servers_of_environment
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import print_ready
+from rocketlens.terminal.output import print_ready
 
 if TYPE_CHECKING:
     from rocketlens.broker.config import BrokerSettings
@@ -34,7 +35,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     add_index_builder(parser, "inline")
     add_log_options(parser)
     add_metrics_port(parser)
@@ -62,7 +63,6 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.client.connect.cluster import name_server_addresses
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.terminal.cluster_access import name_servers_of_environment
 
     log_to_stderr(arguments)
     port = arguments.port

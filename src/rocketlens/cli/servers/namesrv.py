@@ -1,7 +1,7 @@
 """``rocketlens namesrv``: a name server."""
 
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rocketlens.cli.options import (
     add_bind,
@@ -18,11 +18,9 @@ from rocketlens.cli.servers.servers import (
     print_configuration,
     status_port,
 )
+from rocketlens.model.message import Host
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import print_ready
-
-if TYPE_CHECKING:
-    from rocketlens.model.message import Host
+from rocketlens.terminal.output import print_ready
 
 EXAMPLES: Final = (
     ("rocketlens namesrv", "on port 9876"),
@@ -32,7 +30,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.add_argument(
         "-p", "--port", metavar="N", type=port_number, help="default: 9876; 0: any free port"
     )
@@ -64,5 +62,5 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _print_ready(bound: "Host") -> None:
+def _print_ready(bound: Host) -> None:
     print_ready(f"name server {bound}")

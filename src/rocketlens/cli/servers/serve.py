@@ -1,6 +1,8 @@
 """``rocketlens serve``: a name server and a broker in one process."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.options import add_log_options, add_metrics_port, port_number
@@ -15,16 +17,15 @@ from rocketlens.cli.servers.servers import (
     status_port,
 )
 from rocketlens.errors import BadInput
+from rocketlens.model.message import Host
 from rocketlens.model.text.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import print_ready
+from rocketlens.terminal.output import print_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from concurrent.futures import Future
 
     from rocketlens.broker.config import BrokerSettings
-    from rocketlens.model.message import Host
     from rocketlens.namesrv.config import NameServerConfig
     from rocketlens.namesrv.service import NameServer
     from rocketlens.net.status_port import StatusPort
@@ -46,7 +47,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "Prints one line when both servers are ready. SIGTERM or Ctrl-C stops them cleanly. Both "
         "listen\non the loopback interface unless --bind, or broker.conf, names another address."
@@ -81,8 +82,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
-    from dataclasses import replace
-
     from rocketlens.broker.life.service import max_connections
     from rocketlens.cli.servers.log_lines import log_to_stderr
     from rocketlens.namesrv.config import NameServerConfig
@@ -120,7 +119,7 @@ def run(arguments: Namespace) -> ExitCode:
 async def _serve(
     names: "NameServerConfig",
     settings: "BrokerSettings",
-    index_builder: "Sequence[str]",
+    index_builder: Sequence[str],
     status: "StatusPort | None",
     arguments: Namespace,
 ) -> None:
@@ -193,7 +192,7 @@ async def _wait_for(future: "Future[None]") -> None:
 
 
 def _print_ready(
-    name_server: "Host", broker: "Host", settings: "BrokerSettings", console: str | None
+    name_server: Host, broker: Host, settings: "BrokerSettings", console: str | None
 ) -> None:
     from rocketlens.broker.config import VIP_DISTANCE
 

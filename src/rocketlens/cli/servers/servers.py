@@ -1,6 +1,7 @@
 """What the commands that run servers share: their configuration, and what builds the index."""
 
 import os
+import platform
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -162,8 +163,6 @@ def _logger() -> "Logger":
 
 def log_start(file: str | None, values: Mapping[str, str], defaults: Mapping[str, str]) -> None:
     """Log the version, and the configuration in effect as far as it is not the default."""
-    import platform
-
     log = _logger()
     log.info(
         "RocketLens %s, Python %s on %s, process %d, configuration %s",

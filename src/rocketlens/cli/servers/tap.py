@@ -8,8 +8,9 @@ from rocketlens.cli.options import add_cluster, add_log_options, add_metrics_por
 from rocketlens.cli.servers.servers import status_port
 from rocketlens.errors import BadInput
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import chosen_context, cluster_access
 from rocketlens.terminal.exit_code import ExitCode
-from rocketlens.terminal.server_process import print_ready
+from rocketlens.terminal.output import print_ready
 
 if TYPE_CHECKING:
     from rocketlens.tap.follower import Follower
@@ -31,7 +32,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "Each broker's copy is a store directory DIR/BROKER, which every command reads, also\n"
         "while the tap runs. It follows masters of RocketMQ 4.9 and 5 as their slaves do, and\n"
@@ -81,7 +82,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_metrics_port(parser)
 
 
-def _begin(text: str) -> "str | int":
+def _begin(text: str) -> str | int:
     if text in ("earliest", "latest"):
         return text
     if text.isascii() and text.isdigit() and len(text) < 19:
@@ -96,7 +97,6 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.store.fs import raise_open_file_limit
     from rocketlens.tap.service import run as run_tap
-    from rocketlens.terminal.cluster_access import chosen_context, cluster_access
 
     options = _options(arguments)
     log_to_stderr(arguments)

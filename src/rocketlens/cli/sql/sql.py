@@ -1,36 +1,44 @@
 """``rocketlens sql``: a SELECT over the messages of a store or a cluster, run by DuckDB."""
 
+import json
 import re
 import sys
 from argparse import ArgumentParser, Namespace
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from rocketlens.cli.message_stream import (
+from rocketlens.cli.export import OutputFile, add_overwrite, parquet_sink
+from rocketlens.cli.find import exit_code
+from rocketlens.cli.printing import print_rows
+from rocketlens.cli.source import (
+    ChosenSource,
     MessageSelection,
     add_selection,
+    choose_source,
     read_into,
     selection_of,
 )
-from rocketlens.cli.output_file import OutputFile, add_overwrite
+from rocketlens.cli.sql.sql_plan import TABLE, SqlPlan, plan_of
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer
+from rocketlens.model.arrow import package, schema
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.body_view import utf8_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.message_values import csv_row, defused
+from rocketlens.terminal.notes import print_notes
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketlens.archive.archive import Archive
-    from rocketlens.archive.scan import ArchiveScan
-    from rocketlens.cli.sql.sql_plan import SqlPlan
-    from rocketlens.model.answer import Answer
-    from rocketlens.query.lookup.by_time import Scan
-    from rocketlens.query.offline import Store
 
 EXAMPLES: Final = (
     (
@@ -80,7 +88,7 @@ _HELP: Final = "a SELECT from messages, which ends with ; (.quit or Ctrl-D ends)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
         "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
@@ -118,7 +126,6 @@ def run(arguments: Namespace) -> ExitCode:
         raise BadInput("--overwrite is for the FILE of --to")
     if not _MEMORY.fullmatch(arguments.memory):
         raise BadInput(f"--memory {arguments.memory[:40]!r}: give a size as 8GB, or a part as 60%")
-    from rocketlens.model.arrow import package
 
     duckdb = package("duckdb", "sql", "rocketlens sql")
     package("pyarrow", "sql", "rocketlens sql")
@@ -129,9 +136,6 @@ def run(arguments: Namespace) -> ExitCode:
 
 def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
     """Run one query, and print or write its result; errors as `_answered`."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.terminal.notes import print_notes
-
     if arguments.to is None:
         answer, count = _answered(query, arguments, duckdb, None)
     else:
@@ -150,7 +154,7 @@ def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
 
 def _answered(
     query: str, arguments: Namespace, duckdb: Any, path: Path | None
-) -> "tuple[Answer | None, int]":
+) -> tuple[Answer | None, int]:
     """Print a query's result, or write it to a file as Parquet.
 
     Returns what was searched, None if nothing was, and the number of rows.
@@ -158,8 +162,6 @@ def _answered(
     :raises BadInput: when it is not one SELECT, or DuckDB refuses it.
     """
     import tempfile
-
-    from rocketlens.cli.sql.sql_plan import TABLE, plan_of
 
     selection = selection_of(arguments)
     with (
@@ -180,7 +182,7 @@ def _answered(
                 connection.execute(_VIEW.format(table=TABLE, read=_READ))
             connection.execute(f"SET {_NO_FILES} = false").fetchall()
             try:
-                result = _begun(connection.sql(query).to_arrow_reader(16_384))
+                result = _with_first_batch(connection.sql(query).to_arrow_reader(16_384))
                 if plan.uses_table:
                     source.check_topics()
                 count = _print(result, arguments) if path is None else _write(result, path)
@@ -194,8 +196,8 @@ def _answered(
             return source.answer() if plan.uses_table else None, count
 
 
-def _begun(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
-    """Return a result whose first rows are there; an aggregate has then read all."""
+def _with_first_batch(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
+    """Fetch the first batch of a result, so that an aggregate has read all of its input."""
     import pyarrow as pa
 
     first = list(islice(result, 1))
@@ -204,7 +206,6 @@ def _begun(result: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
 
 def _reason(text: str) -> str:
     """Return DuckDB's error in one line, without the tables of its own that it suggests."""
-    from rocketlens.cli.sql.sql_plan import TABLE
     from rocketlens.query.topic_choice import suggestion
 
     file = _FILE.match(text)
@@ -230,11 +231,9 @@ def _value(connection: Any, query: str, argument: str) -> Any:
 
 
 def _source(
-    arguments: Namespace, selection: MessageSelection, plan: "SqlPlan"
+    arguments: Namespace, selection: MessageSelection, plan: SqlPlan
 ) -> "_Streamed | _Spooled":
     """Return where the table comes from: the log as it is read, or a file made before."""
-    from rocketlens.cli.source import choose_source, is_merged
-
     begin = max((b for b in (selection.begin, plan.begin) if b is not None), default=None)
     end = min((e for e in (selection.end, plan.end) if e is not None), default=None)
     key = selection.key if selection.key is not None else plan.key
@@ -243,38 +242,30 @@ def _source(
     narrowed = selection._replace(topics=topics, begin=begin, end=end, key=key)
     is_empty = begin is not None and end is not None and begin > end
     is_scan = key is None and not is_empty and narrowed.request().text is None
-    is_local = choose_source(arguments) is None and not is_merged(arguments)
-    if plan.is_streamed and is_scan and is_local:
-        return _Streamed(arguments, narrowed, plan)
-    return _Spooled(arguments, narrowed._replace(begin=None, end=None) if is_empty else narrowed)
+    source = choose_source(arguments)
+    if plan.is_streamed and is_scan and source.is_local:
+        return _Streamed(source, narrowed, plan)
+    return _Spooled(source, narrowed._replace(begin=None, end=None) if is_empty else narrowed)
 
 
 class _Streamed:
     """The log of a store, or the files of an archive, scanned while DuckDB takes it."""
 
-    def __init__(self, arguments: Namespace, selection: MessageSelection, plan: "SqlPlan") -> None:
-        self._arguments: Final = arguments
+    def __init__(self, source: ChosenSource, selection: MessageSelection, plan: SqlPlan) -> None:
+        self._source: Final = source
         self._request: Final = selection.request()
         self._plan: Final = plan
         self._is_read = False
         self._count = 0
 
     def __enter__(self) -> Self:
-        self._store: Store | Archive = _opened(self._arguments)
-        try:
-            self._scan: Scan | ArchiveScan = self._store.scan_for(
-                self._request, checks_topics=False
-            )
-        except BaseException:
-            self._store.close()
-            raise
+        self._opened = self._source.scan(self._request, checks_topics=False)
+        self._scan: Any = self._opened.__enter__()
         return self
 
     def register(self, connection: Any, name: str) -> None:
         """Make the table known."""
         import pyarrow as pa
-
-        from rocketlens.model.arrow import schema
 
         connection.register(name, pa.RecordBatchReader.from_batches(schema(), self._batches()))
 
@@ -285,42 +276,27 @@ class _Streamed:
         self._is_read = True
 
     def check_topics(self) -> None:
-        """Check, once all was read, that there is something to read, or the topics.
+        """Check the topics, once all was read.
 
         :raises TopicNotFound: when there was nothing to read, for want of a topic.
         """
-        from rocketlens.cli.message_stream import check_topics
-
         if self._is_read:
-            check_topics(self._store, self._request.topics, self._count)
+            self._source.check_topics(self._request.topics, self._count)
 
-    def answer(self) -> "Answer":
+    def answer(self) -> Answer:
         """Return what was searched; a LIMIT may have needed only a part, which is complete then."""
-        from rocketlens.model.answer import Answer
-
         coverage = self._scan.coverage if self._is_read else self._scan.coverage_so_far
-        return Answer(self._arguments.query or "", (), coverage)
+        return Answer("", (), coverage)
 
     def __exit__(self, *_: object) -> None:
-        self._store.close()
-
-
-def _opened(arguments: Namespace) -> "Store | Archive":
-    if arguments.archive:
-        from rocketlens.archive.archive import open_archive
-
-        return open_archive(arguments.archive)
-    from rocketlens.cli.options import store_directory
-    from rocketlens.query.offline import open_store
-
-    return open_store(store_directory(arguments))
+        self._opened.__exit__(None, None, None)
 
 
 class _Spooled:
     """Messages that were written to a temporary file, for whatever reads them more than once."""
 
-    def __init__(self, arguments: Namespace, selection: MessageSelection) -> None:
-        self._arguments: Final = arguments
+    def __init__(self, source: ChosenSource, selection: MessageSelection) -> None:
+        self._source: Final = source
         self._selection: Final = selection
         import tempfile
 
@@ -332,18 +308,16 @@ class _Spooled:
 
     def register(self, connection: Any, name: str) -> None:
         """Read the messages, and make the table known."""
-        from rocketlens.cli.export import parquet_sink
-
         connection.execute("SET allowed_directories = [?]", [self._directory.name]).fetchall()
         path = Path(self._directory.name, "messages.parquet")
         with parquet_sink(path) as sink:
-            self._answer = read_into(sink, self._selection, self._arguments)
+            self._answer = read_into(sink, self._selection, self._source)
         connection.read_parquet(str(path)).create_view(name)
 
     def check_topics(self) -> None:
         """Do nothing: `register` has checked them."""
 
-    def answer(self) -> "Answer":
+    def answer(self) -> Answer:
         """Return what was searched."""
         assert self._answer is not None  # noqa: S101 - register comes first
         return self._answer
@@ -358,15 +332,11 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     rows = (tuple(row) for batch in result for row in zip(*_columns(batch), strict=True))
     count = 0
     if arguments.output == "table":
-        from rocketlens.cli.table import print_rows
-
         cells = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
         if cells:
             print_rows(names, cells)
         return len(cells)
     if arguments.output == "csv":
-        from rocketlens.terminal.message_values import csv_row, defused
-
         for number, row in enumerate(chain([names], rows)):
             texts = [defused(_cell(value)) for value in row]
             if sys.stdout.isatty():
@@ -392,8 +362,6 @@ def _columns(batch: "pa.RecordBatch") -> Sequence[Sequence[Any]]:
 
 
 def _write(result: "pa.RecordBatchReader", path: Path) -> int:
-    from rocketlens.model.arrow import package
-
     parquet = package("pyarrow.parquet", "sql", "Parquet")
     count = 0
     with parquet.ParquetWriter(path, result.schema, compression="zstd") as writer:
@@ -405,15 +373,9 @@ def _write(result: "pa.RecordBatchReader", path: Path) -> int:
 
 def _json_value(value: Any) -> Any:
     """Return a value as JSON has it; bytes as text, or in base64 where they are none."""
-    from base64 import b64encode
-    from datetime import date, datetime
-    from decimal import Decimal
-
     if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return {"base64": b64encode(value).decode("ascii")}
+        text = utf8_text(value)
+        return {"base64": b64encode(value).decode("ascii")} if text is None else text
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -430,8 +392,6 @@ def _json_value(value: Any) -> Any:
 
 def _cell(value: Any) -> Any:
     """Return a value as a cell of a table or of CSV."""
-    import json
-
     shown = _json_value(value)
     if isinstance(value, bytes) and not isinstance(shown, str):
         return f"0x{value.hex()}"

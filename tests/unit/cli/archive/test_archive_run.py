@@ -11,7 +11,7 @@ import pytest
 
 from rocketlens import open_archive
 from rocketlens.archive.journal import ArchiveTables
-from rocketlens.cli.archive import archive_run
+from rocketlens.cli.jobs import archive as archive_run
 from rocketlens.errors import ArchiveError
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.tap_note import TapNote
@@ -23,7 +23,7 @@ from tests.support.synthetic import record, write_log
 def without_spark(monkeypatch):
     """Tasks run here, one after another."""
     monkeypatch.setattr("rocketlens.pipeline.session.check_available", lambda: None)
-    monkeypatch.setattr("rocketlens.cli.index.spark.session", lambda _: nullcontext())
+    monkeypatch.setattr("rocketlens.cli.jobs.archive.session", lambda _: nullcontext())
     monkeypatch.setattr(
         "rocketlens.pipeline.jobs.run", lambda _s, _p, tasks, work, _shown: list(map(work, tasks))
     )

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import rocketlens
-from rocketlens.cli.dlq.last_failures import last_failures_in
+from rocketlens.cli.last_failures import last_failures_in
 from rocketlens.client.send.message import Message
 from rocketlens.errors import StoreFailed
 from rocketlens.formats.trace_body import TraceRecord, TraceType, encode

@@ -3,7 +3,7 @@
 import pytest
 
 import rocketlens
-from rocketlens.cli.doctor import doctor_archive
+from rocketlens.cli.doctor import doctor_sources as doctor_archive
 from tests.support.archives import archive_of_days, archive_store
 from tests.support.synthetic import record, write_log
 

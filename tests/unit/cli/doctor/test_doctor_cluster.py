@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.cli.doctor.doctor_cluster import checks_of
+from rocketlens.cli.doctor.doctor_sources import checks_of
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue
 from rocketlens.model.status import BrokerStatus, ClusterStatus

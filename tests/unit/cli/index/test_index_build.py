@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.cli.index import index_build
+from rocketlens.cli.jobs import index
 from rocketlens.store.lock import StoreLock
 from tests.conftest import fingerprint
 from tests.support.layouts import copied
@@ -114,7 +114,7 @@ def test_a_rate_is_given_only_where_it_says_something():
     result.seconds = {"read": 1.0, "build": 1.0}
     for entries, shown in ((10, False), (4_000_000, True)):
         result.index_entries = entries
-        text = "\n".join(index_build.result_lines(result, with_queues=False))
+        text = "\n".join(index.result_lines(result, with_queues=False))
         assert ("entries a second" in text) is shown
 
 
@@ -126,7 +126,7 @@ def no_spark(*_arguments, **_options):
 def test_a_dry_run_says_what_would_be_replaced_and_starts_nothing(
     run, copy, tmp_path, monkeypatch, out
 ):
-    monkeypatch.setattr("rocketlens.cli.index.spark.session", no_spark)
+    monkeypatch.setattr("rocketlens.cli.jobs.index.session", no_spark)
     before = fingerprint(copy)
     given = ("--out", tmp_path / "out") if out else ()
     done = run("index", "build", "--queues", "--dry-run", "--store", copy, *given)
@@ -140,7 +140,7 @@ def test_a_dry_run_says_what_would_be_replaced_and_starts_nothing(
 
 
 def test_a_dry_run_refuses_what_the_run_would_refuse(run, copy, monkeypatch):
-    monkeypatch.setattr("rocketlens.cli.index.spark.session", no_spark)
+    monkeypatch.setattr("rocketlens.cli.jobs.index.session", no_spark)
     done = run("index", "build", "--dry-run", "--entries", 1, "--store", copy)
     assert done.code == 2
     assert "at least 1 slot and 2 entries" in done.err

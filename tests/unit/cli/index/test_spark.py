@@ -1,6 +1,6 @@
 """Progress of Spark jobs, as a command shows it."""
 
-from rocketlens.cli.index import spark
+from rocketlens.cli.jobs import spark
 
 
 def test_progress_is_a_line_a_phase_where_no_terminal_is(capsys):

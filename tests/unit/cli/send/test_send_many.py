@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import Message
-from rocketlens.cli.send import send_many
+from rocketlens.cli import send_many
 from rocketlens.errors import BadInput
 from rocketlens.testing import cluster
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import testing
-from rocketlens.cli.message_stream import selection_of
+from rocketlens.cli.source import selection_of
 from rocketlens.client.send.message import Message
 from rocketlens.console.search import addresses
 from rocketlens.console.search.question import Question

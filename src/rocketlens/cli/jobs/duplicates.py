@@ -1,9 +1,11 @@
 """``rocketlens duplicates``: unique keys that are stored more than once."""
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens.cli.jobs.spark import sql_session
 from rocketlens.cli.options import (
     add_archive,
     add_list_output,
@@ -15,8 +17,11 @@ from rocketlens.cli.options import (
     reader_options,
     time_range,
 )
+from rocketlens.cli.printing import Moment, print_csv, print_rows
+from rocketlens.cli.source import one_source
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
+from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note
 
@@ -24,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from rocketlens.pipeline.duplicates import DuplicateReport
-    from rocketlens.terminal.contexts import Context
 
 EXAMPLES: Final = (
     ("rocketlens duplicates --store /data/rocketmq/store", "in a whole store, by topic"),
@@ -38,13 +42,13 @@ _MAX_NUM: Final = 1_000
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = (
         "Topics of retries and dead letters, and RocketMQ's own, have copies by design: they are\n"
         f"left out.\n{SEARCH_EXIT_CODES}"
     )
     add_source(parser)
-    add_archive(parser, is_merged=False)
+    add_archive(parser, with_others=False)
     add_topics(parser, "only these topics")
     add_times(parser)
     parser.add_argument(
@@ -60,7 +64,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Search, and print what was found."""
-    from rocketlens.cli.index.spark import sql_session
     from rocketlens.pipeline.duplicates import archived_messages, find_duplicates
     from rocketlens.pipeline.jobs import shortened_errors
     from rocketlens.pipeline.session import check_available
@@ -83,13 +86,11 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK if report.groups else ExitCode.NO
 
 
-def _source(arguments: Namespace) -> "Context":
+def _source(arguments: Namespace) -> Context:
     """Return the store, the cluster or the archive to search.
 
-    What is none is refused before Spark takes seconds to start.
+    A wrong source is an error before Spark starts, which takes seconds.
     """
-    from rocketlens.cli.source import one_source
-
     source = one_source(
         arguments, "--archive names all that is searched: leave out the other source"
     )
@@ -111,7 +112,7 @@ def _source(arguments: Namespace) -> "Context":
 
 
 def _read(
-    spark: "SparkSession", source: "Context", topics: str, begin: int | None, end: int | None
+    spark: "SparkSession", source: Context, topics: str, begin: int | None, end: int | None
 ) -> "tuple[DataFrame, list[str]]":
     """Return the messages of a store or a cluster, and what of them cannot be read."""
     from rocketlens.bulk.messages import INT64
@@ -145,8 +146,6 @@ def _read(
 
 
 def _print(report: "DuplicateReport", output: str) -> None:
-    from dataclasses import asdict, fields
-
     if output == "json":
         from rocketlens.terminal.as_json import json_line
 
@@ -158,7 +157,6 @@ def _print(report: "DuplicateReport", output: str) -> None:
         values = {"unique_keys": report.unique_keys, "groups": groups, "duplicates": copies}
         print(json_line(values))
         return
-    from rocketlens.cli.table import Moment, print_csv, print_rows
     from rocketlens.pipeline.duplicates import Duplicate
 
     titles = [field.name for field in fields(Duplicate)][:-1]

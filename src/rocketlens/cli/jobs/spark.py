@@ -2,22 +2,20 @@
 
 import sys
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.terminal.output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import SparkSession
 
     from rocketlens.pipeline.jobs import Spark
     from rocketlens.pipeline.session import TaskSession
 
 _BAR: Final = 24
-_open: "list[Any]" = []
+_open: list[Any] = []
 """The session of an enclosing block, shared by the commands that run inside it."""
 
 
@@ -50,7 +48,7 @@ def sql_session(master: str, *, memory: str = "2g") -> "AbstractContextManager[S
 
 
 @contextmanager
-def _shared(master: str, start: "Callable[[], Any]") -> "Iterator[Any]":
+def _shared(master: str, start: Callable[[], Any]) -> Iterator[Any]:
     if _open:
         yield _open[0]
         return

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens.cli.jobs.spark import ProgressLine, session
 from rocketlens.cli.options import (
     add_body_rules,
     add_cluster,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from rocketlens.decode.rules import BodyRules
     from rocketlens.pipeline.archive import ArchivedSource, RunTasks, ShareTask, WrittenShare
 
-EXAMPLES: Final = (
+RUN_EXAMPLES: Final = (
     (
         "rocketlens archive run --table /lake/rocketmq --store /data/store --once",
         "archive what a store has now, and end",
@@ -48,8 +49,8 @@ _SECONDS: Final = 10
 _MAINTENANCE_S: Final = 3600.0
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+def run_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
     parser.epilog = (
         "A job that was killed, or is run again, archives nothing twice and leaves out nothing.\n"
         "Messages that expired before they were read are named, here and in each answer.\n"
@@ -110,13 +111,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_master(parser)
 
 
-def run(arguments: Namespace) -> ExitCode:
+def run_run(arguments: Namespace) -> ExitCode:
     """Archive until a signal comes, or all is archived; INCOMPLETE if something is missing."""
     from rocketlens.archive.conditional_put import check_conditional_put
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.location import ArchiveLocation
     from rocketlens.archive.maintenance import maintain, vacuum, write_merged
-    from rocketlens.cli.index.spark import ProgressLine, session
     from rocketlens.pipeline import jobs
     from rocketlens.pipeline.archive import write_share
     from rocketlens.pipeline.session import check_available

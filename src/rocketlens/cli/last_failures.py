@@ -4,12 +4,13 @@ Commands import this when they run: their options must not cost what reads trace
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.client.connect.namespace import without_namespace
 from rocketlens.errors import RocketLensError, TopicNotFound
+from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, TRACE_TOPIC
 from rocketlens.query.find import find
@@ -30,52 +31,50 @@ async def last_failures(admin: "MQAdmin", messages: Sequence[MessageExt]) -> dic
 
     Those that no trace tells of are left out, and those whose traces cannot be read.
     """
-    turns = asyncio.Semaphore(_AT_ONCE)
-    has_traces = True
-
-    async def look_up(message: MessageExt) -> str | None:
-        nonlocal has_traces
-        async with turns:
-            if not (has_traces and message.unique_key):
-                return None
-            try:
-                answer = await find(_traces_of(message.unique_key), admin.source)
-            except TopicNotFound:
-                has_traces = False
-                return None
-            except RocketLensError:
-                return None
-        group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
-        names = {group, without_namespace(admin.namespace, group)}
-        return _last_failure(answer.messages, message.unique_key, names)
-
-    texts = await asyncio.gather(*map(look_up, messages))
-    return _by_id(messages, texts)
+    return await _last_failures(
+        lambda request: find(request, admin.source), messages, admin.namespace
+    )
 
 
 def last_failures_in(store: "Store", messages: Sequence[MessageExt]) -> dict[str, str]:
     """Return what `last_failures` does, by the traces in a store."""
-    texts: list[str | None] = []
-    for message in messages:
-        text = None
-        if message.unique_key:
+
+    async def find_here(request: FindRequest) -> Answer:
+        return store.find_for(request)
+
+    return asyncio.run(_last_failures(find_here, messages))
+
+
+async def _last_failures(
+    find: Callable[[FindRequest], Awaitable[Answer]],
+    messages: Sequence[MessageExt],
+    namespace: str = "",
+) -> dict[str, str]:
+    turns = asyncio.Semaphore(_AT_ONCE)
+    failures: dict[str, str] = {}
+    has_traces = True
+
+    async def look_up(message: MessageExt) -> None:
+        nonlocal has_traces
+        async with turns:
+            if not (has_traces and message.unique_key):
+                return
             try:
-                answer = store.find_for(_traces_of(message.unique_key))
+                answer = await find(_traces_of(message.unique_key))
             except TopicNotFound:
-                break
+                has_traces = False
+                return
             except RocketLensError:
                 # The dead letter was found, and is printed.
-                texts.append(None)
-                continue
-            group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
-            text = _last_failure(answer.messages, message.unique_key, {group})
-        texts.append(text)
-    return _by_id(messages, texts)
+                return
+        group = message.topic.removeprefix(DEAD_LETTER_PREFIX)
+        names = {group, without_namespace(namespace, group)}
+        failure = _last_failure(answer.messages, message.unique_key, names)
+        if failure is not None:
+            failures[message.offset_msg_id] = failure
 
-
-def _by_id(messages: Sequence[MessageExt], texts: Sequence[str | None]) -> dict[str, str]:
-    pairs = zip(messages, texts, strict=False)
-    return {each.offset_msg_id: text for each, text in pairs if text is not None}
+    await asyncio.gather(*map(look_up, messages))
+    return failures
 
 
 def _traces_of(unique_key: str) -> FindRequest:

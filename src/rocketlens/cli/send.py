@@ -11,6 +11,11 @@ from rocketlens.cli.options import add_cluster, positive_number
 from rocketlens.errors import BadInput
 from rocketlens.model.text.counted import counted
 from rocketlens.model.text.escape import printable
+from rocketlens.terminal.cluster_access import (
+    ClusterAccess,
+    chosen_context,
+    writable_cluster_access,
+)
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
     from rocketlens.client.connect.route import MessageQueue
     from rocketlens.client.send.message import Message
     from rocketlens.client.send.send_result import SendResult
-    from rocketlens.terminal.cluster_access import ClusterAccess
 
 _QUEUE: Final = re.compile(r"(?:(?P<broker>.{1,255})/)?(?P<queue_id>\d{1,9})\Z", re.ASCII)
 EXAMPLES: Final = (
@@ -33,7 +37,7 @@ EXAMPLES: Final = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the command's options."""
     parser.epilog = "exit codes: 0 a broker has stored it, 2 wrong usage or an error."
     parser.add_argument("topic", metavar="TOPIC", help="created if brokers allow that")
     parser.add_argument(
@@ -89,7 +93,6 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.client.send.message import Message
     from rocketlens.client.send.send_result import SendStatus
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.terminal.cluster_access import chosen_context, writable_cluster_access
 
     if arguments.queue is not None and arguments.sharding_key is not None:
         raise BadInput("--queue and --sharding-key both choose a queue: give only one")
@@ -139,7 +142,7 @@ def _result_fields(result: "SendResult") -> dict[str, Any]:
 
 def _send_many(arguments: Namespace) -> ExitCode:
     """Send a message for each line; print how many there were."""
-    from rocketlens.cli.send.send_many import (
+    from rocketlens.cli.send_many import (
         ManySender,
         SendSummary,
         json_line_reader,
@@ -150,7 +153,6 @@ def _send_many(arguments: Namespace) -> ExitCode:
     from rocketlens.client.send.producer import Producer
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.terminal.as_json import json_line
-    from rocketlens.terminal.cluster_access import chosen_context, writable_cluster_access
 
     if arguments.body is not None or arguments.sharding_key is not None:
         raise BadInput("--lines and --jsonl go without BODY and --sharding-key")
@@ -203,7 +205,7 @@ def _properties(given: Iterable[str]) -> dict[str, str]:
     return properties
 
 
-async def _send(arguments: Namespace, access: "ClusterAccess", message: "Message") -> "SendResult":
+async def _send(arguments: Namespace, access: ClusterAccess, message: "Message") -> "SendResult":
     from rocketlens.client.send.producer import Producer
 
     async with Producer(access.name_servers, **access.client_options) as producer:

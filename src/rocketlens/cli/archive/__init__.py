@@ -1,1 +1,0 @@
-"""``rocketlens archive``: keeps messages in Delta tables, with Spark."""

@@ -1,0 +1,318 @@
+"""``rocketlens dlq``: list the dead letters of consumer groups, show them, send them again."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.find import exit_code, print_answer
+from rocketlens.cli.options import (
+    add_cluster,
+    add_list_output,
+    add_source,
+    positive_number,
+    refuse_archive,
+)
+from rocketlens.cli.printing import MessageOutput, Moment, add_output, print_csv, print_rows
+from rocketlens.cli.resend import JOB_EXIT_CODES, ResendOrigin, add_job_options, run_job
+from rocketlens.cli.source import choose_source
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, TopicNotFound
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.terminal.cluster_access import (
+    ask_cluster,
+    chosen_context,
+    cluster_access,
+    jobs_directory,
+)
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from rocketlens.client.mq_admin import MQAdmin
+    from rocketlens.client.resend.resend_job import Target
+    from rocketlens.client.resend.resend_journal import PlannedMessage
+
+LIST_EXAMPLES: Final = (
+    ("rocketlens dlq list", "the groups that have dead letters"),
+    ("rocketlens dlq list billing", "how many one group has (dlq show billing shows them)"),
+    ("rocketlens dlq list -n 127.0.0.1:9876 -o json", "of a cluster, for programs"),
+)
+
+
+def list_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        "sent_again: how many of them jobs of this user have sent again, or may have (dlq "
+        f"redrive).\n{SEARCH_EXIT_CODES}"
+    )
+    parser.add_argument("group", metavar="GROUP", nargs="?", help="only this consumer group")
+    add_cluster(parser, "$NAMESRV_ADDR")
+    add_list_output(parser, "table (default), CSV, or one JSON line per group")
+
+
+def run_list(arguments: Namespace) -> ExitCode:
+    """Print a row for each group with dead letters: how many, and when the newest was stored."""
+    access = cluster_access(chosen_context(arguments, takes_store=False))
+    return ask_cluster(access, lambda admin: _list(arguments, admin))
+
+
+async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
+    from rocketlens.client.connect.namespace import is_in_namespace
+
+    listed, failed = await admin.source.topology.topics()
+    # A broker that is gone may have had some, too.
+    _, surveyed = await admin.source.topology.brokers()
+    failed = tuple(each for each in (*failed, *surveyed) if each.is_failure)
+    only = None
+    if arguments.group:
+        only = admin.source.full_topic(DEAD_LETTER_PREFIX + arguments.group)
+    topics = [
+        topic
+        for topic in listed
+        if topic.startswith(DEAD_LETTER_PREFIX)
+        and is_in_namespace(admin.namespace, topic)
+        and only in {None, topic}
+    ]
+    for each in failed:
+        note(f"INCOMPLETE: {each.source}: {each.error}")
+    is_complete = not failed
+    groups: list[dict[str, Any]] = []
+    for topic in topics:
+        fields = await _fields(admin, topic)
+        is_complete &= fields["error"] is None
+        if fields["messages"] or fields["error"]:
+            groups.append(fields)
+    _print(arguments, groups)
+    if not is_complete:
+        return ExitCode.INCOMPLETE
+    if not groups:
+        note(
+            str(no_dead_letters(arguments.group))
+            if arguments.group
+            else "no group has dead letters"
+        )
+    return ExitCode.OK if groups else ExitCode.NO
+
+
+async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
+    """Return how many dead letters a group has, and when the newest was stored."""
+    from rocketlens.client.connect.namespace import without_namespace
+
+    group = without_namespace(admin.namespace, topic).removeprefix(DEAD_LETTER_PREFIX)
+    fields: dict[str, Any] = {
+        "group": group,
+        "messages": 0,
+        "sent_again": _sent_again(admin, group),
+        "newest_ms": None,
+        "error": None,
+    }
+    try:
+        queues = await admin.message_queues(topic)
+        if not queues:
+            fields["error"] = "its topic cannot be read: give it permission 6"
+        for queue in queues:
+            first = await admin.min_offset(queue)
+            fields["messages"] += max(await admin.max_offset(queue) - first, 0)
+        async with admin.tail(topic, 1) as tail:
+            async for message in tail:
+                fields["newest_ms"] = message.store_timestamp_ms
+        failed = next((each for each in tail.coverage if each.is_failure), None)
+        if failed is not None:
+            fields["error"] = f"{failed.source}: {failed.error}"
+    except RocketLensError as error:
+        fields["error"] = str(error)
+    return fields
+
+
+def _sent_again(admin: "MQAdmin", group: str) -> int | None:
+    """Return how many dead letters of a group jobs have sent; None if a job's file is damaged."""
+    from rocketlens.client.resend.resend_job import dead_letter_selection
+    from rocketlens.client.resend.resend_journal import earlier_jobs
+
+    selection = dead_letter_selection(group)
+    try:
+        jobs = earlier_jobs(jobs_directory(), selection, admin.source.name, admin.namespace)
+    except (BadInput, OSError) as error:
+        note(f"sent_again is not known: {error}")
+        return None
+    return len(jobs.sent)
+
+
+def _print(arguments: Namespace, groups: Sequence[dict[str, Any]]) -> None:
+    if arguments.output == "json":
+        from rocketlens.terminal.as_json import json_line
+
+        for fields in groups:
+            print(json_line(fields))
+        return
+
+    # Most lists have no error.
+    titles = ["group", "messages", "sent_again", "newest"]
+    titles += ["error"] if any(fields["error"] for fields in groups) else []
+    rows = [
+        (
+            fields["group"],
+            fields["messages"],
+            fields["sent_again"],
+            "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
+            fields["error"] or "",
+        )[: len(titles)]
+        for fields in groups
+    ]
+    if arguments.output == "csv":
+        print_csv(titles, rows)
+    elif rows:
+        print_rows(titles, rows)
+
+
+_DEFAULT_MAX: Final = 50
+SHOW_EXAMPLES: Final = (
+    ("rocketlens dlq show billing", "its newest dead letters: times, keys, start of bodies"),
+    (
+        "rocketlens dlq show billing --max 500 -o jsonl --body decoded",
+        "for programs, bodies as values",
+    ),
+    (
+        "rocketlens dlq show billing --fields time,keys,properties.RETRY_TOPIC,body",
+        "with the topic that each came from",
+    ),
+)
+
+
+def show_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        "last_failure: how the group failed with it last, where its clients wrote traces.\n"
+        f"{SEARCH_EXIT_CODES}"
+    )
+    parser.add_argument("group", metavar="GROUP", help="the consumer group")
+    add_source(parser)
+    refuse_archive(
+        parser,
+        "dead letters that were archived are messages of a topic: `rocketlens find --archive DIR "
+        f"-t {DEAD_LETTER_PREFIX}GROUP`",
+    )
+    parser.add_argument(
+        "--max",
+        "--newest",
+        metavar="N",
+        type=positive_number,
+        default=_DEFAULT_MAX,
+        help=f"only the newest N of them (default: {_DEFAULT_MAX})",
+    )
+    add_output(parser)
+
+
+def run_show(arguments: Namespace) -> ExitCode:
+    """Print the newest dead letters of a group.
+
+    :raises MessageNotFound: if the group has no topic for them.
+    """
+    from rocketlens.cli.last_failures import last_failures, last_failures_in
+    from rocketlens.query.request import FindRequest
+
+    request = FindRequest.parse(topic=DEAD_LETTER_PREFIX + arguments.group, max_num=arguments.max)
+    failures: dict[str, str] = {}
+    more = {"last_failure": lambda message: failures.get(message.offset_msg_id)}
+    output = MessageOutput.of(arguments, more=more)
+    source = choose_source(arguments)
+    try:
+        answer = source.find(request)
+    except TopicNotFound as error:
+        raise no_dead_letters(arguments.group) from error
+    failures |= source.ask(
+        lambda store: last_failures_in(store, answer.messages),
+        lambda admin: last_failures(admin, answer.messages),
+    )
+    print_answer(answer, output, is_object=arguments.output == "json")
+    return exit_code(answer)
+
+
+REDRIVE_EXAMPLES: Final = (
+    ("rocketlens dlq redrive billing", "what would be sent: nothing is"),
+    (
+        "rocketlens dlq redrive billing --send --reason 'ticket 7' --rate 50",
+        "send it, 50 messages a second",
+    ),
+    (
+        "rocketlens dlq redrive billing --to original --max 10",
+        "to every group of the original topic, ten of them",
+    ),
+)
+
+
+def redrive_options(parser: ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.epilog = (
+        "A dead letter stays where it is. Those that earlier jobs (files in the same directory)\n"
+        f"have sent are left out.\n{JOB_EXIT_CODES}"
+    )
+    parser.add_argument("group", metavar="GROUP", help="the consumer group")
+    add_cluster(parser, "$NAMESRV_ADDR")
+    parser.add_argument(
+        "--to",
+        choices=("retry", "original"),
+        default="retry",
+        help="retry (default): only this group gets them again; original: they go to the topics "
+        "that they came from, so every group of those does",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="send also what earlier jobs have sent"
+    )
+    add_job_options(parser)
+
+
+def run_redrive(arguments: Namespace) -> ExitCode:
+    """Show which dead letters would be sent, or send them."""
+    from rocketlens.client.resend.resend_job import Target, dead_letter_selection
+
+    is_original = arguments.to == "original"
+    target = Target(group=None if is_original else arguments.group, original=is_original)
+    selection = dead_letter_selection(arguments.group)
+
+    async def plan(origin: ResendOrigin, target: "Target") -> "list[PlannedMessage]":
+        return await _plan(arguments, selection, origin.admin, target)
+
+    return run_job(arguments, selection, target, plan)
+
+
+async def _plan(
+    arguments: Namespace, selection: str, admin: "MQAdmin", target: "Target"
+) -> "list[PlannedMessage]":
+    """Read the dead letters, page by page.
+
+    :raises MessageNotFound: if the group has none.
+    :raises AnswerIncomplete: if not all of them could be read.
+    """
+    from rocketlens.client.resend.resend_job import plan_dead_letters
+    from rocketlens.client.resend.resend_journal import earlier_jobs
+
+    earlier: set[str] = set()
+    if not arguments.again:
+        directory = Path(arguments.job).parent if arguments.job else jobs_directory()
+        earlier, unfinished = earlier_jobs(directory, selection, admin.source.name, admin.namespace)
+        for path in unfinished:
+            problem = f"{path} is a job of this group with messages left: resume it with --job"
+            if arguments.send:
+                raise BadInput(f"{problem}, or send all dead letters with --again")
+            note(problem)
+    try:
+        plan = await plan_dead_letters(
+            admin, arguments.group, target, earlier=earlier, max_num=arguments.max
+        )
+    except TopicNotFound as error:
+        raise no_dead_letters(arguments.group) from error
+    if plan.skipped:
+        note(
+            f"{plan.skipped} were sent by earlier jobs, or may have been (--again sends those, too)"
+        )
+    if plan.is_cut:
+        note(f"only the first {arguments.max} are taken: there are more")
+    return plan.messages
+
+
+def no_dead_letters(group: str) -> MessageNotFound:
+    """Return the error of a group that has none, or that there is not."""
+    return MessageNotFound(
+        f"group {group[:100]} has no dead letters (rocketlens dlq list: the groups that have some)"
+    )

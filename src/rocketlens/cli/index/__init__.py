@@ -1,1 +1,0 @@
-"""``rocketlens index``: builds and checks index files, with Spark."""

@@ -1,0 +1,1 @@
+"""Commands whose work Spark does: index, archive, duplicates."""
