@@ -140,6 +140,20 @@ def test_rules_are_for_their_topics_and_for_copies_and_not_for_administrators():
     assert b"***" in masked(body, secret, viewer=copies, topic="%RETRY%g", RETRY_TOPIC="order").body
 
 
+@pytest.mark.parametrize(
+    ("topic", "given"),
+    [
+        ("%RETRY%a_b_order", {"ORIGIN_GROUP": "a_b"}),
+        ("%RETRY%a_b_order", {}),
+        ("%RETRY%a_b+order", {}),
+    ],
+)
+def test_a_retry_of_pop_is_masked_by_the_topic_in_its_name(topic, given):
+    body = b'{"a":1}'
+    retry = {"1ST_POP_TIME": "1", **given}
+    assert b"***" in masked(body, rule("$.a", topics=("ord*",)), topic=topic, **retry).body
+
+
 def test_what_is_not_masked_is_the_same_message():
     whole = message(b'{"a":1}')
     rules = Masks([rule("$.a", topics=("other",)), rule(properties=("none",))])
