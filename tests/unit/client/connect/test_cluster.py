@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rocketlens.client.connect.cluster import ClusterCalls, Credentials
+from rocketlens.client.connect.cluster import ClusterCalls, Credentials, name_server_addresses
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.mq_admin import MQAdmin
-from rocketlens.errors import AnswerIncomplete, ConnectionLost, WrongUse
+from rocketlens.errors import AnswerIncomplete, BadInput, ConnectionLost, WrongUse
 from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
@@ -168,3 +168,10 @@ def test_a_client_is_refused_in_a_second_event_loop_and_what_to_do_is_said():
 
     asyncio.run(first())
     asyncio.run(second())
+
+
+def test_several_name_servers_are_read_in_any_usual_form():
+    assert name_server_addresses("a:1; b:2;;http://c:3,a:1") == ("a:1", "b:2", "c:3")
+    assert name_server_addresses(["a:1", "b:2"]) == ("a:1", "b:2")
+    with pytest.raises(BadInput):
+        name_server_addresses("a")

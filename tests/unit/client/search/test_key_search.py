@@ -2,7 +2,10 @@
 
 import pytest
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens import limits
+from rocketlens.errors import AnswerIncomplete
+from rocketlens.net.channel import Response
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.async_tests import within
 from tests.support.fake_cluster import ask, bodies
 from tests.support.patience import PATIENCE_S
@@ -168,3 +171,213 @@ async def test_the_newest_of_many_messages_of_one_second_are_found_without_readi
     assert codes.count(RequestCode.QUERY_MESSAGE) <= most
     # One queue shows that there are more than the 64 that the index led to.
     assert codes.count(RequestCode.GET_MAX_OFFSET) == (1 if max_num == 64 else 0)
+
+
+@within(ask, timeout_s=PATIENCE_S)
+async def test_a_message_that_a_broker_has_not_indexed_yet_is_waited_for(cluster, admin, /):
+    broker = cluster.masters[0]
+    broker.store("T", b"older", keys="k")
+    broker.store("T", b"newest", keys="k", unique_key="U2")
+    broker.undispatched = [1, 1, 1]
+    answer = await admin.query_message("T", "k")
+    assert (bodies(answer), answer.complete) == ([b"older", b"newest"], True)
+    broker.undispatched = [2, 1]
+    assert (await admin.view_message("T", "U2")).body == b"newest"
+
+
+def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(monkeypatch):
+    monkeypatch.setattr(limits, "DISPATCH_WAIT_S", 0.01)
+
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"older", keys="k")
+        newest = broker.store("T", b"newest", keys="k", unique_key="U2")
+        broker.undispatched = [1] * 100
+        answer = await admin.query_message("T", "k")
+        assert (bodies(answer), answer.complete) == ([b"older"], False)
+        assert f"{newest.total_size} bytes" in answer.failures[0].error
+        with pytest.raises(AnswerIncomplete):
+            await admin.view_message("T", "U2")
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+@within(ask, timeout_s=PATIENCE_S)
+async def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_complete(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    broker.store("T", b"older", keys="k")
+    broker.tells_dispatch = False
+    answer = await admin.query_message("T", "k")
+    assert (bodies(answer), answer.complete) == ([b"older"], False)
+    assert "does not say how far" in answer.failures[0].error
+
+
+def test_a_broker_in_its_first_second_is_asked_again_how_far_it_has_indexed(monkeypatch):
+    no_sample = "java.util.NoSuchElementException, java.util.LinkedList.getLast"
+
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"message", keys="k")
+        broker.runtime_remarks = [no_sample, no_sample]
+        answer = await admin.query_message("T", "k")
+        assert (bodies(answer), answer.complete) == ([b"message"], True)
+        broker.runtime_remarks = ["java.lang.IllegalStateException"]
+        assert not (await admin.query_message("T", "k")).complete
+        monkeypatch.setattr(limits, "DISPATCH_WAIT_S", 0.0)
+        broker.runtime_remarks = [no_sample] * 100
+        assert not (await admin.query_message("T", "k")).complete
+
+    ask(scenario, timeout_s=PATIENCE_S)
+
+
+QUERY = RequestCode.QUERY_MESSAGE
+
+
+def store(broker, count=40, topic="T"):
+    for number in range(count):
+        broker.store(topic, b"%d" % number, keys=f"k{number}", unique_key=f"{topic}{number}")
+
+
+@within(ask)
+async def test_an_index_that_lost_messages_makes_answers_by_key_incomplete_but_no_exhaustive_one(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    store(broker)
+    broker.index_begin = broker.records[30].physical_offset
+    for topic in ("T", None):
+        answer = await admin.find("k2", topic)
+        assert not answer.complete
+        assert not answer.messages
+        assert "its index lacks messages that its queues have, such as T/0/" in (
+            answer.failures[0].error
+        )
+        assert not (await admin.find("k39", topic)).complete
+        answer = await admin.find("k2", topic, exhaustive=True)
+        assert answer.complete
+        assert [each.body for each in answer] == [b"2"]
+
+
+@pytest.mark.parametrize("lost", [range(32, 40), range(8, 16), range(8)])
+@within(ask)
+async def test_a_hole_of_the_index_is_seen_wherever_it_is_and_whichever_topics_are_asked_for(
+    cluster, admin, /, lost
+):
+    broker = cluster.masters[0]
+    cluster.name_servers[0].topics["U"] = cluster.name_servers[0].topics["T"]
+    store(broker, topic="U")
+    store(broker)
+    broker.not_indexed = {f"T{number}" for number in lost}
+    for topic in ("T", None):
+        for key in ("k20", f"k{lost[3]}"):
+            answer = await admin.find(key, topic)
+            assert not answer.complete
+            assert "its index lacks messages that its queues have" in answer.failures[0].error
+
+
+@within(ask)
+async def test_an_index_that_is_behind_is_waited_for(cluster, admin, /):
+    broker = cluster.masters[0]
+    store(broker)
+    broker.not_indexed = {"T39"}
+    runtime = broker.runtime
+
+    def dispatched(*given):
+        if any(header.key == "T39" for code, header in broker.asked if code == QUERY):
+            broker.not_indexed = set()
+        return runtime(*given)
+
+    broker.runtime = dispatched
+    assert (await admin.query_message("T", "k-none")).complete
+
+
+@pytest.mark.parametrize("cap", [1, 8])
+@within(ask)
+async def test_an_index_that_returns_few_messages_is_not_taken_to_lack_the_others(
+    cluster, admin, /, cap
+):
+    broker = cluster.masters[0]
+    broker.cap = cap
+    for number in range(40):
+        broker.store("T", b"%d" % number, keys="k", unique_key="U")
+    answer = await admin.query_message("T", "k", None)
+    assert len(answer) == 40
+    assert answer.complete
+    assert (await admin.query_message("T", "none")).complete
+
+
+@within(ask)
+async def test_a_broker_that_refuses_to_be_asked_is_not_taken_to_have_lost_messages(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    store(broker)
+    query = broker.query
+
+    def busy(header, command):
+        if header.key.startswith("T"):
+            return Response(ResponseCode.SYSTEM_BUSY, remark="busy")
+        return query(header, command)
+
+    broker.query = busy
+    answer = await admin.query_message("T", "k-none")
+    assert answer.complete
+    assert "which was not tried" in answer.coverage[0].relies_on
+
+
+@within(ask)
+async def test_an_answer_names_all_that_it_relies_on_of_several_topics(cluster, admin, /):
+    cluster.name_servers[0].topics["U"] = cluster.name_servers[0].topics["T"]
+    store(cluster.masters[0])
+    cluster.masters[0].store("U", b"a", keys="k1")
+    (relies_on,) = (await admin.find("k1")).relies_on
+    assert "as it has those of them that were sampled" in relies_on
+    assert "which was not tried" in relies_on
+
+
+@within(ask)
+async def test_an_answer_relies_on_the_index_which_was_tried_whether_or_not_something_was_found(
+    cluster, admin, /
+):
+    broker = cluster.masters[0]
+    store(broker)
+    for key in ("k-none", "k1"):
+        answer = await admin.query_message("T", key)
+        assert answer.complete
+        assert "as it has those of them that were sampled" in answer.coverage[0].relies_on
+    # The index is tried once for all questions of some seconds.
+    asked = broker.codes().count(RequestCode.QUERY_MESSAGE)
+    await admin.query_message("T", "k2")
+    assert broker.codes().count(RequestCode.QUERY_MESSAGE) == asked + 1
+    exhaustive = await admin.find("k-none", "T", exhaustive=True)
+    assert exhaustive.coverage[0].relies_on is None
+
+
+@within(ask)
+async def test_an_index_that_cannot_be_tried_is_named(cluster, admin, /):
+    broker = cluster.masters[0]
+    broker.store("T", b"a", keys="k")
+    answer = await admin.query_message("T", "k-none")
+    assert answer.complete
+    assert "which was not tried" in answer.coverage[0].relies_on
+    # Nor can that of an empty topic, which needs none.
+    cluster.name_servers[0].topics["E"] = cluster.name_servers[0].topics["T"]
+    assert (await admin.query_message("E", "k")).coverage[0].relies_on is None
+
+
+@within(ask)
+async def test_a_message_that_is_deleted_meanwhile_is_no_gap_in_the_index(cluster, admin, /):
+    broker = cluster.masters[0]
+    store(broker, 1)
+    query = broker.query
+
+    def deleted(header, command):
+        if header.key == "T0":
+            broker.queues.clear()
+            broker.index_begin = len(broker.log)
+        return query(header, command)
+
+    broker.query = deleted
+    assert (await admin.query_message("T", "k-none")).complete
