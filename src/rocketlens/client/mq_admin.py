@@ -23,7 +23,7 @@ from rocketlens.client.admin.track import MessageTrack, message_tracks
 from rocketlens.client.cluster_client import ClusterClient
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.topic_scan import ClusterMessages
-from rocketlens.client.search.topic_tail import TailRequest, TopicTail
+from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.client.send.message import RESEND_GROUP, message_again
 from rocketlens.client.send.send_result import SendResult
 from rocketlens.errors import BadInput, RocketLensError
@@ -212,10 +212,14 @@ class MQAdmin(ClusterClient):
         :raises BadInput: if a condition is not well-formed, or a number is negative.
         """
         message_filter = tail_filter(self._full_topic(check_text(topic, "topic")), **options)
-        request = TailRequest(
-            message_filter=message_filter, newest=check_max_num(newest), follow=follow
+        return TopicTail(
+            self._cluster,
+            self.source.topology,
+            message_filter,
+            newest=check_max_num(newest),
+            follow=follow,
+            on_event=on_event,
         )
-        return TopicTail(self._cluster, self.source.topology, request, on_event=on_event)
 
     # Groups: what is known.
 

@@ -21,7 +21,7 @@ from rocketlens import limits
 from rocketlens.client.admin.cluster_groups import find_groups
 from rocketlens.client.admin.cluster_topics import topics_of_brokers
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import ClusterCalls, runtime_table
+from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, runtime_table
 from rocketlens.client.connect.route import Broker
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.errors import BrokerError, RocketLensError
@@ -114,8 +114,7 @@ async def _ask(
     try:
         table = await runtime_table(cluster, address)
     except RocketLensError as error:
-        failed = SourceState.FAILED
-        coverage.add(Coverage(source, SourceKind.BROKER, failed, None, str(error)))
+        coverage.add(failed_broker(source, str(error)))
         return BrokerStatus(*where, error=str(error))
     searched = SourceState.SEARCHED
     coverage.add(Coverage(source, SourceKind.BROKER, searched, None, None))

@@ -27,13 +27,13 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
-from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is
+from rocketlens.client.connect.cluster import BrokerAnswer, ClusterCalls, as_it_is, failed_broker
 from rocketlens.client.connect.namespace import is_in_namespace, without_namespace
 from rocketlens.client.connect.route import Broker, MessageQueue, brokers_of
 from rocketlens.client.connect.topology import CoverageByReason, Topology
 from rocketlens.client.search.queue_offsets import former_messages
 from rocketlens.errors import BrokerError, RocketLensError, TopicNotFound
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import reply_topic
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
@@ -122,10 +122,7 @@ class _Topics:
                 for problem in await former_messages(
                     self._cluster, address, broker.name, route.value, None
                 ):
-                    failed = SourceState.FAILED
-                    self._coverage.add(
-                        Coverage(broker.name, SourceKind.BROKER, failed, None, problem)
-                    )
+                    self._coverage.add(failed_broker(broker.name, problem))
                 return await self._queues(full_name, address)
 
             answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)

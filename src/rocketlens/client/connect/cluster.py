@@ -356,8 +356,7 @@ class ClusterCalls:
                 broker, value, Coverage(source, SourceKind.BROKER, state, None, problem)
             )
         problem = "; ".join(errors) or "the name server knows no address of it"
-        failed = Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, problem)
-        return BrokerAnswer(broker, None, failed)
+        return BrokerAnswer(broker, None, failed_broker(broker.name, problem))
 
     async def ask_brokers(
         self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
@@ -583,6 +582,11 @@ async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str
 def as_it_is(read: B) -> B:
     """Make nothing else of the body of an answer."""
     return read
+
+
+def failed_broker(source: str, error: str) -> Coverage:
+    """Return the coverage of a broker that could not be asked, or not for everything."""
+    return Coverage(source, SourceKind.BROKER, SourceState.FAILED, None, error)
 
 
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:

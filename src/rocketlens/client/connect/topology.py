@@ -32,7 +32,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.connect.broker_history import SeenBroker, SeenBrokers
-from rocketlens.client.connect.cluster import ClusterCalls, refusal_of_name_server
+from rocketlens.client.connect.cluster import (
+    ClusterCalls,
+    failed_broker,
+    refusal_of_name_server,
+)
 from rocketlens.client.connect.compacted_topics import broker_config, topic_attributes
 from rocketlens.client.connect.route import Broker, MessageQueue, Route, brokers_of
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
@@ -62,9 +66,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-_NO_BROKER: Final = Coverage(
-    "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
-)
+_NO_BROKER: Final = failed_broker("name servers", "no broker is registered")
 
 
 class TopologyResult(NamedTuple, Generic[T]):
@@ -181,8 +183,7 @@ class Topology:
         try:
             return (await self.brokers()).coverage
         except RemotingError as error:
-            failed = SourceState.FAILED
-            return (Coverage("name servers", SourceKind.BROKER, failed, None, str(error)),)
+            return (failed_broker("name servers", str(error)),)
 
     async def topics(self) -> TopologyResult[list[str]]:
         """Return the topics that any name server knows.
@@ -371,17 +372,17 @@ def missing_coverage(broker: SeenBroker) -> Coverage:
         f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(broker.addresses)} and is not "
         f"registered now (if it is gone for good: --forget-broker {broker.name})"
     )
-    return Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+    return failed_broker(broker.name, error)
 
 
 def _slaves_coverage(broker: Broker) -> Coverage:
     error = "its master is not registered: its slaves may not have heard of all topics"
-    return Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+    return failed_broker(broker.name, error)
 
 
 def _unknown_coverage(broker_name: str) -> Coverage:
     error = "the topic has queues on it, and no name server knows an address of it"
-    return Coverage(broker_name, SourceKind.BROKER, SourceState.FAILED, None, error)
+    return failed_broker(broker_name, error)
 
 
 def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:

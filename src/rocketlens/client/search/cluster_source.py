@@ -16,7 +16,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.connect import broker_calls
 from rocketlens.client.connect.broker_calls import offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls, failures, runtime_table
+from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, failures, runtime_table
 from rocketlens.client.connect.compacted_topics import is_compacted
 from rocketlens.client.connect.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.connect.queue_puller import tools_puller
@@ -230,7 +230,7 @@ class ClusterSource:
             findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
             newest_ms = searched.indexed_to_ms or None
             coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
-            coverage += _damage_of(broker, searched.damage)
+            coverage += [failed_broker(broker.name, error) for error in searched.damage]
         findings.cover((*coverage, *doubts))
 
     async def view_by_offset_id(self, msg_id: str) -> MessageExt:
@@ -439,7 +439,8 @@ class ClusterSource:
                 findings.cover((coverage,))
                 continue
             covered = replace(coverage, relies_on=search.relies_on)
-            findings.cover((covered, *_damage_of(broker, search.damage)))
+            damage = [failed_broker(broker.name, error) for error in search.damage]
+            findings.cover((covered, *damage))
 
     async def _find_by_key(
         self, request: FindRequest, topics: list[str], findings: Findings
@@ -532,11 +533,6 @@ def _holes(missing: str) -> str:
         f"its index lacks messages that its queues have, such as {missing}: a broker that was "
         "killed can lose keys of messages stored before. An exhaustive search reads whole queues"
     )
-
-
-def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:
-    failed = SourceState.FAILED
-    return [Coverage(broker.name, SourceKind.BROKER, failed, None, error) for error in damage]
 
 
 def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:

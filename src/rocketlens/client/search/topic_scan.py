@@ -30,6 +30,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.client.connect.cluster import failed_broker
 from rocketlens.client.connect.route import Broker, MessageQueue, Route
 from rocketlens.client.search.cluster_source import count_left_out
 from rocketlens.client.search.key_search import Dispatch
@@ -37,7 +38,7 @@ from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_read import RISING_TIMES, QueueReader
 from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.arrow import BATCH_BYTES, BATCH_ROWS, batches_of, package
 from rocketlens.model.arrow import schema as arrow_schema
 from rocketlens.model.message import MessageExt
@@ -211,7 +212,7 @@ class _Lane:
             return [self.answer.coverage]
         relies_on = RISING_TIMES if self.relies_on_order else None
         covered = replace(self.answer.coverage, relies_on=relies_on)
-        return [covered, *(_failure(name, error) for error in self.damage)]
+        return [covered, *(failed_broker(name, error) for error in self.damage)]
 
 
 class TimeOrder:
@@ -293,7 +294,7 @@ class TimeOrder:
         for answer in self._unreadable:
             name = answer.broker.name
             if answer.value is not None or name not in failed:
-                failures = (_failure(name, error) for error in answer.value or ())
+                failures = (failed_broker(name, error) for error in answer.value or ())
                 self._findings.cover((answer.coverage, *failures))
 
     def _note_end(self, task: asyncio.Future[None]) -> None:
@@ -455,7 +456,3 @@ class TimeOrder:
             return await unreadable_messages(self._cluster, address, broker.name, route, None)
 
         self._unreadable.append(await self._cluster.ask_broker(broker, problems))
-
-
-def _failure(broker: str, error: str) -> Coverage:
-    return Coverage(broker, SourceKind.BROKER, SourceState.FAILED, None, error)

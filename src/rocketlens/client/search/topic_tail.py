@@ -31,7 +31,7 @@ from typing import Final, Self
 from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.broker_calls import max_offset, min_offset, offset_at_time
-from rocketlens.client.connect.cluster import ClusterCalls, request_name
+from rocketlens.client.connect.cluster import ClusterCalls, failed_broker, request_name
 from rocketlens.client.connect.queue_puller import (
     Backoff,
     Pulled,
@@ -61,15 +61,6 @@ _CLOCKS_DIFFER_MS: Final = 60_000
 """How much a broker's clock may differ from ours without a message being missed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailRequest:
-    """The messages to show. ``newest`` None: all, from ``message_filter.begin`` or the oldest."""
-
-    message_filter: MessageFilter
-    newest: int | None
-    follow: bool
-
-
 @dataclass(slots=True)
 class _Queue:
     """The position up to which one queue was read."""
@@ -84,6 +75,7 @@ class _Queue:
 class TopicTail:
     """Iterates over messages; an async context manager. Of one event loop, iterated once.
 
+    ``newest`` None: all messages, from ``message_filter.begin`` or the oldest.
     ``on_event`` is called with one line for whatever is not a message: a broker that fails or is
     back, messages that were deleted. Without it these lines are logged.
     """
@@ -92,19 +84,23 @@ class TopicTail:
         self,
         cluster: ClusterCalls,
         topology: Topology,
-        request: TailRequest,
+        message_filter: MessageFilter,
         *,
+        newest: int | None,
+        follow: bool,
         on_event: Callable[[str], None] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._cluster: Final = cluster
         self._topology: Final = topology
-        self._request: Final = request
-        self._topic: Final = request.message_filter.topic or ""
+        self._message_filter: Final = message_filter
+        self._newest: Final = newest
+        self._follows: Final = follow
+        self._topic: Final = message_filter.topic or ""
         self._on_event: Final = on_event or logger.warning
         self._wall_clock: Final = wall_clock
         self._puller: Final = QueuePuller(cluster)
-        self._subscription: Final = _subscription_of(request.message_filter)
+        self._subscription: Final = _subscription_of(message_filter)
         self._is_light: Final = self._topic.startswith(LMQ_PREFIX)
         """Whether its records are other topics', with queue offsets there."""
         self._damage: Final[list[str]] = []
@@ -114,8 +110,7 @@ class TopicTail:
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
         self._failing: Final[dict[str, set[int]]] = {}
         """The queues that could not be read when they were last tried, by broker."""
-        tally = request.message_filter.tally
-        self._findings: Final = Findings(AnswerMessages(request.newest), tally=tally)
+        self._findings: Final = Findings(AnswerMessages(newest), tally=message_filter.tally)
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
         self._pages: Final[asyncio.Queue[list[MessageExt] | None]] = asyncio.Queue(
             limits.MAX_MESSAGE_ANSWERS
@@ -127,10 +122,7 @@ class TopicTail:
     def coverage(self) -> tuple[Coverage, ...]:
         """The coverage; of a tail that follows, only of what was read before it began to wait."""
         topic = self._topic
-        damaged = tuple(
-            Coverage(topic, SourceKind.BROKER, SourceState.FAILED, None, each)
-            for each in self._damage
-        )
+        damaged = (failed_broker(topic, each) for each in self._damage)
         return (*self._findings.coverage, *damaged)
 
     @property
@@ -199,7 +191,7 @@ class TopicTail:
         route, coverage = await self._first_route()
         self._findings.cover(coverage)
         for each in coverage:
-            if each.is_failure and self._request.follow:
+            if each.is_failure and self._follows:
                 self._on_event(f"{each.source}: {each.error}")
         self._add_queues(route)
         await asyncio.gather(*(self._read_stored(each) for each in self._queues.values()))
@@ -209,7 +201,7 @@ class TopicTail:
             await self._pages.put(newest)
         if self._findings.messages.is_over_bytes:
             self._on_event("the newest messages are more than fit into memory: older are left out")
-        if self._request.follow:
+        if self._follows:
             await self._follow(began_ms - _CLOCKS_DIFFER_MS)
 
     async def _first_route(self) -> TopologyResult[Route]:
@@ -244,8 +236,7 @@ class TopicTail:
 
     def _lack(self, broker_name: str, error: str) -> None:
         """Report messages that were not read, and add that to the coverage."""
-        failed = SourceState.FAILED
-        self._findings.cover((Coverage(broker_name, SourceKind.BROKER, failed, None, error),))
+        self._findings.cover((failed_broker(broker_name, error),))
         self._on_event(error)
 
     async def _read_stored(self, reading: _Queue) -> None:
@@ -255,7 +246,7 @@ class TopicTail:
         async def read(address: str) -> None:
             async with self._turns:
                 stop = await max_offset(self._cluster, address, reading.queue)
-            if self._request.newest is not None:
+            if self._newest is not None:
                 if reading.next_offset is None:
                     reading.next_offset = stop
                 await self._read_newest(address, reading.queue, stop)
@@ -272,7 +263,7 @@ class TopicTail:
 
     async def _read_newest(self, address: str, queue: MessageQueue, stop: int) -> None:
         """Keep the newest messages that match, reading backwards until there are enough."""
-        newest = self._request.newest or 0
+        newest = self._newest or 0
         if not newest:
             return
         async with self._turns:
@@ -322,7 +313,7 @@ class TopicTail:
             raise BadAnswer(address, request_name(PULL_MESSAGE), reason)
         if pulled.gap is not None and pulled.gap not in self._damage:
             add_damage(self._damage, pulled.gap)
-        message_filter = self._request.message_filter
+        message_filter = self._message_filter
 
         def matching() -> list[Record]:
             return [
@@ -356,8 +347,8 @@ class TopicTail:
         one of each queue can come at once.
         """
         if reading.next_offset is None:
-            if self._request.newest is None:
-                begin = self._request.message_filter.begin
+            if self._newest is None:
+                begin = self._message_filter.begin
             async with self._turns:
                 reading.next_offset = await _first_since(
                     self._cluster, address, reading.queue, begin
@@ -439,7 +430,7 @@ class TopicTail:
 
     def _note(self, reading: _Queue, coverage: Coverage) -> None:
         """Report a broker that fails once, and once that all of its queues can be read again."""
-        if not self._request.follow:
+        if not self._follows:
             return
         name = reading.queue.broker_name
         failing = self._failing.setdefault(name, set())

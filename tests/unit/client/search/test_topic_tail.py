@@ -8,7 +8,7 @@ from rocketlens import limits
 from rocketlens.client.connect import queue_puller
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search import topic_tail
-from rocketlens.client.search.topic_tail import TailRequest, TopicTail
+from rocketlens.client.search.topic_tail import TopicTail
 from rocketlens.client.send.message import Message
 from rocketlens.errors import BadAnswer, BadInput, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model import properties as props
@@ -257,8 +257,8 @@ class NoBatches:
 
 
 def pull_of_tail(broker, **conditions):
-    request = TailRequest(message_filter=tail_filter("T", **conditions), newest=1, follow=False)
-    reader = TopicTail(broker, NoBatches(), request)
+    message_filter = tail_filter("T", **conditions)
+    reader = TopicTail(broker, NoBatches(), message_filter, newest=1, follow=False)
     return asyncio.run(reader._pull("a:1", MessageQueue("T", "broker-a", 0), 7, 32))
 
 
