@@ -309,7 +309,7 @@ class ClusterClient:
             key_filter, topic=full_topic, begin=begin, end=end, tally=findings.tally
         )
         await self.source.find_by_key(message_filter, findings)
-        findings.cover(await self.source.topology.gone_since())
+        findings.cover(await self.source.topology.recheck_missing_brokers())
         return findings.answer(key_filter.index_key)
 
     async def _ask_queue(

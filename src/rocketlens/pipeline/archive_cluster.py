@@ -437,7 +437,7 @@ class _Asking:
             requests += [self._stored(route, queue) for queue in route.read_queues]
             await self._note_unreadable(route)
         queues = await asyncio.gather(*requests)
-        self._note(await self._topology.gone_since())
+        self._note(await self._topology.recheck_missing_brokers())
         return Asked([each for each in queues if each is not None], brokers.value, self._doubts)
 
     async def _route(

@@ -176,7 +176,7 @@ class ClusterCalls:
         self._routes: dict[str, _Known] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
-        self.closed_to_tools: Final[set[str]] = set()
+        self.brokers_refusing_tools: Final[set[str]] = set()
         """Addresses of brokers at which the group of tools may not consume."""
         self.topic_attributes: Final = Recent[tuple[str, str], Mapping[str, str] | BrokerError](
             clock

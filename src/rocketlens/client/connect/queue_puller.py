@@ -279,7 +279,7 @@ class QueuePuller:
             return LITE_PULL_MESSAGE, replace(header, sys_flag=header.sys_flag | LITE_PULL_FLAG)
         if address in self._without_sql92:
             header = replace(header, expression_type=TAG_TYPE, subscription=ALL_TAGS)
-        if self._spare_group is not None and address in self._cluster.closed_to_tools:
+        if self._spare_group is not None and address in self._cluster.brokers_refusing_tools:
             header = replace(header, consumer_group=self._spare_group)
         return PULL_MESSAGE, header
 
@@ -292,7 +292,7 @@ class QueuePuller:
         if answer.code not in _STATUS_OF_CODE:
             remark = f"{refusal.remark}; nor as {group}: {answer.remark}"
             raise broker_error(address, refusal._replace(remark=remark))
-        self._cluster.closed_to_tools.add(address)
+        self._cluster.brokers_refusing_tools.add(address)
         return answer
 
 

@@ -81,12 +81,14 @@ def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
     """
     broker_datas = list(broker_datas)
     if len(broker_datas) > limits.MAX_ROUTE_BROKERS:
-        raise CommandBodyError(f"{len(broker_datas)} brokers, {limits.MAX_ROUTE_BROKERS} believed")
+        raise CommandBodyError(
+            f"{len(broker_datas)} brokers; at most {limits.MAX_ROUTE_BROKERS} are accepted"
+        )
     for each in broker_datas:
         if len(each.broker_addrs) > limits.MAX_BROKER_ADDRESSES:
             raise CommandBodyError(
-                f"{len(each.broker_addrs)} addresses of broker {each.broker_name[:80]}, "
-                f"{limits.MAX_BROKER_ADDRESSES} believed"
+                f"{len(each.broker_addrs)} addresses of broker {each.broker_name[:80]}; "
+                f"at most {limits.MAX_BROKER_ADDRESSES} are accepted"
             )
     brokers = [
         Broker(
@@ -184,8 +186,8 @@ def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
     count = sum(max(0, each.read_queue_nums, each.write_queue_nums) for each in queue_datas)
     if count > limits.MAX_ROUTE_QUEUES:
         raise CommandBodyError(
-            f"a route with {count} queues of topic {topic} on {len(queue_datas)} brokers, "
-            f"{limits.MAX_ROUTE_QUEUES} believed"
+            f"a route with {count} queues of topic {topic} on {len(queue_datas)} brokers; "
+            f"at most {limits.MAX_ROUTE_QUEUES} are accepted"
         )
 
 
@@ -207,8 +209,8 @@ def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
 def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
     if count > limits.MAX_TOPIC_QUEUES:
         raise CommandBodyError(
-            f"a route with {count} queues of topic {topic} on {broker_name}, "
-            f"{limits.MAX_TOPIC_QUEUES} believed"
+            f"a route with {count} queues of topic {topic} on {broker_name}; "
+            f"at most {limits.MAX_TOPIC_QUEUES} are accepted"
         )
     return [MessageQueue(topic, broker_name, number) for number in range(count)]
 

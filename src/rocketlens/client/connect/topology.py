@@ -166,9 +166,9 @@ class Topology:
             # Callers that wait get the error.
             task.exception()
 
-    async def gone_since(self) -> tuple[Coverage, ...]:
-        """List the brokers again if the list is older than the routes or topics that a search used;
-        return those that are missing now.
+    async def recheck_missing_brokers(self) -> tuple[Coverage, ...]:
+        """After a search, list the brokers again if the list is older than the routes or topics
+        that were used; return the coverage of those that are missing.
 
         Name servers forget a broker that ended together with its topics: a route that lacks it
         shows nothing, and neither do brokers that were listed before.

@@ -120,14 +120,14 @@ class ClusterSource:
         :raises RemotingError: if no name server responds.
         """
         await self._find(request, findings)
-        findings.cover(await self.topology.gone_since())
+        findings.cover(await self.topology.recheck_missing_brokers())
 
     async def _find(self, request: FindRequest, findings: Findings) -> None:
         topics, unknown = await self._choose_topics(request.topics, findings)
         findings.unknown.update(unknown)
         if unknown and not topics:
             for error in unknown.values():
-                findings.cover(await self.coverage_without(error))
+                findings.cover(await self.coverage_of_missing_topic(error))
             return
         if request.text is None:
             searched, left_out = await self._searched(request, topics, findings)
@@ -242,7 +242,7 @@ class ClusterSource:
         """
         offset_id = OffsetMessageId.decode(msg_id)
         records, coverage = await records_of_id(self.cluster, self.topology, offset_id, None)
-        return _one_of(msg_id, records, coverage)
+        return _single_message(msg_id, records, coverage)
 
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
@@ -266,7 +266,7 @@ class ClusterSource:
             for message in findings.messages.in_order():
                 return message
             coverage = (*coverage, *findings.coverage)
-        return _one_of(msg_id, records, coverage)
+        return _single_message(msg_id, records, coverage)
 
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
         offset_id = request.offset_msg_id
@@ -405,7 +405,7 @@ class ClusterSource:
         try:
             route, doubts = await self.topology.route(topic)
         except TopicNotFound as error:
-            findings.cover(await self.coverage_without(error))
+            findings.cover(await self.coverage_of_missing_topic(error))
             return
         findings.cover(doubts)
         queues = [
@@ -465,7 +465,7 @@ class ClusterSource:
                 )
             except TopicNotFound as error:
                 # Deleted since the name server listed it, or never there.
-                findings.cover(await self.coverage_without(error) if topics else ())
+                findings.cover(await self.coverage_of_missing_topic(error) if topics else ())
 
         counting = count_left_out(self, request, left_out, findings.tally)
         await asyncio.gather(_at_once(searched, ask), counting)
@@ -504,8 +504,8 @@ class ClusterSource:
             findings.cover((_brokers_coverage(brokers, "they have no topic"),))
         return topics
 
-    async def coverage_without(self, error: TopicNotFound) -> tuple[Coverage, ...]:
-        """Return the coverage of a topic that no broker has, according to all of them."""
+    async def coverage_of_missing_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
+        """Return the coverage of a topic that no broker has; all of them were asked."""
         brokers, doubts = await self.topology.brokers()
         if not brokers:
             return doubts
@@ -541,7 +541,9 @@ def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
     return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
 
 
-def _one_of(msg_id: str, records: list[Record], coverage: tuple[Coverage, ...]) -> MessageExt:
+def _single_message(
+    msg_id: str, records: list[Record], coverage: tuple[Coverage, ...]
+) -> MessageExt:
     """Return the message that was found.
 
     :raises MessageNotFound: if none was found, and all brokers were asked.

@@ -157,7 +157,7 @@ async def read_queues(
         ends = reader.ends
         if ends is None or ends.newest_ms is None:
             await reader.read_newest(begin, end)
-        elif reader.is_needless(ends.newest_ms, begin):
+        elif reader.cannot_contribute(ends.newest_ms, begin):
             reader.relies_on_order = True
         else:
             await reader.read_newest(begin, end)
@@ -250,14 +250,14 @@ class QueueReader:
             )
             if page.records:
                 self.set_back_ms = max(self.set_back_ms, page.set_back_ms)
-                if self.is_needless(page.least_ms, begin):
+                if self.cannot_contribute(page.least_ms, begin):
                     self.relies_on_order |= top > first
                     break
         await self._read_if_moved(begin, end)
 
-    def is_needless(self, newest_ms: int, begin: int) -> bool:
-        """Return whether nothing that was stored at a time or before it can be in the answer, as
-        far as the clock did not go back by more than was seen.
+    def cannot_contribute(self, newest_ms: int, begin: int) -> bool:
+        """Return whether messages stored at ``newest_ms`` or earlier cannot be in the answer,
+        allowing for the largest step back of the clock that was seen so far.
         """
         newest_ms += self.set_back_ms
         return newest_ms < begin or self.findings.is_past(newest_ms)

@@ -84,7 +84,7 @@ class StretchReader:
         start = max(await min_offset(self._cluster, address, queue), 0)
         stop = await max_offset(self._cluster, address, queue)
         if stop > limits.MAX_QUEUE_OFFSET:
-            reason = f"{queue} ends at {stop}, {limits.MAX_QUEUE_OFFSET} believed"
+            reason = f"{queue} ends at {stop}, at most {limits.MAX_QUEUE_OFFSET} is accepted"
             raise BadAnswer(address, request_name(GET_MAX_OFFSET), reason)
 
         async def search(timestamp_ms: int) -> int:

@@ -110,7 +110,7 @@ class ClusterMessages:
             findings.cover((Coverage(source.name, source.kind, failed, None, "interrupted"),))
             return
         await count_left_out(source, request, left_out, findings.tally)
-        findings.cover(await source.topology.gone_since())
+        findings.cover(await source.topology.recheck_missing_brokers())
 
     async def record_batches(self) -> AsyncIterator["pa.RecordBatch"]:
         """Yield the messages as record batches of bounded size, as they come; errors as iteration.
@@ -184,7 +184,7 @@ class _Lane:
         self._passed: tuple[int, int] | None = None
         """The lowest and the highest queue offset of the records that were passed on."""
 
-    def unpassed(self, records: list[Record]) -> list[Record]:
+    def not_yet_yielded(self, records: list[Record]) -> list[Record]:
         """Return those of some records that were not passed on before: a pull from within a batch
         brings all of it again. Records of a light queue have the offsets of another.
         """
@@ -201,8 +201,8 @@ class _Lane:
         return list(chosen.values())
 
     def all_coverage(self, failed: set[str]) -> list[Coverage]:
-        """Return what was read of it; nothing if its broker is in ``failed``, to which it is added
-        if it did not answer.
+        """Return the coverage of this queue. A broker that did not answer is reported for its
+        first queue only: ``failed`` has the names of those that were.
         """
         name = self.broker.name
         if self.answer is None or (self.answer.value is None and name in failed):
@@ -320,7 +320,7 @@ class TimeOrder:
                     topic_route, doubts = await self._source.topology.route(topic)
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
-                    self._findings.cover(await self._source.coverage_without(error))
+                    self._findings.cover(await self._source.coverage_of_missing_topic(error))
                     return None
                 self._findings.cover(doubts)
                 return topic_route
@@ -403,7 +403,7 @@ class TimeOrder:
         arrivals = Arrivals(self._report)
 
         async def hand_on(next_offset: int, reached_ms: int) -> None:
-            records = lane.unpassed(arrivals.drain())
+            records = lane.not_yet_yielded(arrivals.drain())
             await lane.has_room.wait()
             if records:
                 lane.record_bytes = sum(each.total_size for each in records) // len(records)

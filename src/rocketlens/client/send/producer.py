@@ -367,7 +367,7 @@ class Producer(ClusterClient):
         deadline_s = self._now_s() + timeout_s
         with self._requests.begun(message.topic, timeout_s) as pending:
             pending.mark(message, self._client_id)
-            await self._introduce_to_all(message.topic, timeout_s / 2)
+            await self._register_for_replies(message.topic, timeout_s / 2)
             left_s = deadline_s - self._now_s()
             await self.send(message, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
             return await pending.wait(deadline_s - self._now_s())
@@ -605,7 +605,7 @@ class Producer(ClusterClient):
         shown = queue._replace(topic=self._short_topic(queue.topic))
         return SendContext(self.group, request.sent, shown, address, mode)
 
-    async def _introduce_to_all(self, topic: str, timeout_s: float) -> None:
+    async def _register_for_replies(self, topic: str, timeout_s: float) -> None:
         """Send a heartbeat to brokers that may get replies, unless they had one.
 
         A broker that fails is left out: another may get the reply.

@@ -41,7 +41,7 @@ class Broker:
     def __init__(self, *codes, next_offset=7, max_offset=7, refusal=(0, ""), groups=()):
         self.codes = list(codes) or [ResponseCode.SUCCESS]
         self.refusal, self.groups = refusal, groups
-        self.closed_to_tools = set()
+        self.brokers_refusing_tools = set()
         self.fields = {
             "suggestWhichBrokerId": "1",
             "nextBeginOffset": str(next_offset),
