@@ -4,7 +4,8 @@ import asyncio
 
 from rocketlens.net.channel import Channel
 from rocketlens.net.channel_state import QUEUED
-from rocketlens.wire.connection import Connection
+from rocketlens.wire.connection import Connection, decode_command
+from rocketlens.wire.frame import FrameSplitter
 from tests.support.patience import PATIENCE_S
 
 
@@ -83,3 +84,8 @@ def replies_in(written):
         replies.append(written[position:end])
         position = end
     return replies
+
+
+def commands_in(content):
+    """The commands of frames, responses too, which a connection takes only to its own requests."""
+    return [decode_command(each) for each in FrameSplitter().feed(content)]

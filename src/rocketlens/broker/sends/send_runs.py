@@ -50,7 +50,7 @@ from rocketlens.wire import acl, frame, header_json
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RESPONSE_FLAG, RemotingCommand
 from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
-from rocketlens.wire.connection import Connection, encode_command
+from rocketlens.wire.connection import decode_command, encode_command
 
 if TYPE_CHECKING:
     from rocketlens.broker.access.control import AccessControl
@@ -387,10 +387,8 @@ def _replies_with(response: Response, replies: bytes) -> bytes:
     """
     if response.code == ResponseCode.SUCCESS:
         return replies
-    events = Connection[None]().receive(replies)
     changed = []
-    for event in events:
-        command: RemotingCommand = event.command  # type: ignore[union-attr]
+    for command in map(decode_command, frame.FrameSplitter().feed(replies)):
         fields = command.ext_fields if response.remark is None else {}
         failed = command._replace(code=response.code, remark=response.remark, ext_fields=fields)
         changed.append(encode_command(failed))

@@ -10,10 +10,10 @@ from rocketlens.broker.delivery.compiled_pulls import CompiledPulls
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
-from rocketlens.wire.connection import Connection, encode_command
+from rocketlens.wire.connection import encode_command
 from tests.support.async_tests import within
 from tests.support.broker_world import bodies, create_topic, in_broker, properties_of, text_of
-from tests.support.fed_channel import feed
+from tests.support.fed_channel import commands_in, feed
 from tests.unit.broker.heartbeats import beat
 from tests.unit.broker.lookup.test_compiled import mutated
 
@@ -98,7 +98,7 @@ def fail(*_):
 
 def replies_in(answered):
     """The replies in what was answered."""
-    return [event.command for event in Connection().receive(answered)]
+    return commands_in(answered)
 
 
 class Both:

@@ -23,7 +23,7 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import Connection, RequestReceived, encode_command
 from tests.support.broker_world import create_topic, in_broker, records_of, text_of
-from tests.support.fed_channel import feed, replies_in
+from tests.support.fed_channel import commands_in, feed, replies_in
 from tests.support.made_stores import flip
 from tests.support.written_stores import SMALL, open_small, send, send_many
 from tests.unit.broker.searches import LARGE, Peer, put_away, read_all, searching
@@ -61,8 +61,8 @@ def view(offset, opaque=1, codec=0):
 
 def body_of(answer):
     """The body of a reply."""
-    (event,) = Connection().receive(answer)
-    return event.command.body
+    (command,) = commands_in(answer)
+    return command.body
 
 
 def mutated(rng, frame):

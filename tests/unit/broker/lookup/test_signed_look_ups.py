@@ -7,9 +7,9 @@ import pytest
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.connection import Connection, decode_command, encode_command
+from rocketlens.wire.connection import decode_command, encode_command
 from tests.support.broker_world import create_topic, records_of
-from tests.support.fed_channel import feed, replies_in
+from tests.support.fed_channel import commands_in, feed, replies_in
 from tests.unit.broker.access.acl_world import (
     SECRET,
     change_account,
@@ -69,9 +69,9 @@ async def store_messages(world, admin):
         topic = topic_of(number)
         changes = {"e": 0} if topic.startswith("%") else {}
         frame = signed(plain_frame(number, b=topic, **changes), "administrator")
-        (event,) = Connection().receive((await feed(world, [frame]))[0])
-        assert event.command.code == 0, event.command
-        message_id = OffsetMessageId.decode(event.command.ext_fields["msgId"])
+        (command,) = commands_in((await feed(world, [frame]))[0])
+        assert command.code == 0, command
+        message_id = OffsetMessageId.decode(command.ext_fields["msgId"])
         offsets.append(message_id.physical_offset)
     world.core.load_kernels()
     await read_all(world.core.search)
@@ -203,8 +203,8 @@ async def code_and_way(world, frame):
     runs.answer = lambda *given: answers.append(answer(*given)) or answers[-1]
     written, _ = await feed(world, [frame])
     runs.answer = answer
-    (event,) = Connection().receive(written)
-    return event.command.code, answers[-1] is not None
+    (command,) = commands_in(written)
+    return command.code, answers[-1] is not None
 
 
 def test_a_right_that_is_taken_away_counts_from_the_next_look_up_on(tmp_path):
@@ -242,7 +242,7 @@ async def test_a_message_of_a_group_is_left_to_those_who_compare_its_origin(tmp_
         frames = [query("k2", topic="%RETRY%readers"), view(offsets[2])]
         for frame in frames:
             content, _ = await feed(world, [signed(frame, "administrator")])
-            (event,) = Connection().receive(content)
-            (record,) = records_of(event.command.body)
+            (command,) = commands_in(content)
+            (record,) = records_of(command.body)
             assert record.topic == "%RETRY%readers"
             assert await code_and_way(world, signed(frame, "administrator")) == (0, False)

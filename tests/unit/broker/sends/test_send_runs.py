@@ -14,10 +14,10 @@ from rocketlens.formats.commitlog_record import decode
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands.messages import SEND_MESSAGE, SEND_MESSAGE_V2
-from rocketlens.wire.connection import Connection, encode_command
+from rocketlens.wire.connection import encode_command
 from tests.support.async_tests import within
 from tests.support.broker_world import create_topic, in_broker, send_fields, text_of
-from tests.support.fed_channel import feed
+from tests.support.fed_channel import commands_in, feed
 from tests.support.patience import PATIENCE_S
 
 KEY = "0A0000091F4018B4AAC2140DD5A2"
@@ -222,7 +222,7 @@ def in_order(answered):
     written, is_closed = answered
     if is_closed:
         return is_closed
-    answers = [event.command for event in Connection().receive(written)]
+    answers = commands_in(written)
     return sorted(answers, key=lambda each: each.opaque)
 
 
@@ -272,7 +272,7 @@ def fed_with_runs(directory, act, **changes):
         async def send(numbers, **fields):
             frames = b"".join(plain_frame(number, **fields) for number in numbers)
             written, _ = await feed(world, [frames])
-            return [event.command for event in Connection().receive(written)]
+            return commands_in(written)
 
         await send(range(8))
         return await act(world, send)

@@ -7,9 +7,9 @@ import pytest
 from rocketlens.errors import ProtocolError
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.connection import Connection, decode_command, encode_command
+from rocketlens.wire.connection import decode_command, encode_command
 from tests.support.broker_world import create_topic
-from tests.support.fed_channel import feed
+from tests.support.fed_channel import commands_in, feed
 from tests.support.patience import PATIENCE_S
 from tests.unit.broker.access.acl_world import (
     ACCOUNTS,
@@ -111,7 +111,7 @@ async def codes_of(world, frames):
     runs.take = lambda *given: taken.append(take(*given)) or taken[-1]
     written, _ = await feed(world, [b"".join(frames)])
     runs.take = take
-    answers = [event.command for event in Connection().receive(written)]
+    answers = commands_in(written)
     assert [each.opaque for each in answers] == list(range(len(frames)))
     return [each.code for each in answers], sum(count for count, _, _ in taken)
 
