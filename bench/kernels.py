@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketlens import limits
-from rocketlens.formats.compiled import kernels
+from rocketlens.formats.compiled import index, kernels
 from rocketlens.formats.index_file import ChainCheck
 
 RECORD_BYTES = 200
@@ -101,7 +101,7 @@ def scan_all(log: NDArray[np.uint8], entries: kernels.EntryArrays | None) -> int
             position, reason = ended.next_position, ended.reason
         else:
             room = entries.part(made, len(entries.hashes))
-            done = kernels.scan_entries(log, 0, position, len(log), rows, room, with_tags=False)
+            done = kernels.scan_records(log, 0, position, len(log), rows, room)
             position, reason, made = done.next_position, done.reason, made + done.entry_count
         if reason is not kernels.ScanReason.FULL:
             return made
@@ -131,9 +131,9 @@ class IndexFileSpace:
 
     def check(self, last_entry: int) -> ChainCheck:
         """Check the file built last."""
-        return kernels.check_index_file(
-            self.slots, self.entries, slot_count=self.slot_count, last_entry=last_entry
-        )
+        newest = np.zeros(self.slot_count, np.int32)
+        checked = index.check(self.slots, self.entries, self.slot_count, last_entry, newest)
+        return ChainCheck(*checked)
 
 
 def entries_without_order(count: int) -> kernels.EntryArrays:

@@ -8,7 +8,6 @@ import pytest
 
 import rocketlens
 from rocketlens.formats.compiled import kernels
-from rocketlens.store.read.index import index_files
 from tests.crash.asking import assert_key, assert_right
 from tests.support import made_stores
 from tests.support.effort import sized
@@ -305,9 +304,9 @@ def test_index_files_are_used_whatever_order_their_names_give(made, check):
     assert_right(made, step=5, damaged=False)
 
 
-def test_many_small_index_files_are_joined_and_answer_alike(tmp_path, monkeypatch):
+def test_many_small_index_files_answer_alike(tmp_path):
     made = make_store(tmp_path / "store", some_messages(400), index=(64, 50))
-    assert len(made.index_paths()) >= 2 * index_files._JOIN_FILES
+    assert len(made.index_paths()) >= 16
     assert_right(made, step=3, topics=(None,), damaged=False)
     flip(made.index_paths()[7], 40 + 4 * 64 + 20 * 9 + 1, 0x40)
     assert_right(made, step=1)

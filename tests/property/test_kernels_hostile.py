@@ -68,9 +68,8 @@ def assert_agreement(content, base_offset=0, start=0, stop=None):
         assert logs.kernel_row(row, content, base_offset) == logs.python_row(record, content)
     for with_tags in (False, True):
         expected = logs.python_entries(found, with_tags=with_tags)
-        entries = kernels.EntryArrays.allocate(len(expected) + 1)
-        count = kernels.index_entries(buffer, base_offset, rows, entries, with_tags=with_tags)
-        assert logs.as_tuples(entries, count) == expected
+        entries = kernels.index_entries(buffer, base_offset, rows, with_tags=with_tags)
+        assert logs.as_tuples(entries) == expected
     return buffer, rows, found
 
 
@@ -169,7 +168,7 @@ def test_index_files_of_any_entries_are_what_putting_them_one_by_one_gives(
     assert logs.built_index_file(entries, slot_count, 64, begin) == expected
     assert logs.built_index_file(entries, slot_count, 64, begin, ranges) == expected
     slots, body = (logs.array(part) for part in expected[:2])
-    checked = kernels.check_index_file(slots, body, slot_count=slot_count, last_entry=len(tuples))
+    checked = logs.check_index_file(slots, body, slot_count=slot_count, last_entry=len(tuples))
     assert checked.is_good
     assert checked.used_slot_count == expected[2]
 
@@ -181,7 +180,7 @@ def test_any_bytes_can_be_checked_as_an_index_file(content, slot_count):
     slots, entries = buffer[: 4 * slot_count], buffer[4 * slot_count :]
     last_entry = len(entries) // 20 - 1
     if last_entry >= 0:
-        kernels.check_index_file(slots, entries, slot_count=slot_count, last_entry=last_entry)
+        logs.check_index_file(slots, entries, slot_count=slot_count, last_entry=last_entry)
 
 
 def damage(content, draw):
@@ -216,12 +215,11 @@ def use_every_kernel_on_damaged_logs(seed, rounds):
 
 
 def use_every_kernel_on_rows(buffer, rows):
-    entries = kernels.EntryArrays.allocate(20)
     out = np.zeros(100, np.uint8)
     chosen = np.arange(-1, len(rows) + 1)
     kernels.consume_queue_entries(rows, chosen, out, first_queue_offset=0, delays_ms=chosen)
     for use in (
-        lambda: kernels.index_entries(buffer, 0, rows, entries, with_tags=True),
+        lambda: kernels.index_entries(buffer, 0, rows, with_tags=True),
         lambda: kernels.crc_ok(buffer, 0, rows),
         lambda: kernels.group_rows(buffer, 0, rows, by_queue=True),
         lambda: kernels.key_slices(buffer, 0, rows),

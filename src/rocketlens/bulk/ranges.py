@@ -150,22 +150,11 @@ class RangeReader:
         rows = np.empty(ROWS_AT_ONCE, kernels.RECORD_DTYPE)
         position = self._begin()
         while position < stop:
-            if self._entries is None:
-                scan_end = kernels.scan_records(content, self._base, position, stop, rows)
-                end = kernels.EntryScanEnd(
-                    scan_end.count, 0, scan_end.next_position, scan_end.reason
-                )
-            else:
-                end = kernels.scan_entries(
-                    content,
-                    self._base,
-                    position,
-                    stop,
-                    rows,
-                    self._entries,
-                    with_tags=self._with_tags,
-                )
-                self.entry_count = end.entry_count
+            entries, with_tags = self._entries, self._with_tags
+            end = kernels.scan_records(
+                content, self._base, position, stop, rows, entries, with_tags=with_tags
+            )
+            self.entry_count = end.entry_count
             if end.count:
                 if walked.first is None:
                     walked.first = position

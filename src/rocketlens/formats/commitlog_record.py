@@ -43,12 +43,13 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 
 from rocketlens import limits
 from rocketlens.errors import BodyError, RecordError
-from rocketlens.formats.body_compression import decompress
+from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.dledger import BLANK_MAGIC
 from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
@@ -424,19 +425,26 @@ class RecordView:
 
     def record(self) -> Record:
         """Return the whole record, its parts copied."""
-        head = self.head
+        buffer, topic_stop = self.buffer, self.topic_stop
+        head = HEADS[buffer[self.start + _HOST_BITS_BYTE] >> 4 & 3].struct
+        read = head.unpack_from(buffer, self.start)
         fields: tuple[Any, ...] = (
-            *head[:9],
-            Host(address_text(head[9]), head[10]),
-            head[11],
-            Host(address_text(head[12]), head[13]),
-            head[14],
-            head[15],
-            self.body,
-            self.topic,
-            self.properties,
+            *read[:9],
+            _host_of(read[9], read[10]),
+            read[11],
+            _host_of(read[12], read[13]),
+            read[14],
+            read[15],
+            bytes(buffer[self.body_start : self.body_stop]),
+            decode_utf8(bytes(buffer[self.topic_start : topic_stop])),
+            bytes(buffer[topic_stop + _PROPERTIES_LENGTH_BYTES : self.stop]),
         )
         return Record(*fields)
+
+
+@lru_cache(maxsize=1024)
+def _host_of(address: bytes, port: int) -> Host:
+    return Host(address_text(address), port)
 
 
 def decode(
@@ -567,13 +575,14 @@ def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> Me
     ``body_error`` says why. That is not damage: the record is as its producer sent it.
     """
     body, body_error = record.body, None
-    try:
-        body = decompress(body, record.sys_flag, body_limit)
-    except BodyError as error:
-        body_error = str(error)
+    if record.sys_flag & COMPRESSED:
+        try:
+            body = decompress(body, record.sys_flag, body_limit)
+        except BodyError as error:
+            body_error = str(error)
     properties = props.parse(decode_utf8(record.properties))
     unique_key = properties.get(props.UNIQUE_KEY)
-    offset_msg_id = record.offset_msg_id
+    offset_msg_id = offset_msg_id_of(record.store_host, record.physical_offset)
     return MessageExt(
         topic=record.topic,
         tags=properties.get(props.TAGS),

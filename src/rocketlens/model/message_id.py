@@ -103,15 +103,7 @@ class OffsetMessageId:
 
         :raises BadInput: when a part does not fit its field: what :meth:`decode` would refuse.
         """
-        packed = pack_address(self.store_host.address)
-        if not 0 <= self.store_host.port <= limits.MAX_PORT:
-            message = f"{self.store_host.port} is no port: it is 0 .. {limits.MAX_PORT}"
-            raise BadInput(message)
-        if not 0 <= self.physical_offset <= limits.MAX_LONG:
-            message = f"{self.physical_offset} is no physical offset: it is 0 .. {limits.MAX_LONG}"
-            raise BadInput(message)
-        tail = _OFFSET_TAIL.pack(self.store_host.port, self.physical_offset)
-        return (packed + tail).hex().upper()
+        return _offset_msg_id(self.store_host, self.physical_offset)
 
     @classmethod
     def decode(cls, text: str) -> Self:
@@ -137,9 +129,18 @@ def offset_msg_id_of(store_host: Host, physical_offset: int) -> str:
 
     :raises BadInput: as `OffsetMessageId.encode`.
     """
-    if physical_offset == NOT_IN_LOG:
-        return ""
-    return OffsetMessageId(store_host, physical_offset).encode()
+    return "" if physical_offset == NOT_IN_LOG else _offset_msg_id(store_host, physical_offset)
+
+
+def _offset_msg_id(store_host: Host, physical_offset: int) -> str:
+    address, port = store_host
+    if not 0 <= port <= limits.MAX_PORT:
+        message = f"{port} is no port: it is 0 .. {limits.MAX_PORT}"
+        raise BadInput(message)
+    if not 0 <= physical_offset <= limits.MAX_LONG:
+        message = f"{physical_offset} is no physical offset: it is 0 .. {limits.MAX_LONG}"
+        raise BadInput(message)
+    return (pack_address(address) + _OFFSET_TAIL.pack(port, physical_offset)).hex().upper()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,4 +177,4 @@ def split_keys(text: str | None) -> tuple[str, ...]:
 
     A key that stands in it twice is returned twice, as RocketMQ indexes it twice.
     """
-    return tuple(key for key in (text or "").split(KEY_SEPARATOR) if key)
+    return tuple(filter(None, text.split(KEY_SEPARATOR))) if text else ()

@@ -131,7 +131,7 @@ class AnswerMessages:
             # A source whose time is over can still add.
             messages = dict(self._messages)
         if self._sign > 0:
-            return tuple(messages[rank] for rank in sorted(messages))
+            return tuple(map(messages.__getitem__, sorted(messages)))
         return tuple(sorted(messages.values(), key=lambda each: self._order(each, 1)))
 
     def holders_of(
@@ -233,13 +233,17 @@ class Findings:
         fit into the answer.
         """
         self.count += 1
-        self._report(self.messages.take(record, self._source))
+        added = self.messages.take(record, self._source)
+        if self.on_added is not None:
+            self._report(added)
         return self._may_take_more
 
     def take_all(self, records: Sequence[Record]) -> bool:
         """Add the messages of one record, of which those that are kept come first; return as `take`
         does.
         """
+        if len(records) == 1:
+            return self.take(records[0])
         return all(map(self.take, records if self.messages.oldest else reversed(records)))
 
     def add(self, message: MessageExt) -> bool:

@@ -10,7 +10,9 @@ from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.store_topics import Topics
 from rocketlens.query.tiered import TieredLogs
+from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.config_tables import OFFSETS_FILE, files_of_table
 from rocketlens.store.read.index.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import CommitLog
@@ -58,6 +60,7 @@ class StoreReader:
         self.layout = layout
         self.path = layout.root
         self.log_name: Final = log_name
+        self.is_log_of_queue: Final = layout.is_log_of_queue
         self.written_end = 0
         """Where the log ends at least, as another file shows."""
         self.log = CommitLog.of(layout)
@@ -77,7 +80,18 @@ class StoreReader:
         self._groups = GroupEvidence(layout, self.log, self.queues)
         self._ahead: list[GroupAhead] | None = None
         self._lost_begin: tuple[int, str | None] | None = None
-        self._is_tail_checked = False
+        self._is_tail_read = False
+        self._small_files = fs.FileWatch(
+            (
+                *(layout.checkpoint, layout.synced, layout.tap),
+                *(layout.compacted, layout.batch_queues),
+                *files_of_table(layout.root, OFFSETS_FILE),
+            )
+        )
+        self._are_files_seen = False
+        self._tap: tuple[TapNote | None] | None = None
+        self._has_compacted: bool | None = None
+        self._batch_topics: set[str] | None = None
         self.is_closed = False
         self.tiered: Final = TieredLogs(
             self, lambda layout, name: StoreReader(layout, log_name=name)
@@ -93,8 +107,7 @@ class StoreReader:
         """
         self.log.refresh_if_changed()
         self.queues.look_again()
-        self._is_tail_checked = False
-        self._lost_end = self._ahead = None
+        self._is_tail_read = self._are_files_seen = False
         is_listed_again = False
         if self.queues.unlisted is not None:
             self.queues.topics()
@@ -102,12 +115,27 @@ class StoreReader:
         if is_listed_again or self.log.version != self._log_version:
             self._forget_other_log()
 
+    def _look_at_small_files(self) -> None:
+        """Forget what was read of the other files of the store if one changed, once a query."""
+        if self._are_files_seen:
+            return
+        self._are_files_seen = True
+        if self._small_files.has_changed():
+            self._lost_end = self._ahead = self._tap = None
+            self._has_compacted = self._batch_topics = None
+        else:
+            if not self._evidence.still_holds():
+                self._lost_end = None
+            if not self._groups.still_holds():
+                self._ahead = None
+
     def _forget_other_log(self) -> None:
         """Discard everything: the log is not the one that was read."""
         self._log_version = self.log.version
         if self._index is not None:
             self._index.close()
         self._index = self._tail = self._coverage = None
+        self._lost_end = self._ahead = None
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
         self.topics = Topics(self, *self._topic_options)
 
@@ -120,10 +148,13 @@ class StoreReader:
 
     @property
     def tail(self) -> Tail:
-        """The index in memory for the log that index files do not cover, read up to now."""
-        if self._tail is not None and not self._is_tail_checked and self._tail.is_stale():
+        """The index in memory for the log that index files do not cover, read once a query."""
+        is_same_log = self.log.version == self._log_version
+        if self._tail is not None and self._is_tail_read and is_same_log:
+            return self._tail
+        if self._tail is not None and self._tail.is_stale():
             self._forget_other_log()
-        self._is_tail_checked = True
+        self._is_tail_read = True
         if self._tail is None:
             self._tail = Tail(self.log, self.is_indexed)
             self._tail.cover(self.index.uncovered())
@@ -283,6 +314,7 @@ class StoreReader:
 
     def lost_end(self) -> LostEnd | None:
         """Return what other files tell of messages behind the end of the log, once a query."""
+        self._look_at_small_files()
         if self._lost_end is None:
             self._lost_end = (self._evidence.lost_end(),)
         return self._lost_end[0]
@@ -294,9 +326,17 @@ class StoreReader:
 
     def lost_of_queues(self, takes_topic: Callable[[str], bool]) -> list[str]:
         """Return what groups consumed of some topics and the store does not have, once a query."""
+        self._look_at_small_files()
         if self._ahead is None:
             self._ahead = self._groups.ahead()
         return [str(each) for each in self._ahead if takes_topic(each.queue.topic)]
+
+    def batch_topics(self) -> set[str]:
+        """Return the topics that have batch queues, listed again if that directory changed."""
+        self._look_at_small_files()
+        if self._batch_topics is None or self.queues.unlisted is not None:
+            self._batch_topics = self.queues.batch_topics()
+        return self._batch_topics
 
     def kept_elsewhere(self, begin: int | None) -> tuple[Coverage, ...]:
         """Return where messages are that were deleted from the log, but not from the store, and
@@ -323,10 +363,13 @@ class StoreReader:
         return tuple(self.log_failures([error]))
 
     def _tap_note(self) -> TapNote | None:
-        try:
-            return read_tap_note(self.layout)
-        except OSError:
-            return None
+        self._look_at_small_files()
+        if self._tap is None:
+            try:
+                self._tap = (read_tap_note(self.layout),)
+            except OSError:
+                return None
+        return self._tap[0]
 
     def _tap_gaps(self) -> Iterator[str]:
         """Yield the parts of the log that a copy never got, as far as they are not deleted."""
@@ -346,14 +389,17 @@ class StoreReader:
         return tuple(self.log_failures([error]))
 
     def _kept_by_broker(self, begin: int | None) -> tuple[Coverage, ...]:
-        compacted = self.layout.compacted
-        is_deleted = self.log.min_offset > 0 and compacted.exists()
-        if not is_deleted or (begin is not None and begin >= first_time(self.log)):
+        if self.log.min_offset == 0:
+            return ()
+        self._look_at_small_files()
+        if self._has_compacted is None:
+            self._has_compacted = self.layout.compacted.exists()
+        if not self._has_compacted or (begin is not None and begin >= first_time(self.log)):
             return ()
         error = (
             f"the log begins at physical offset {self.log.min_offset}; older messages are of "
-            f"compacted topics ({compacted}/TOPIC/QUEUE), not searched here: open the log of a "
-            "queue by itself"
+            f"compacted topics ({self.layout.compacted}/TOPIC/QUEUE), not searched here: open the "
+            "log of a queue by itself"
         )
         return tuple(self.log_failures([error]))
 

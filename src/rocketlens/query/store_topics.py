@@ -82,7 +82,7 @@ class Topics:
             if self._read_to is None or self._damage:
                 self._named |= self._sampled()
         # Kept here because the memory is emptied when index files are opened.
-        self._named |= set(self._source.tail.topics)
+        self._named.update(self._source.tail.topics)
         return self._named
 
     def choose(self, names: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
@@ -188,13 +188,13 @@ class Topics:
 
         What could not be read does not fail an answer that ``is_found``: then it is only said.
         """
-        count = len(self.known())
-        unread_bytes = self._unread_bytes()
+        count, tail_start = len(self.known()), self._tail_start()
+        unread_bytes = tail_start - self._read_from()
         how = "config, queues and places in the log" if unread_bytes > 0 else "the log"
         name = f"{counted(count, 'topic')}: {how}"
-        bounds = (self._source.log.min_offset, self._tail_start() - max(unread_bytes, 0))
-        yield Coverage(name, SourceKind.TOPICS, SourceState.SEARCHED, None, None, *bounds)
         min_offset = self._source.log.min_offset
+        bounds = (min_offset, tail_start - max(unread_bytes, 0))
+        yield Coverage(name, SourceKind.TOPICS, SourceState.SEARCHED, None, None, *bounds)
         damage = [str(each) for each in self._damage if each.stop > min_offset]
         if is_found:
             for error in damage[:1]:
@@ -203,7 +203,7 @@ class Topics:
         yield from self._source.log_failures(damage)
         if unread_bytes > 0:
             error = (
-                f"the log from physical offset {self._read_from()} to {self._tail_start()} "
+                f"the log from physical offset {self._read_from()} to {tail_start} "
                 f"({unread_bytes / _GIB:.1f} GiB) was not read for topics that were deleted: "
                 "search one of them by its name (--topic), or read it all"
                 " (open_store(..., max_topic_scan_bytes=None))"
@@ -236,7 +236,8 @@ class Topics:
         if self._configured_batches is None:
             table = read_table(self._source.path, TOPICS_FILE, TOPICS_MEMBER).entries
             self._configured_batches = set(filter(lambda name: _is_in_batches(table[name]), table))
-        return self._configured_batches | self._source.queues.batch_topics()
+        of_queues = self._source.batch_topics()
+        return self._configured_batches | of_queues if of_queues else self._configured_batches
 
     def configured(self) -> set[str]:
         """Return the topics of the configuration; if it has none, those of groups."""

@@ -18,8 +18,9 @@ would be among the answers to nearly every question. Copies that brokers keep of
 for delays, timers and transactions, are in answers as other messages are.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
+from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -56,7 +57,7 @@ class SearchTally:
 
     def __init__(self) -> None:
         """Count nothing yet."""
-        self._internal: Final[Counter[str]] = Counter()
+        self._internal: Final[defaultdict[str, int]] = defaultdict(int)
         self._seen: Final[set[int]] = set()
         self._uncounted: Final[set[str]] = set()
         self._batches: Final[dict[tuple[object, int], str]] = {}
@@ -139,7 +140,8 @@ class SearchTally:
 
             sentence = Sentence("no_such_property", name=name, path=body_path(name))
             parts.append(Coverage("filter", kind, searched, None, sentence))
-        parts += self._internal_coverage()
+        if self._internal:
+            parts += self._internal_coverage()
         if self._batches:
             error = (
                 f"{counted(len(self._batches), 'record')} cannot be taken apart into the messages "
@@ -149,11 +151,11 @@ class SearchTally:
         return tuple(parts)
 
     def _internal_coverage(self) -> list[Coverage]:
-        counts = self._internal.most_common()
+        counts = sorted(self._internal.items(), key=itemgetter(1), reverse=True)
         topics = [name for name, number in counts if number or name in self._uncounted]
         if not topics:
             return []
-        messages = _messages(self._internal.total())
+        messages = _messages(sum(self._internal.values()))
         if self._uncounted:
             messages = Sentence("or_more", messages=messages)
         sentence = Sentence("left_out", messages=messages, topics=_shown(topics))

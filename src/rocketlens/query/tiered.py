@@ -14,11 +14,12 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.message_id import NOT_IN_LOG
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.message_filter import MessageFilter
+from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.consumequeue import QueueName
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.log_evidence import first_time
-from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.store.read.log.scan import LogWalk
 from rocketlens.store.read.tiers import QueueLog, read_tiers
 
 if TYPE_CHECKING:
@@ -44,12 +45,13 @@ class TieredLogs:
         self._opened: dict[Path, tuple[int | None, StoreReader | None]] = {}
         """By path: the first queue offset that the store's log has, and the log before that."""
         self._firsts: tuple[tuple[int, int], dict[QueueName, int]] | None = None
+        places = (reader.layout.tiers, reader.layout.tiered)
+        self._places = [str(each) for each in places if each is not None]
 
     @property
     def is_there(self) -> bool:
         """Whether the store has tiered storage at all."""
-        layout = self._reader.layout
-        return layout.tiers.exists() or (layout.tiered is not None and layout.tiered.exists())
+        return any(map(fs.exists, self._places))
 
     def is_needed(self, begin: int | None) -> bool:
         """Return whether messages from a store time on can be there, and not in the log."""
@@ -189,7 +191,7 @@ def find_in_tiers(
 
     Not if the log of the store has more messages than are wanted: older ones are not needed then.
     """
-    if _is_enough(findings) or not reader.tiered.is_needed(message_filter.begin):
+    if not reader.tiered.is_needed(message_filter.begin) or _is_enough(findings):
         return
     logs, lost = reader.tiered.logs(lambda queue: message_filter.takes_topic(queue.topic))
     for queue, log in logs:
@@ -241,12 +243,8 @@ def _entries(
     """Yield topic, queue id, queue offset and physical offset of messages that queues have, in
     the order of the log as far as each queue goes.
     """
-    for piece in LogWalk(log, start, confirm=reader.is_indexed).pieces():
-        if not isinstance(piece, Chunk):
-            if has_queue_entry(piece.sys_flag):
-                yield piece.topic, piece.queue_id, piece.queue_offset, piece.physical_offset
-            continue
-        for topic, queue_id, rows in piece.queues():
+    for chunk in LogWalk(log, start, confirm=reader.is_indexed).chunks():
+        for topic, queue_id, rows in chunk.queues():
             queued = rows.compress(has_queue_entry(rows["sys_flag"]))
             columns = (queued[name].tolist() for name in ("queue_offset", "physical_offset"))
             for queue_offset, physical_offset in zip(*columns, strict=True):

@@ -9,7 +9,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,14 +150,8 @@ def max_open_files() -> int:
     return min(soft, MAX_OPEN_FILES) if soft >= 0 else MAX_OPEN_FILES
 
 
-_OTHER_FILES: Final = 64
-"""Open files of a store besides queues and segments: notes, index files, directories."""
 _MIN_QUEUES: Final = 64
 _MIN_MAPPED: Final = 8
-_LOGS: Final = 4
-"""Readers of one log in a broker: the store, its index builder, look-ups, and a new reader of
-look-ups.
-"""
 
 
 def max_open_queues() -> int:
@@ -170,11 +164,6 @@ def max_mapped_files() -> int:
     return min(max(max_open_files() // 16, _MIN_MAPPED), MAX_MAPPED_FILES)
 
 
-def store_open_files() -> int:
-    """Return how many open files a store that is written may need, with its readers."""
-    return 2 * max_open_queues() + _LOGS * max_mapped_files() + _OTHER_FILES
-
-
 def raise_open_file_limit() -> int:
     """Raise the limit of open files to its maximum; return that, at most 65,536.
 
@@ -185,20 +174,6 @@ def raise_open_file_limit() -> int:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max_open_files()
-
-
-def check_can_open(count: int) -> None:
-    """Check that this process may open so many more files now.
-
-    :raises OSError: when it may not.
-    """
-    opened: list[int] = []
-    try:
-        while len(opened) < count:
-            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def user_cache() -> Path:
@@ -289,8 +264,7 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
     except OSError:
         return None
     modified_ns = status.st_mtime_ns
-    step_ns = _STAMP_STEP_NS if modified_ns % 1_000_000_000 else _COARSE_STAMP_STEP_NS
-    if not time.time_ns() - modified_ns > step_ns:
+    if not time.time_ns() - modified_ns > _step_ns(modified_ns):
         return None
     return DirectoryStamp(status.st_dev, status.st_ino, modified_ns)
 
@@ -305,6 +279,56 @@ def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
     except OSError:
         return False
     return (status.st_dev, status.st_ino, status.st_mtime_ns) == stamp
+
+
+class FileWatch:
+    """Tells whether some files, and directories' names, are as they were when it last looked.
+
+    What is missing is watched by the nearest directory above it. Costs a system call for each file.
+    What was changed so recently that a change now could leave the same times counts as changed.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """Look at nothing yet."""
+        self._paths: Final = tuple(map(os.fspath, paths))
+        self._stamps: list[tuple[str, tuple[int, ...]]] = []
+
+    def has_changed(self) -> bool:
+        """Return whether something was added, removed or written since the last call."""
+        for path, stamp in self._stamps:
+            try:
+                if _stamp_of(os.stat(path)) != stamp:
+                    break
+            except OSError:
+                break
+        else:
+            if self._stamps:
+                return False
+        self._stamps = self._looked_at()
+        return True
+
+    def _looked_at(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the stamps; none if one of them could stay the same over a change now."""
+        stamps: dict[str, tuple[int, ...]] = {}
+        for path in self._paths:
+            there = path
+            while there not in stamps:
+                try:
+                    stamps[there] = _stamp_of(os.stat(there))
+                except OSError:
+                    there = os.path.dirname(there) or os.curdir
+        now_ns = time.time_ns()
+        are_old = (now_ns - each[-1] > _step_ns(each[-1]) for each in stamps.values())
+        return [*stamps.items()] if all(are_old) else []
+
+
+def _stamp_of(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def _step_ns(time_ns: int) -> int:
+    """Return within how long after a time of a file a change may leave it the same."""
+    return _STAMP_STEP_NS if time_ns % 1_000_000_000 else _COARSE_STAMP_STEP_NS
 
 
 def file_id(entry: "os.DirEntry[str]") -> FileId | None:
@@ -322,6 +346,11 @@ def size_of(entry: "os.DirEntry[str]") -> int:
         return entry.stat().st_size if entry.is_file() else 0
     except FileNotFoundError:
         return 0
+
+
+def exists(path: str) -> bool:
+    """Return whether a path leads to something."""
+    return os.access(path, os.F_OK)
 
 
 def file_size(path: Path) -> int | None:
@@ -413,7 +442,8 @@ class MappedFiles:
 
     def __init__(self) -> None:
         """Create an empty cache."""
-        self._files: dict[Path, _Kept] = {}
+        self._files: dict[FileId | Path, _Kept] = {}
+        """By the file that is meant; while it is mapped, its number is no other file's."""
         self._round = 0
 
     def get(self, path: Path, size: int, file_id: FileId | None = None) -> MappedFile:
@@ -424,26 +454,23 @@ class MappedFiles:
         :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
             one was cut after it was mapped.
         """
-        entry = self._files.get(path)
-        if (
-            entry is not None
-            and entry.size == size
-            and (file_id is None or entry.mapped.file_id == file_id)
-        ):
+        key = path if file_id is None else file_id
+        entry = self._files.get(key)
+        if entry is not None and entry.size == size:
             if entry.looked_at == self._round:
                 return entry.mapped
             entry.looked_at = self._round
             if not entry.mapped.is_cut():
                 return entry.mapped
-            del self._files[path]
+            del self._files[key]
             raise OSError(errno.ESTALE, "the file was cut short", str(path))
         mapped = self._mapped(path, size)
         if file_id is not None and mapped.file_id != file_id:
             raise OSError(errno.ESTALE, "another file is there now", str(path))
-        self._files.pop(path, None)
+        self._files.pop(key, None)
         if len(self._files) >= max_mapped_files():
             del self._files[next(iter(self._files))]
-        self._files[path] = _Kept(size, mapped, self._round)
+        self._files[key] = _Kept(size, mapped, self._round)
         return mapped
 
     def _mapped(self, path: Path, size: int) -> MappedFile:
@@ -460,9 +487,9 @@ class MappedFiles:
         """Check each file again before it is next returned: it may have been cut."""
         self._round += 1
 
-    def drop(self, path: Path) -> None:
+    def drop(self, file: "FileId | Path") -> None:
         """Drop one file from the cache."""
-        self._files.pop(path, None)
+        self._files.pop(file, None)
 
     def close(self) -> None:
         """Unmap all files that no caller holds."""

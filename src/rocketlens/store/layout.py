@@ -17,6 +17,7 @@ not even for a moment.
 ``name_taken.json``     another broker that registered under this broker's name, if any
 ``aside/``              bytes that recovery found damaged, or cut off the log or a queue
 ``scratch/``            files being made, and consume queues being removed
+``tap.json``            of which broker's store this is a copy, if it is one
 ======================  =========================================================================
 
 All of ours may be deleted while no broker runs: the next start then reads the whole log.
@@ -47,7 +48,6 @@ RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedge
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -85,7 +85,6 @@ def index_file_name(timestamp_ms: int, before: str) -> str:
     return f"{moment:{_NAME_FORMAT}}{moment.microsecond // 1000:03}"
 
 
-@dataclass(frozen=True, slots=True)
 class StoreLayout:
     """The paths of one store.
 
@@ -93,9 +92,57 @@ class StoreLayout:
     ``tiered``: where its ``broker.conf`` says that tiered storage is.
     """
 
-    root: Path
-    elsewhere: tuple[Path, ...] = ()
-    tiered: Path | None = None
+    def __init__(
+        self, root: Path, elsewhere: tuple[Path, ...] = (), tiered: Path | None = None
+    ) -> None:
+        self.root: Final = root
+        self.elsewhere: Final = elsewhere
+        self.tiered: Final = tiered
+        self.commit_logs: Final = elsewhere or (root / "commitlog",)
+        """The directories of segments; they are written in the first."""
+        self.commit_log: Final = self.commit_logs[0]
+        self.is_log_of_queue: Final = elsewhere == (root,)
+        """Whether it has nothing but the log of one queue."""
+        self.disks: Final = (root, *elsewhere)
+        """A directory on each disk that the store may be on."""
+        self.consume_queue: Final = root / "consumequeue"
+        """TOPIC/QUEUE/files."""
+        self.batch_queues: Final = root / BATCH_QUEUES
+        """TOPIC/QUEUE/files of RocketMQ 5's topics whose records are batches of messages."""
+        self.index: Final = root / "index"
+        self.config: Final = root / "config"
+        """Tables of topics, groups and offsets."""
+        self.compacted: Final = root / "compaction" / COMPACTED
+        """The logs of topics of which RocketMQ 5 keeps the last message of each key."""
+        self.tiers: Final = self.config / "tieredStoreMetadata.json"
+        """Names the files that RocketMQ 5 has in tiered storage."""
+        self.checkpoint: Final = root / "checkpoint"
+        self.abort: Final = root / "abort"
+        """Exists while a broker runs, and after one that did not stop cleanly."""
+        self.own: Final = root / "rocketlens"
+        """RocketLens's own files: see the table of this module."""
+        self.log_path: Final = self.own / "log_path"
+        self.state: Final = self.own / "state.json"
+        self.synced: Final = self.own / "synced"
+        self.index_state: Final = self.own / "index.json"
+        self.new_index: Final = self.own / "index"
+        self.deleted: Final = self.own / "deleted.json"
+        self.name_taken: Final = self.own / "name_taken.json"
+        self.tap: Final = self.own / "tap.json"
+        self.aside: Final = self.own / "aside"
+        self.scratch: Final = self.own / "scratch"
+
+    def __repr__(self) -> str:
+        """Return what it was made of."""
+        return f"StoreLayout({self.root!r}, {self.elsewhere!r}, {self.tiered!r})"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other was made of the same paths."""
+        return isinstance(other, StoreLayout) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        """Return the hash of what it was made of."""
+        return hash(repr(self))
 
     @classmethod
     def of(cls, path: Path) -> "StoreLayout":
@@ -121,78 +168,8 @@ class StoreLayout:
                 with suppress(NotAStore):
                     layout = cls(*paths_of(file))
                     if fs.is_same(layout.root, path):
-                        return replace(layout, root=path)
+                        return cls(path, layout.elsewhere, layout.tiered)
         return cls(path)
-
-    @property
-    def commit_logs(self) -> tuple[Path, ...]:
-        """The directories of segments."""
-        return self.elsewhere or (self.root / "commitlog",)
-
-    @property
-    def commit_log(self) -> Path:
-        """The directory of segments that are written."""
-        return self.commit_logs[0]
-
-    @property
-    def is_log_of_queue(self) -> bool:
-        """Whether it has nothing but the log of one queue."""
-        return self.elsewhere == (self.root,)
-
-    @property
-    def disks(self) -> tuple[Path, ...]:
-        """A directory on each disk that the store may be on."""
-        return (self.root, *self.elsewhere)
-
-    @property
-    def consume_queue(self) -> Path:
-        """TOPIC/QUEUE/files."""
-        return self.root / "consumequeue"
-
-    @property
-    def batch_queues(self) -> Path:
-        """TOPIC/QUEUE/files of RocketMQ 5's topics whose records are batches of messages."""
-        return self.root / BATCH_QUEUES
-
-    @property
-    def index(self) -> Path:
-        """Index files."""
-        return self.root / "index"
-
-    @property
-    def config(self) -> Path:
-        """Tables of topics, groups and offsets."""
-        return self.root / "config"
-
-    @property
-    def compacted(self) -> Path:
-        """The logs of topics of which RocketMQ 5 keeps the last message of each key."""
-        return self.root / "compaction" / COMPACTED
-
-    @property
-    def tiers(self) -> Path:
-        """Names the files that RocketMQ 5 has in tiered storage."""
-        return self.config / "tieredStoreMetadata.json"
-
-    @property
-    def checkpoint(self) -> Path:
-        """RocketMQ's checkpoint."""
-        return self.root / "checkpoint"
-
-    @property
-    def abort(self) -> Path:
-        """Exists while a broker runs, and after one that did not stop cleanly."""
-        return self.root / "abort"
-
-    @property
-    def own(self) -> Path:
-        """RocketLens's own files."""
-        return self.root / "rocketlens"
-
-    @property
-    def log_path(self) -> Path:
-        """Where the log is, if a broker of ours has it elsewhere."""
-        return self.own / "log_path"
 
     def noted_log(self) -> Path | None:
         """Return where a broker of ours has the log of this store, if that is elsewhere."""
@@ -202,51 +179,6 @@ class StoreLayout:
             return None
         path = None if content is None else Path(content.decode("utf-8", "surrogateescape"))
         return path if path is not None and path.is_dir() else None
-
-    @property
-    def state(self) -> Path:
-        """The synced part of the consume queues."""
-        return self.own / "state.json"
-
-    @property
-    def synced(self) -> Path:
-        """The synced part of the log."""
-        return self.own / "synced"
-
-    @property
-    def index_state(self) -> Path:
-        """The synced part of the index files."""
-        return self.own / "index.json"
-
-    @property
-    def new_index(self) -> Path:
-        """Index files that will replace those of another builder."""
-        return self.own / "index"
-
-    @property
-    def deleted(self) -> Path:
-        """Deleted topics."""
-        return self.own / "deleted.json"
-
-    @property
-    def name_taken(self) -> Path:
-        """Another broker registered under this broker's name."""
-        return self.own / "name_taken.json"
-
-    @property
-    def tap(self) -> Path:
-        """Of which broker's store this is a copy, if it is one."""
-        return self.own / "tap.json"
-
-    @property
-    def aside(self) -> Path:
-        """Damaged bytes that were kept."""
-        return self.own / "aside"
-
-    @property
-    def scratch(self) -> Path:
-        """Unfinished files."""
-        return self.own / "scratch"
 
 
 def paths_of(file: Path) -> tuple[Path, tuple[Path, ...], Path | None]:

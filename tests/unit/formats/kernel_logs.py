@@ -9,7 +9,9 @@ import pytest
 
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record as records
+from rocketlens.formats.compiled import index as kernels_index
 from rocketlens.formats.compiled import kernels
+from rocketlens.formats.index_file import ChainCheck
 from rocketlens.model import properties
 from rocketlens.model.text import java
 from rocketlens.model.text.java import decode_utf8
@@ -209,6 +211,12 @@ def built_index_file(entries, slot_count, entry_count, begin_timestamp_ms, range
     return slots.tobytes(), body.tobytes(), used
 
 
+def check_index_file(slots, entries, *, slot_count, last_entry):
+    """The compiled check of the bytes of slots and entries."""
+    newest = np.zeros(slot_count, np.int32)
+    return ChainCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
+
+
 class GoldenLog:
     """All rows and index entries of a golden store, segment by segment."""
 
@@ -219,9 +227,8 @@ class GoldenLog:
             base_offset = int(path.name)
             buffer = array(path.read_bytes())
             rows, ended = scan(buffer, base_offset, room=5000)
-            entries = kernels.EntryArrays.allocate(20_000)
-            count = kernels.index_entries(buffer, base_offset, rows, entries, with_tags=with_tags)
-            tuples += as_tuples(entries, count)
+            entries = kernels.index_entries(buffer, base_offset, rows, with_tags=with_tags)
+            tuples += as_tuples(entries)
             self.segments.append((buffer, base_offset, rows, ended))
         self.entries = entry_arrays(tuples)
 

@@ -298,6 +298,5 @@ def test_the_kernels_write_the_same_entries(properties, sys_flag, with_tags):
     content = np.frombuffer(commitlog_record.encode(record), np.uint8)
     rows = np.empty(1, kernels.RECORD_DTYPE)
     assert kernels.scan_records(content, 0, 0, len(content), rows).count == 1
-    entries = kernels.EntryArrays.allocate(20)
-    count = kernels.index_entries(content, 0, rows, entries, with_tags=with_tags)
-    assert entries.hashes[:count].tolist() == index_hashes(record, with_tags=with_tags)
+    entries = kernels.index_entries(content, 0, rows, with_tags=with_tags)
+    assert entries.hashes.tolist() == index_hashes(record, with_tags=with_tags)

@@ -4,10 +4,6 @@ Files stay mapped while they are used, and no more of them than allowed.
 """
 
 import os
-import resource
-from pathlib import Path
-
-import pytest
 
 from rocketlens.store import fs
 from tests.support.patched import change_for
@@ -107,6 +103,37 @@ def test_a_stamp_holds_until_a_name_in_the_directory_changes(tmp_path, monkeypat
     assert not fs.is_as_stamped(str(tmp_path / "nowhere"), stamp)
 
 
+def test_a_watch_notices_files_that_come_change_and_go(tmp_path, monkeypatch):
+    change_for(monkeypatch, fs, "time", time_ns=lambda: 1 << 62)
+    there, missing = tmp_path / "there", tmp_path / "no" / "file"
+    there.write_bytes(b"1")
+    watch = fs.FileWatch([there, missing])
+
+    def changes_once():
+        return (watch.has_changed(), watch.has_changed()) == (True, False)
+
+    assert changes_once()
+    there.write_bytes(b"12")
+    assert changes_once()
+    missing.parent.mkdir()
+    assert changes_once()
+    missing.write_bytes(b"")
+    assert changes_once()
+    missing.unlink()
+    assert changes_once()
+    there.rename(tmp_path / "other")
+    assert changes_once()
+    missing.parent.rmdir()
+    assert changes_once()
+
+
+def test_a_watch_believes_no_time_that_a_change_now_could_have_too(tmp_path):
+    watch = fs.FileWatch([tmp_path / "file"])
+    (tmp_path / "file").write_bytes(b"1")
+    assert watch.has_changed()
+    assert watch.has_changed()
+
+
 def test_one_file_is_the_same_by_whatever_path_and_a_missing_one_is_no_other(tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     path.touch()
@@ -114,21 +141,6 @@ def test_one_file_is_the_same_by_whatever_path_and_a_missing_one_is_no_other(tmp
     assert fs.is_same(path, link)
     assert not fs.is_same(path, tmp_path)
     assert not fs.is_same(tmp_path / "nowhere", path)
-
-
-def test_whether_files_can_be_opened_is_found_out_and_none_stays_open():
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = list(Path("/proc/self/fd").glob("*"))
-    fs.check_can_open(8)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            fs.check_can_open(8)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    fs.check_can_open(8)
-    # Others of this process may close theirs meanwhile.
-    assert len(list(Path("/proc/self/fd").glob("*"))) <= len(before)
 
 
 def test_no_more_files_are_kept_mapped_than_allowed_and_those_in_use_stay_valid(

@@ -29,6 +29,7 @@ from rocketlens.net.channel import Channel
 from rocketlens.net.server import host_of
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.store.read.index.entry_runs import WINDOW_BITS, EntryRun
+from rocketlens.store.read.index.index_files import NewestFirst
 from rocketlens.store.read.index.tail import Tail
 from rocketlens.store.read.log.commitlog import Segment
 from rocketlens.store.write.message_store import MessageStore
@@ -52,18 +53,14 @@ class LogParts(NamedTuple):
     file_count: int
     segment_count: int
     kept: tuple[Any, ...]
-    """What the addresses in ``rows`` are of."""
+    """What the addresses of segments in ``rows`` are of."""
+    files: NewestFirst
     segments: list[Segment]
-    """As the reader had them."""
-    are_counted: list[bool]
-    """Whether the slots of each file were counted."""
+    """Both as the reader had them."""
 
     def are_of(self, reader: StoreReader) -> bool:
         """Return whether the reader still has the same files and segments."""
-        files = reader.index.sound
-        return self.segments is reader.log.segments and self.are_counted == [
-            file.are_slots_counted for file in files
-        ]
+        return self.files is reader.index.newest_first and self.segments is reader.log.segments
 
 
 class LogSnapshot(NamedTuple):
@@ -122,15 +119,10 @@ def snapshot_of(index: LiveIndex, old: LogSnapshot | None = None) -> LogSnapshot
 
 
 def _parts_of(reader: StoreReader) -> LogParts:
-    log, files = reader.log, reader.index.sound
+    log, files = reader.log, reader.index.newest_first
     listed = log.segments
-    rows: list[int] = []
+    rows: list[int] = [*files.rows]
     kept: list[Any] = []
-    are_counted = [file.are_slots_counted for file in files]
-    for file, is_counted in zip(reversed(files), reversed(are_counted), strict=True):
-        content, numbers = file.array(), file.walk_numbers()
-        kept += (content, numbers)
-        rows += content.ctypes.data, len(content), int(is_counted), numbers.ctypes.data
     segment_count = 0
     for segment in listed[: -_MAX_SEGMENTS - 1 : -1]:
         view, base_offset = segment_at(log, segment.base_offset)
@@ -140,7 +132,7 @@ def _parts_of(reader: StoreReader) -> LogParts:
         kept.append(content)
         rows += content.ctypes.data, len(content), 0, base_offset
         segment_count += 1
-    return LogParts(tuple(rows), len(files), segment_count, tuple(kept), listed, are_counted)
+    return LogParts(tuple(rows), len(files.files), segment_count, tuple(kept), files, listed)
 
 
 CODES: Final = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID

@@ -10,7 +10,7 @@ takes longer for each array that it gets than for all addresses in one array.
 | 3 | up to which physical offset runs and files have all entries |
 | 4 on | a row of four numbers for each, those of the newest log first |
 | a run | address and number of its entries, whether they are sorted, where its window begins |
-| a file | address and length, whether its slots are counted, address of what a walk knows of it |
+| a file | address and length, 0, address of its numbers (`IndexFile.walk_numbers`) |
 | a segment | address and length, 0, its first physical offset |
 
 What is out of the ordinary is left to ``broker.lookup``, as in ``look_up.pxd``.
@@ -27,6 +27,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
     Held,
     copy_bytes,
+    need,
     read_bytes,
     read_int64s,
     release,
@@ -49,7 +50,6 @@ from cython.cimports.rocketlens.formats.compiled.look_up_constants import (
     ADDRESS,
     ANSWER_NUMBERS,
     ANSWERED,
-    ARE_COUNTED,
     BEGIN_OFFSET,
     BEHIND,
     CANDIDATE_ROOM,
@@ -188,7 +188,7 @@ def add_of_all(
             break
         if count > room:
             return unusual
-        found = file_entries(row, wanted, out, count, limit)
+        found = add_of_file(row, wanted, out, cython.NULL, count, limit)
         if found.count < 0:
             return unusual
         count = found.count
@@ -198,31 +198,6 @@ def add_of_all(
     found.count = count
     found.is_whole = floor
     return found
-
-
-@cython.cfunc
-@cython.nogil
-def file_entries(
-    row: cython.pointer(cython.const[cython.longlong]),
-    wanted: cython.longlong,
-    out: cython.p_longlong,
-    count: cython.longlong,
-    limit: cython.longlong,
-) -> Found:
-    """Add the newest entries of a hash in the index file of a row."""
-    return add_of_file(
-        bytes_at(row[ADDRESS]),
-        row[LENGTH],
-        cython.cast(
-            cython.pointer(cython.const[cython.longlong]),
-            cython.cast(cython.size_t, row[FILE_NUMBERS_AT]),
-        ),
-        row[ARE_COUNTED] != 0,
-        wanted,
-        out,
-        count,
-        limit,
-    )
 
 
 @cython.cfunc
@@ -285,7 +260,7 @@ def is_entry_of_file(
             cython.cast(cython.size_t, row[FILE_NUMBERS_AT]),
         )
         if file[BEGIN_OFFSET] <= physical_offset and physical_offset <= file[END_OFFSET]:
-            found = file_entries(row, key_hash, look_up.offsets, 1, SPARE)
+            found = add_of_file(row, key_hash, look_up.offsets, cython.NULL, 1, SPARE)
             for number in range(1, found.count):
                 if look_up.offsets[number] == physical_offset:
                     return True
@@ -564,15 +539,6 @@ def _answer(
         return UNUSUAL
     numbers[REPLY_LENGTH] = written
     return state
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def need(count: cython.longlong, least: cython.longlong) -> cython.int:
-    """Refuse an array that is too short."""
-    if count < least:
-        raise ValueError(f"an array of {count} items is too short: {least} are needed")
-    return 0
 
 
 def answer(

@@ -87,6 +87,23 @@ cdef inline long long sort_candidates(long long *out, long long count, long long
     return kept
 
 
+cdef inline void sort_newest_first(
+    long long *offsets, long long *numbers, long long count
+) noexcept nogil:
+    """Sort entries by their numbers, the highest first."""
+    cdef long long index, at, number, offset
+    for index in range(1, count):
+        number = numbers[index]
+        offset = offsets[index]
+        at = index
+        while at > 0 and numbers[at - 1] < number:
+            numbers[at] = numbers[at - 1]
+            offsets[at] = offsets[at - 1]
+            at -= 1
+        numbers[at] = number
+        offsets[at] = offset
+
+
 cdef inline long long entry_at(const long long *file, long long number) noexcept nogil:
     """Return the position of an entry of an index file."""
     return HEADER_BYTES + file[SLOT_COUNT] * SLOT_BYTES + number * INDEX_ENTRY_BYTES
@@ -129,21 +146,22 @@ cdef inline bint is_page_used(Bytes content, const long long *file, long long sl
 
 
 cdef inline Found add_of_file(
-    Bytes content,
-    long long content_bytes,
-    const long long *file,
-    bint are_slots_counted,
+    const long long *row,
     long long key_hash,
     long long *out,
+    long long *numbers,
     long long count,
     long long limit,
 ) noexcept nogil:
-    """Add the newest ``limit`` entries of a hash in an index file; return the count, and 1 if all
-    fitted.
+    """Add the newest ``limit`` entries of a hash in the index file of a row of sources; return the
+    count, and 1 if all fitted. Their physical offsets go into ``out``, and their numbers into
+    ``numbers`` unless that is NULL.
 
     Checks what a walk of ``store.read.index.index`` checks; `UNUSUAL` in place of the count says
     that this one cannot be done here.
     """
+    cdef Bytes content = <Bytes><size_t>row[ADDRESS]
+    cdef const long long *file = <const long long *><size_t>row[FILE_NUMBERS_AT]
     cdef long long slot_count = file[SLOT_COUNT]
     cdef long long slot, number, counted, above, position, own_hash, offset, least, step
     cdef long long offset_above = -1
@@ -152,13 +170,13 @@ cdef inline Found add_of_file(
         slot_count < 1
         or file[ENTRY_COUNT] < 1
         or file[LAST_ENTRY] >= file[ENTRY_COUNT]
-        or entry_at(file, file[ENTRY_COUNT]) > content_bytes
+        or entry_at(file, file[ENTRY_COUNT]) > row[LENGTH]
     ):
         return found_of(UNUSUAL, 0)
     slot = key_hash % slot_count
     number = load_i32(content, HEADER_BYTES + slot * SLOT_BYTES)
     if number == 0:
-        if are_slots_counted or is_page_used(content, file, slot):
+        if file[ARE_COUNTED] != 0 or is_page_used(content, file, slot):
             return found_of(count, 1)
         return found_of(UNUSUAL, 1)
     counted = max(file[NEXT_ENTRY], load_i32(content, NEXT_ENTRY_AT))
@@ -182,6 +200,8 @@ cdef inline Found add_of_file(
             if count >= stop:
                 return found_of(count, 0)
             out[count] = offset
+            if numbers != NULL:
+                numbers[count] = number
             count += 1
         elif is_near(own_hash, key_hash):
             return found_of(UNUSUAL, 0)

@@ -61,6 +61,13 @@ cdef extern from "device.h":
     void *write_rows(Held *held, object array, Py_ssize_t size, long long *count) except NULL
 
 
+cdef inline int need(long long count, long long least) except -1:
+    """Refuse an array that is too short."""
+    if count < least:
+        raise ValueError(f"an array of {count} items is too short: {least} are needed")
+    return 0
+
+
 cdef inline unsigned long long mix(unsigned long long state, unsigned long long word) noexcept nogil:
     """Mix one word into a 64-bit hash."""
     # 2**64 over the golden ratio: an odd factor that spreads every input bit upwards.

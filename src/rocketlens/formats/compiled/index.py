@@ -1,14 +1,20 @@
-"""Compiled writers and a checker of index files and consume queues.
+"""Compiled writers of index files and consume queues, a checker and a look-up of index files.
 
 Called through :mod:`rocketlens.formats.compiled.kernels`. The layouts are in
 :mod:`rocketlens.formats.index_file` and ``consumequeue_entry``.
 """
 
 import cython
+from cython.cimports.rocketlens.formats.compiled.candidates import (
+    Found,
+    add_of_file,
+    sort_newest_first,
+)
 from cython.cimports.rocketlens.formats.compiled.device import (
     Bytes,
     Held,
     load_i32,
+    load_i64,
     prefetch,
     read_bytes,
     read_int32s,
@@ -19,6 +25,13 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     store_i64,
     write_bytes,
     write_int32s,
+    write_int64s,
+)
+from cython.cimports.rocketlens.formats.compiled.look_up_constants import (
+    CANDIDATE_ROOM,
+    MAX_LOOP_CANDIDATES,
+    ROW_NUMBERS,
+    UNUSUAL,
 )
 from cython.cimports.rocketlens.formats.compiled.record_constants import (
     INDEX_ENTRY_BYTES,
@@ -26,15 +39,22 @@ from cython.cimports.rocketlens.formats.compiled.record_constants import (
     INDEX_OFFSET,
     INDEX_PREVIOUS,
     INDEX_SECONDS,
+    MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
     MAX_INT,
+    MIN_RECORD_BYTES,
+    PHYSICAL_OFFSET,
     QUEUE_ENTRY_BYTES,
     QUEUE_ENTRY_OFFSET,
     QUEUE_ENTRY_SIZE,
     QUEUE_ENTRY_TAGS,
     SLOT_BYTES,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
     Row,
 )
-from cython.cimports.rocketlens.formats.compiled.records import has_queue_entry
+from cython.cimports.rocketlens.formats.compiled.records import has_queue_entry, more_of_born_host
 
 NewEntries = cython.struct(
     hashes=cython.pointer(cython.const[cython.int]),
@@ -240,6 +260,219 @@ def check(
     finally:
         release(cython.address(held))
     return bad_entries, first_bad_entry, bad_slots, first_bad_slot, used
+
+
+def list_records(
+    entries: object,
+    last_entry: cython.longlong,
+    min_offset: cython.longlong,
+    starts: object,
+    last_entries: object,
+) -> int:
+    """Write the physical offset of each record that entries 1 .. ``last_entry`` lead to, and the
+    last of its entries; those before ``min_offset`` are left out. Return how many there are.
+
+    -1 if the entries are not in the order of the log, or entry 0 is used.
+    """
+    held: Held
+    room: cython.longlong = 0
+    counts: cython.longlong[2]
+    count: cython.longlong = 0
+    entry: cython.longlong
+    offset: cython.longlong
+    before: cython.longlong = 0
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), entries, cython.address(room))
+        offsets: cython.p_longlong = write_int64s(
+            cython.address(held), starts, cython.address(counts[0])
+        )
+        lasts: cython.p_longlong = write_int64s(
+            cython.address(held), last_entries, cython.address(counts[1])
+        )
+        check_room(SLOT_BYTES, room, 1, last_entry)
+        if min(counts[0], counts[1]) < last_entry:
+            raise ValueError(f"{min(counts[0], counts[1])} rows are too few")
+        with cython.nogil:
+            if load_i32(memory, INDEX_KEY_HASH) != 0 or load_i32(memory, INDEX_PREVIOUS) != 0:
+                count = -1
+            for entry in range(1, last_entry + 1):
+                offset = load_i64(memory, entry * INDEX_ENTRY_BYTES + INDEX_OFFSET)
+                if count < 0 or (entry > 1 and offset < before):
+                    count = -1
+                    break
+                before = offset
+                if offset < min_offset:
+                    continue
+                if count == 0 or offsets[count - 1] != offset:
+                    offsets[count] = offset
+                    count += 1
+                lasts[count - 1] = entry
+    finally:
+        release(cython.address(held))
+    return count
+
+
+@cython.cfunc
+@cython.nogil
+def record_bytes(
+    memory: Bytes, position: cython.longlong, room: cython.longlong, offset: cython.longlong
+) -> cython.longlong:
+    """Return the size of the record that begins at ``position``, by its head; 0 if none does."""
+    if room < MIN_RECORD_BYTES:
+        return 0
+    magic: cython.longlong = load_i32(memory, position + MAGIC)
+    size: cython.longlong = load_i32(memory, position)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return 0
+    if size < MIN_RECORD_BYTES or size > room:
+        return 0
+    return size if load_i64(memory, position + PHYSICAL_OFFSET) == offset else 0
+
+
+@cython.cfunc
+@cython.nogil
+def has_seconds(
+    time_ms: cython.longlong, seconds: cython.longlong, begin_ms: cython.longlong
+) -> cython.bint:
+    """Return whether an entry's ``seconds`` are what ``IndexFile.putKey`` makes of a store time."""
+    if begin_ms <= 0:
+        return seconds == 0
+    least: cython.longlong = time_ms - begin_ms - seconds * 1000
+    return seconds >= 0 and (least >= 0 or seconds == 0) and (least < 1000 or seconds == MAX_INT)
+
+
+def check_records(
+    content: object,
+    base_offset: cython.longlong,
+    entries: object,
+    begin_timestamp_ms: cython.longlong,
+    records: object,
+    row: cython.longlong,
+    row_count: cython.longlong,
+) -> int:
+    """Look at the heads of the records of rows ``row ..`` that begin in a segment; return the next
+    row.
+
+    ``records``: start and last entry of each, as `list_records` wrote them, and where this writes:
+    the end of each, which is its start where no record is; its store time; and 1 if it has the time
+    that its last entry has.
+    """
+    held: Held
+    size: cython.longlong = 0
+    entry_room: cython.longlong = 0
+    counts: cython.longlong[5]
+    position: cython.longlong
+    length: cython.longlong
+    time_ms: cython.longlong
+    entry: cython.longlong
+    number: cython.int
+    starts, last_entries, ends, times, good = records
+    held.count = 0
+    try:
+        memory: Bytes = read_bytes(cython.address(held), content, cython.address(size))
+        index: Bytes = read_bytes(cython.address(held), entries, cython.address(entry_room))
+        start = read_int64s(cython.address(held), starts, cython.address(counts[0]))
+        last = read_int64s(cython.address(held), last_entries, cython.address(counts[1]))
+        end: cython.p_longlong = write_int64s(cython.address(held), ends, cython.address(counts[2]))
+        stored: cython.p_longlong = write_int64s(
+            cython.address(held), times, cython.address(counts[3])
+        )
+        is_good: cython.p_uchar = write_bytes(cython.address(held), good, cython.address(counts[4]))
+        for number in range(5):
+            if row < 0 or counts[number] < row_count:
+                raise ValueError(f"there are no rows {row} to {row_count}")
+        with cython.nogil:
+            while row < row_count and start[row] >= base_offset and start[row] - base_offset < size:
+                position = start[row] - base_offset
+                entry = last[row]
+                length = record_bytes(memory, position, size - position, start[row])
+                if length > 0 and entry > 0 and entry < entry_room // INDEX_ENTRY_BYTES:
+                    position += more_of_born_host(load_i32(memory, position + SYS_FLAG))
+                    time_ms = load_i64(memory, position + STORE_TIMESTAMP)
+                    end[row] = start[row] + length
+                    stored[row] = time_ms
+                    is_good[row] = time_ms == begin_timestamp_ms
+                    if entry > 1:
+                        is_good[row] = has_seconds(
+                            time_ms,
+                            load_i32(index, entry * INDEX_ENTRY_BYTES + INDEX_SECONDS),
+                            begin_timestamp_ms,
+                        )
+                row += 1
+    finally:
+        release(cython.address(held))
+    return row
+
+
+def address_of(array: object) -> int:
+    """Return the address of the bytes of an array; it holds as long as a view of them does."""
+    held: Held
+    count: cython.longlong = 0
+    held.count = 0
+    try:
+        return cython.cast(
+            cython.size_t, read_bytes(cython.address(held), array, cython.address(count))
+        )
+    finally:
+        release(cython.address(held))
+
+
+def find_entries(
+    rows: object, first: cython.longlong, hashes: object
+) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the entries with one of the hashes in index files, and which file is to be searched
+    next. An entry is the number of its file, its own, and its physical offset, newest first.
+
+    ``rows`` are addresses, with those of the newest file first: see `answer`. It is the file
+    ``first`` that is next if it has very many such entries, or anything that
+    :mod:`rocketlens.store.read.index.index` has to look at.
+    """
+    held: Held
+    number_count: cython.longlong = 0
+    hash_count: cython.longlong = 0
+    count: cython.longlong = 0
+    of_file: cython.longlong
+    file: cython.longlong = first
+    index: cython.longlong
+    found: Found
+    files: cython.longlong[1024]
+    entries: cython.longlong[1024]
+    offsets: cython.longlong[1024]
+    held.count = 0
+    try:
+        numbers = read_int64s(cython.address(held), rows, cython.address(number_count))
+        wanted = read_int64s(cython.address(held), hashes, cython.address(hash_count))
+        if first < 0 or number_count % ROW_NUMBERS or CANDIDATE_ROOM > 1024:
+            raise ValueError("those are no rows of index files")
+        with cython.nogil:
+            while file < number_count // ROW_NUMBERS:
+                of_file = count
+                for index in range(hash_count):
+                    found.count = UNUSUAL
+                    if of_file <= CANDIDATE_ROOM - MAX_LOOP_CANDIDATES and wanted[index] >= 0:
+                        found = add_of_file(
+                            numbers + file * ROW_NUMBERS,
+                            wanted[index],
+                            offsets,
+                            entries,
+                            of_file,
+                            MAX_LOOP_CANDIDATES,
+                        )
+                    if found.count < 0 or found.is_whole == 0:
+                        of_file = UNUSUAL
+                        break
+                    of_file = found.count
+                if of_file < 0:
+                    break
+                sort_newest_first(offsets + count, entries + count, of_file - count)
+                for index in range(count, of_file):
+                    files[index] = file
+                count = of_file
+                file += 1
+    finally:
+        release(cython.address(held))
+    return [(files[index], entries[index], offsets[index]) for index in range(count)], file
 
 
 def queue_entries(

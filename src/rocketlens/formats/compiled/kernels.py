@@ -10,10 +10,9 @@ are the log's. Work in pieces of a few thousand rows: they stay in the processor
 calls. Entries go into three arrays side by side, see :class:`EntryArrays`.
 
 ==============================  ===================================================================
-records                         :func:`scan_records`, :func:`scan_entries`, :func:`find_record`,
+records                         :func:`scan_records`, :func:`find_record`,
                                 :func:`walk_to`, :func:`crc_ok`, :func:`group_rows`
-index files                     :func:`index_entries`, :func:`build_index_file`,
-                                :func:`check_index_file`
+index files                     :func:`index_entries`, :func:`build_index_file`
 consume queues                  :func:`consume_queue_entries`, :func:`take_records`
 columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_slices`,
                                 :func:`property_slices`
@@ -38,12 +37,10 @@ from rocketlens.formats.compiled import scan as kernels_scan
 from rocketlens.formats.compiled import text as kernels_text
 from rocketlens.formats.compiled.rows import RECORD_DTYPE, ByteArray, RowArray
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
-from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES, ChainCheck
 
 __all__ = [
     "RECORD_DTYPE",
     "EntryArrays",
-    "EntryScanEnd",
     "Gathered",
     "KeySlices",
     "PropertySlices",
@@ -52,9 +49,7 @@ __all__ = [
     "ScanReason",
     "TakenRecords",
     "build_index_file",
-    "check_index_file",
     "consume_queue_entries",
-    "count_index_entries",
     "crc_ok",
     "find_record",
     "gather",
@@ -63,7 +58,6 @@ __all__ = [
     "key_slices",
     "part_slices",
     "property_slices",
-    "scan_entries",
     "scan_records",
     "take_records",
     "walk_to",
@@ -92,17 +86,11 @@ class ScanReason(IntEnum):
 
 
 class ScanEnd(NamedTuple):
-    """``count`` rows were filled; the walk ended at ``next_position`` for ``reason``."""
+    """``count`` rows were filled, with ``entry_count`` entries; the walk ended at
+    ``next_position`` for ``reason``.
+    """
 
     count: int  # type: ignore[assignment]  # hides tuple.count, which is not needed here
-    next_position: int
-    reason: ScanReason
-
-
-class EntryScanEnd(NamedTuple):
-    """As :class:`ScanEnd`, with the number of index entries written for those rows."""
-
-    count: int  # type: ignore[assignment]
     entry_count: int
     next_position: int
     reason: ScanReason
@@ -125,6 +113,9 @@ class EntryArrays(NamedTuple):
         return type(self)(
             self.hashes[start:stop], self.offsets[start:stop], self.timestamps[start:stop]
         )
+
+
+_NO_ENTRIES: Final = EntryArrays.allocate(0)
 
 
 class TakenRecords(NamedTuple):
@@ -174,8 +165,15 @@ class PropertySlices(NamedTuple):
     value_lengths: NDArray[np.int32]
 
 
-def scan_records(
-    buffer: ByteArray, base_offset: int, start: int, stop: int, rows: RowArray
+def scan_records(  # noqa: PLR0917 - the second output beside the first
+    buffer: ByteArray,
+    base_offset: int,
+    start: int,
+    stop: int,
+    rows: RowArray,
+    entries: EntryArrays | None = None,
+    *,
+    with_tags: bool = False,
 ) -> ScanEnd:
     """Walk the records that begin in ``start .. stop - 1`` and fill one row each.
 
@@ -185,49 +183,24 @@ def scan_records(
     where DELAY is missing or no ``int``; ``topic_hash`` is 64 bits of no outside meaning;
     ``key_seed`` is Java's hash of ``topic#``. O(bytes of header and properties).
 
-    :raises BadInput: when ``start`` lies outside the buffer, or ``base_offset`` is no offset.
+    With ``entries`` the index entries of the rows are written in the same pass, as
+    :func:`index_entries` does. A record of which not all find room is left for the next call
+    (FULL), so there must be room for :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the
+    walk may stand still.
+
+    :raises ValueError: when ``start`` lies outside the buffer, or ``base_offset`` is no offset.
     """
-    ended = _scan(buffer, base_offset, start, stop, rows, entries=None, with_tags=False)
-    return ScanEnd(ended.count, ended.next_position, ended.reason)
-
-
-def scan_entries(  # noqa: PLR0917 - as scan_records, and the second output beside the first
-    buffer: ByteArray,
-    base_offset: int,
-    start: int,
-    stop: int,
-    rows: RowArray,
-    entries: EntryArrays,
-    *,
-    with_tags: bool,
-) -> EntryScanEnd:
-    """Do :func:`scan_records` and :func:`index_entries` in one pass over the bytes.
-
-    A record of which not all entries find room is left for the next call (FULL), so ``entries``
-    must hold :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the walk may stand still.
-
-    :raises BadInput: as :func:`scan_records`.
-    """
-    return _scan(buffer, base_offset, start, stop, rows, entries=entries, with_tags=with_tags)
-
-
-def _scan(
-    buffer: ByteArray,
-    base_offset: int,
-    start: int,
-    stop: int,
-    rows: RowArray,
-    *,
-    entries: EntryArrays | None,
-    with_tags: bool,
-) -> EntryScanEnd:
-    _check_identity(buffer, base_offset, start)
-    arrays = EntryArrays(_NO_INT32S, _NO_INT64S, _NO_INT64S) if entries is None else entries
-    _check_entries(arrays)
     count, entry_count, next_position, reason = kernels_scan.scan(
-        buffer, base_offset, start, stop, rows, entries is not None, with_tags, *arrays
+        buffer,
+        base_offset,
+        start,
+        stop,
+        rows,
+        entries is not None,
+        with_tags,
+        *(entries or _NO_ENTRIES),
     )
-    return EntryScanEnd(count, entry_count, next_position, ScanReason(reason))
+    return ScanEnd(count, entry_count, next_position, ScanReason(reason))
 
 
 def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> int:
@@ -237,9 +210,8 @@ def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> i
     exactly there. A forged one inside a body does so too, which only a walk from a known start
     (:func:`walk_to`) tells. Several GB/s.
 
-    :raises BadInput: as :func:`scan_records`.
+    :raises ValueError: as :func:`scan_records`.
     """
-    _check_identity(buffer, base_offset, start)
     return kernels_scan.find_start(buffer, base_offset, start, stop)
 
 
@@ -249,9 +221,8 @@ def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tup
     Returns its position with STOP; or, where no record begins, that position with the reason. The
     record at the position returned has not been looked at. O(records between).
 
-    :raises BadInput: as :func:`scan_records`.
+    :raises ValueError: as :func:`scan_records`.
     """
-    _check_identity(buffer, base_offset, start)
     position, reason = kernels_scan.walk(buffer, base_offset, start, target)
     return position, ScanReason(reason)
 
@@ -285,31 +256,22 @@ def group_rows(buffer: ByteArray, base_offset: int, rows: RowArray, *, by_queue:
 
 
 def index_entries(
-    buffer: ByteArray, base_offset: int, rows: RowArray, entries: EntryArrays, *, with_tags: bool
-) -> int:
-    """Write the index entries of the rows: hash, physical offset and store time.
+    buffer: ByteArray, base_offset: int, rows: RowArray, *, with_tags: bool
+) -> EntryArrays:
+    """Return the index entries of the rows: hash, physical offset and store time.
 
     Per row, in this order: ``topic#unique key``, ``topic#key`` for each key, and with
-    ``with_tags`` (RocketMQ 5.5) ``topic#T#tags``. A rollback record has none. Returns how many
-    there are; those beyond the arrays are counted but not written.
+    ``with_tags`` (RocketMQ 5.5) ``topic#T#tags``. A rollback record has none.
 
     :raises BadInput: when a row doesn't belong to the buffer.
     """
-    _check_entries(entries)
-    count = kernels_scan.entries_of_rows(buffer, base_offset, rows, with_tags, *entries)
-    _check_rows(count)
-    return count
-
-
-def count_index_entries(
-    buffer: ByteArray, base_offset: int, rows: RowArray, *, with_tags: bool
-) -> int:
-    """Count what :func:`index_entries` would write, at the same cost.
-
-    :raises BadInput: when a row doesn't belong to the buffer.
-    """
-    nothing = EntryArrays(_NO_INT32S, _NO_INT64S, _NO_INT64S)
-    return index_entries(buffer, base_offset, rows, nothing, with_tags=with_tags)
+    entries = _NO_ENTRIES
+    while True:
+        count = kernels_scan.entries_of_rows(buffer, base_offset, rows, with_tags, *entries)
+        _check_rows(count)
+        if count == len(entries.hashes):
+            return entries
+        entries = EntryArrays.allocate(count)
 
 
 def build_index_file(
@@ -331,34 +293,12 @@ def build_index_file(
     once, give the same bytes as one call. Returns the number of slots filled that were empty:
     the header is the caller's.
 
-    :raises BadInput: when the entries don't fit, or a range or count is impossible.
+    :raises ValueError: when the entries don't fit, or a range or count is impossible.
     """
-    _check_entries(new)
     low, high = slot_range or (0, slot_count)
-    if not 0 < slot_count <= limits.MAX_INT or not 0 <= low <= high <= slot_count:
-        message = f"slots {low} .. {high} of {slot_count} are no range of slots"
-        raise BadInput(message)
-    _check_geometry(slots, entries, slot_count, first_entry + len(new.hashes) - 1)
-    if first_entry < 1:
-        message = f"entries are numbered from 1, not from {first_entry}"
-        raise BadInput(message)
     return kernels_index.build(
         *new, first_entry, begin_timestamp_ms, slot_count, low, high, slots, entries
     )
-
-
-def check_index_file(
-    slots: ByteArray, entries: ByteArray, *, slot_count: int, last_entry: int
-) -> ChainCheck:
-    """Do :func:`rocketlens.formats.index_file.check_chains` for entries 1 .. ``last_entry``.
-
-    O(entries + slots), with 4 bytes of memory a slot.
-
-    :raises BadInput: when the arrays are smaller than the counts.
-    """
-    _check_geometry(slots, entries, slot_count, last_entry)
-    newest = np.zeros(slot_count, np.int32)
-    return ChainCheck(*kernels_index.check(slots, entries, slot_count, last_entry, newest))
 
 
 def consume_queue_entries(
@@ -399,11 +339,9 @@ def take_records(  # noqa: PLR0917 - what an entry is compared with, and what th
     physical offsets, inside the buffer. ``taken`` is how many records and bytes were taken before,
     ``room`` how many there may be together. The first record is taken whatever its size.
 
-    :raises BadInput: when the stretch lies outside the buffer, or ``base_offset`` is no offset.
+    :raises ValueError: when the stretch lies outside the buffer, or ``base_offset`` is no offset.
     """
     first, stop = stretch
-    _check_identity(buffer, base_offset, first - base_offset)
-    _check_identity(buffer, base_offset, stop - base_offset)
     topic, queue_id, queue_offset = queue
     slices = np.empty((len(entries) // QUEUE_ENTRY_BYTES, 2), np.int64)
     entry_count, count, total_bytes, slice_count, is_full = kernels_pull.take(
@@ -509,31 +447,6 @@ def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> Prop
             )
         starts = np.concatenate([starts, np.empty_like(starts)], axis=1)
         lengths = np.concatenate([lengths, np.empty_like(lengths)], axis=1)
-
-
-def _check_identity(buffer: ByteArray, base_offset: int, start: int) -> None:
-    if not 0 <= start <= len(buffer):
-        message = f"position {start} is outside a buffer of {len(buffer)} bytes"
-        raise BadInput(message)
-    if not 0 <= base_offset <= limits.MAX_PHYSICAL_OFFSET:
-        message = f"{base_offset} is no physical offset"
-        raise BadInput(message)
-
-
-def _check_entries(entries: EntryArrays) -> None:
-    if not len(entries.hashes) == len(entries.offsets) == len(entries.timestamps):
-        message = "the three arrays of index entries differ in length"
-        raise BadInput(message)
-
-
-def _check_geometry(slots: ByteArray, entries: ByteArray, slot_count: int, last_entry: int) -> None:
-    needed = (last_entry + 1) * ENTRY_BYTES
-    if not 0 < slot_count <= len(slots) // SLOT_BYTES:
-        message = f"{len(slots)} bytes hold no {slot_count} slots"
-        raise BadInput(message)
-    if last_entry < 0 or last_entry > limits.MAX_INT or needed > len(entries):
-        message = f"{len(entries)} bytes hold no entries 0 .. {last_entry}"
-        raise BadInput(message)
 
 
 def _check_rows(result: int) -> None:

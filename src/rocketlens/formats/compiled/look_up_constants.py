@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 # Numbers of an index file.
-SLOT_COUNT, ENTRY_COUNT, LAST_ENTRY, NEXT_ENTRY, BEGIN_OFFSET, END_OFFSET = range(6)
-FILE_NUMBERS: Final = 6
+SLOT_COUNT, ENTRY_COUNT, LAST_ENTRY, NEXT_ENTRY, BEGIN_OFFSET, END_OFFSET, ARE_COUNTED = range(7)
+"""``ARE_COUNTED``: 1 if its slots were counted."""
+FILE_NUMBERS: Final = 7
 NEXT_ENTRY_AT: Final = HEADER_LAYOUT.offsets["next_entry"]
 PAGE_BYTES: Final = 4096
 
@@ -56,7 +57,7 @@ SPARE: Final = 8
 RUN_TOTAL, FILE_TOTAL, SEGMENT_TOTAL, INDEXED_TO, FIRST_ROW = range(5)
 ROW_NUMBERS: Final = 4
 ADDRESS, LENGTH, IS_SORTED, WINDOW_BEGIN = range(ROW_NUMBERS)
-ARE_COUNTED, FILE_NUMBERS_AT, SEGMENT_BEGIN = IS_SORTED, WINDOW_BEGIN, WINDOW_BEGIN
+FILE_NUMBERS_AT, SEGMENT_BEGIN = WINDOW_BEGIN, WINDOW_BEGIN
 
 # Settings behind those of a header: messages of a query by unique key, and of any; and how long the
 # parts of replies' headers are, which lie side by side. Between those of a query's are time and

@@ -21,6 +21,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     hash_text,
     load_i16,
     load_i32,
+    need,
     read_bytes,
     read_int64s,
     release,
@@ -323,15 +324,6 @@ def write_run(
         row[NEXT_OFFSET] += 1
         wrote.log_bytes += column(read, RECORD_BYTES, number)
     return wrote
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def need(count: cython.longlong, least: cython.longlong) -> cython.int:
-    """Refuse an array that is too short."""
-    if count < least:
-        raise ValueError(f"an array of {count} items is too short: {least} are needed")
-    return 0
 
 
 @cython.cfunc

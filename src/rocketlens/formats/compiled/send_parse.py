@@ -13,6 +13,7 @@ from cython.cimports.rocketlens.formats.compiled.device import (
     load_i32,
     mix,
     mix_bytes,
+    need,
     read_bytes,
     read_int64s,
     release,
@@ -536,15 +537,6 @@ def read_run(
         done.position = frame.end
         done.reason = LIMIT
     return done
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def need(count: cython.longlong, least: cython.longlong) -> cython.int:
-    """Refuse an array that is too short."""
-    if count < least:
-        raise ValueError(f"an array of {count} items is too short: {least} are needed")
-    return 0
 
 
 @cython.cfunc

@@ -19,6 +19,7 @@ them compiled, and a test holds both together. Source: ``java.lang.String.decode
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from operator import mul
 from typing import Final
 
@@ -171,6 +172,20 @@ def index_hash(text: str) -> int:
     """The key hash that an index file stores for ``text`` (``topic#key``): 0 .. 2**31 - 1. O(n)."""
     value = abs(string_hash(text))
     return value if value <= _INT_MAX else 0
+
+
+def key_hashes(topics: Iterable[str], key: str) -> set[int]:
+    """Return :func:`index_hash` of ``topic#key`` for each topic. O(topics + key)."""
+    units = len(key) if key.isascii() else len(key.encode("utf-16-be", "surrogatepass")) // 2
+    power, of_key = pow(31, units, _WORD_MASK + 1), string_hash(key)
+    # The hash of two texts together follows from the hashes of both.
+    values = [_hash_before_key(topic) * power + of_key & _WORD_MASK for topic in topics]
+    return {(-value if value & _SIGN_BIT else value) & _INT_MAX for value in values}
+
+
+@lru_cache(maxsize=4096)
+def _hash_before_key(topic: str) -> int:
+    return string_hash(f"{topic}#")
 
 
 def concurrent_map_order(names: Iterable[str], table_size: int = 16) -> list[str]:

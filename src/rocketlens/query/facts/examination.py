@@ -54,7 +54,7 @@ from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.former_topics import TopicEvidence, begins_again, read_evidence
 from rocketlens.store.read.index.index_state import safe_offset_of
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
+from rocketlens.store.read.log.scan import Damage, LogWalk
 from rocketlens.store.read.state import read_synced_offset
 from rocketlens.store.read.tap_note import read_tap_note
 
@@ -294,15 +294,10 @@ def _read_log(reader: StoreReader) -> LogContents | None:
     contents = LogContents()
     evidence = read_evidence(reader.path, log)
     walk = LogWalk(log, log.min_offset, confirm=reader.is_indexed, grows=True)
-    for piece in walk.pieces():
-        if not isinstance(piece, Chunk):
-            _add_time(contents, piece.store_timestamp_ms)
-            if has_queue_entry(piece.sys_flag):
-                name = QueueName(piece.topic, piece.queue_id)
-                _add(contents, evidence, name, _RecordOffsets.of(piece))
-            continue
-        _add_time(contents, int(piece.rows["store_timestamp_ms"].max()))
-        for topic, queue_id, all_rows in piece.queues():
+    for chunk in walk.chunks():
+        newest_ms = int(chunk.rows["store_timestamp_ms"].max())
+        contents.newest_ms = max(contents.newest_ms or 0, newest_ms)
+        for topic, queue_id, all_rows in chunk.queues():
             rows = all_rows.compress(has_queue_entry(all_rows["sys_flag"]))
             # The records between these neither begin the queue again nor end it.
             (anew,) = (rows["queue_offset"] == 0).nonzero()
@@ -318,10 +313,6 @@ def _read_log(reader: StoreReader) -> LogContents | None:
     contents.damage = walk.damage
     contents.torn_at = walk.torn_at
     return contents
-
-
-def _add_time(contents: LogContents, store_timestamp_ms: int) -> None:
-    contents.newest_ms = max(contents.newest_ms or 0, store_timestamp_ms)
 
 
 class _RecordOffsets(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_at, message_count
-from rocketlens.formats.commitlog_record import Record, has_queue_entry
+from rocketlens.formats.commitlog_record import has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
@@ -314,12 +314,9 @@ class _StoreTopics:
         start = 0 if self._is_lost else self._queues_end
         walk = LogWalk(reader.log, start, confirm=reader.is_indexed, grows=True)
         start, log_end = walk.position, walk.stop
-        for piece in walk.pieces():
-            if isinstance(piece, Chunk):
-                for topic, queue_id, rows in piece.queues():
-                    self._add_rows(topic, queue_id, rows)
-            else:
-                self._add(piece)
+        for chunk in walk.chunks():
+            for topic, queue_id, rows in chunk.queues():
+                self._add_rows(topic, queue_id, rows)
         failures = [
             *reader.missing_parts(),
             *reader.lost_of_queues(lambda _: True),
@@ -333,13 +330,6 @@ class _StoreTopics:
         if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():
             log = replace(log, relies_on=Sentence("queues_before", start=start))
         self._coverage.append(log)
-
-    def _add(self, record: Record) -> None:
-        counted = self._counted[record.topic].setdefault(record.queue_id, _Counted())
-        if has_queue_entry(record.sys_flag) and record.queue_offset >= counted.max_offset:
-            offset, time_ms = record.queue_offset, record.store_timestamp_ms
-            last = offset + message_count(record) - 1
-            counted.add(offset, last, record.total_size, time_ms, time_ms)
 
     def _add_rows(self, topic: str, queue_id: int, rows: "npt.NDArray[np.void]") -> None:
         counted = self._counted[topic].setdefault(queue_id, _Counted())

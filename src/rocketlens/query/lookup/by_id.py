@@ -145,6 +145,9 @@ def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
 
 
 def _is_host(record: Record, offset_msg_id: OffsetMessageId) -> bool:
+    if record.store_host == offset_msg_id.store_host:
+        return True
+    # An address of IPv6 has several texts.
     return (pack_address(record.store_host.address), record.store_host.port) == (
         pack_address(offset_msg_id.store_host.address),
         offset_msg_id.store_host.port,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_file import key_hash
+from rocketlens.model.text.java import key_hashes
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.lookup.by_time import Scan, find_in_time
 from rocketlens.query.lookup.message_filter import MessageFilter, read_candidate
@@ -27,7 +27,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     found_before = findings.count
     while True:
         named = reader.topics.known() if topics is None else topics
-        hashes = {key_hash(topic, message_filter.index_key) for topic in named}
+        hashes = key_hashes(named, message_filter.index_key)
         # The tail first: updating it can open new index files, whose log it then drops.
         tail = reader.tail
         failures: list[str] = []
@@ -56,7 +56,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     coverage += reader.kept_elsewhere(message_filter.begin)
     findings.cover(coverage)
     _find_in_batches(reader, message_filter, findings)
-    newest_ms = max((each.indexed_to_ms or 0 for each in coverage), default=0)
+    newest_ms = max([each.indexed_to_ms or 0 for each in coverage], default=0)
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
     find_in_tiers(reader, message_filter, findings, find_by_key)
 
@@ -98,7 +98,7 @@ def _matching(
         record = read_candidate(log, message_filter, offset, hit, failures)
         if record is None or record.queue_offset in given:
             continue
-        if reader.layout.is_log_of_queue:
+        if reader.is_log_of_queue:
             # A killed broker can have written it twice.
             given.add(record.queue_offset)
         yield record

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
 _KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
+_NO_CONDITIONS: Final = (None,) * 4
 OTHER_TIME: Final = -1
 """Instead of a record's size: its store time is out of the range."""
 _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
@@ -74,8 +75,8 @@ class MessageFilter:
 
     def __post_init__(self) -> None:
         """Find the light topics."""
-        topics = (self.topic or "", *(self.topics or ()))
-        light = frozenset(topic for topic in topics if topic.startswith(LMQ_PREFIX))
+        topics = (self.topic or "",) if self.topics is None else (self.topic or "", *self.topics)
+        light = frozenset([topic for topic in topics if topic.startswith(LMQ_PREFIX)])
         object.__setattr__(self, "light", light)
 
     @property
@@ -108,11 +109,9 @@ class MessageFilter:
 
     def takes_topic(self, topic: str) -> bool:
         """Return whether messages of a topic can match."""
-        return bool(self.light) or self._names_topic(topic)
-
-    def _names_topic(self, topic: str) -> bool:
-        return (self.topic is None or topic == self.topic) and (
-            self.topics is None or topic in self.topics
+        return bool(self.light) or (
+            (self.topic is None or topic == self.topic)
+            and (self.topics is None or topic in self.topics)
         )
 
     def is_in_time(self, store_timestamp_ms: int) -> bool:
@@ -136,19 +135,21 @@ class MessageFilter:
         return self._matches_itself(record)
 
     def _matches_itself(self, record: Record | RecordView) -> bool:
-        if not self.may_match(record):
-            return False
-        return self.content is None or self.content.passes(record, self.tally or SearchTally())
+        return self.may_match(record) and (
+            self.content is None or self.content.passes(record, self.tally or SearchTally())
+        )
 
     def matching_in(self, record: Record) -> Sequence[Record]:
         """Return the messages of a batch that match; of any other record that matches, itself."""
+        if not record.sys_flag & SYS_FLAG_INNER_BATCH:
+            return (record,)
         matches = [each for each in self._members(record) if self._matches_itself(each)]
         return matches or [record]
 
     def _members(self, record: Record) -> tuple[Record, ...]:
         """Return the messages of a batch; none of one that cannot be taken apart: it is counted."""
         members = records_in(record)
-        if members or self.tally is None or not record.sys_flag & SYS_FLAG_INNER_BATCH:
+        if members or self.tally is None:
             return members
         if self.takes_topic(record.topic) and self.is_in_time(record.store_timestamp_ms):
             self.tally.add_batch(record)
@@ -156,10 +157,11 @@ class MessageFilter:
 
     def may_match(self, record: Record | RecordView) -> bool:
         """Return whether a record matches all conditions but ``content``."""
-        # The time first: a topic has to be decoded.
-        if not self.is_in_time(record.store_timestamp_ms) or not self.takes_topic(record.topic):
+        # The time first: a topic may have to be decoded.
+        stored_ms = record.store_timestamp_ms
+        if stored_ms > self.end or (self.begin is not None and stored_ms < self.begin):
             return False
-        if not self._has_properties(record):
+        if not self.takes_topic(record.topic) or not self._has_properties(record):
             return False
         if not self.leaves_out:
             return True
@@ -170,12 +172,13 @@ class MessageFilter:
     def _has_properties(self, record: Record | RecordView) -> bool:
         """Return whether the properties of a record match."""
         conditions = (self.key, self.unique_key, self.tags, self.expression)
-        if not self.light and all(each is None for each in conditions):
+        if not self.light and conditions == _NO_CONDITIONS:
             return True
         properties = props.parse(decode_utf8(record.properties))
-        is_named = not self.light or self._names_topic(record.topic)
-        if not is_named and self.light.isdisjoint(light_queues(properties)):
-            return False
+        if self.light:
+            named = {self.topic} if self.topics is None else self.topics
+            if record.topic not in named and self.light.isdisjoint(light_queues(properties)):
+                return False
         if self.tags is not None and properties.get(props.TAGS) not in self.tags:
             return False
         if self.expression is not None and not self.expression.passes(properties):

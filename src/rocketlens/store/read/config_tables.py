@@ -123,6 +123,26 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
     return _read_file(path, member)
 
 
+def files_of_table(store: Path, file: str) -> list[Path]:
+    """Return the files of which one changes, comes or goes when a table of the store changes.
+
+    A table in a database can change without that: see `is_in_database`.
+    """
+    path = store / file
+    names = [path.name, f"{path.name}{BACKUP}"]
+    if file == OFFSETS_FILE:
+        names.append(Path(_LIGHT_OFFSETS_FILE).name)
+    return [path.with_name(name) for name in names] + [
+        directory / rocks.CURRENT for directory in _databases(path, IN_DATABASES.get(file))
+    ]
+
+
+def is_in_database(store: Path, file: str) -> bool:
+    """Return whether a table of a store is in a database."""
+    table = IN_DATABASES.get(file)
+    return table is not None and database_of(store / file, table) is not None
+
+
 def stamp_of(store: Path, file: str) -> Hashable:
     """Return what is another value when a table was written again; None if that cannot be told."""
     path = store / file
@@ -205,14 +225,21 @@ def database_of(path: Path, table: DatabaseTable) -> Path | None:
 
     None if there is none, or the file was written after it. O(files of the databases).
     """
-    directories = [path.with_name(each) for each in (_SINGLE, table.directory, _VERSION_2)]
-    written = {each: _written_ns(each) for each in directories if rocks.is_database(each)}
+    directories = filter(rocks.is_database, _databases(path, table))
+    written = {each: _written_ns(each) for each in directories}
     newest = max(written, key=lambda each: written[each], default=None)
     try:
         of_file = path.stat().st_mtime_ns
     except OSError:
         return newest
     return newest if newest is not None and written[newest] > of_file else None
+
+
+def _databases(path: Path, table: DatabaseTable | None) -> list[Path]:
+    """Return the directories of the databases that can have a table in place of a file."""
+    if table is None:
+        return []
+    return [path.with_name(each) for each in (_SINGLE, table.directory, _VERSION_2)]
 
 
 def entries_of(database: Path, table: DatabaseTable, member: str) -> dict[str, Any]:

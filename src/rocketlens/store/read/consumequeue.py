@@ -186,8 +186,8 @@ class ConsumeQueues:
         """Set the directory, which may not exist."""
         self.directory = directory
         self._mapped = MappedFiles()
-        self._queues: dict[QueueName, ConsumeQueue] = {}
-        self._looked_at: set[QueueName] = set()
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._looked_at: set[tuple[str, int]] = set()
         self.unlisted: str | None = None
         self.missing = "it has no files: the log was read"
 
@@ -231,15 +231,15 @@ class ConsumeQueues:
 
         :raises OSError: when its directory is there and cannot be listed.
         """
-        if not is_topic_name(topic):
-            return None
-        name = QueueName(topic, queue_id)
-        queue = self._queues.get(name)
+        queue = self._queues.get((topic, queue_id))
         if queue is None:
+            if not is_topic_name(topic):
+                return None
+            name = QueueName(topic, queue_id)
             queue = self._queues[name] = self._open_queue(name)
-        elif name not in self._looked_at:
+        elif (topic, queue_id) not in self._looked_at:
             queue.refresh_if_changed()
-        self._looked_at.add(name)
+        self._looked_at.add((topic, queue_id))
         return queue
 
     def _open_queue(self, name: QueueName) -> ConsumeQueue:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
 _FAMILY: Final = "default"
-_CURRENT: Final = "CURRENT"
+CURRENT: Final = "CURRENT"
+"""The file that every database has."""
 _FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
 _ENDINGS: Final = (".sst", ".log")
 _LINKS: Final = "rocketlens-rocksdb-"
@@ -60,7 +61,7 @@ def needed() -> str:
 def is_database(directory: Path) -> bool:
     """Return whether a directory is a RocksDB database."""
     try:
-        return (directory / _CURRENT).is_file()
+        return (directory / CURRENT).is_file()
     except OSError:
         return False
 
@@ -78,7 +79,7 @@ def files_of(directory: Path) -> frozenset[tuple[str, int | None]]:
     return frozenset(
         (entry.name, fs.size_of(entry))
         for entry in fs.entries(directory)
-        if entry.name.startswith((_CURRENT, *_FIRST_LETTERS)) or entry.name.endswith(_ENDINGS)
+        if entry.name.startswith((CURRENT, *_FIRST_LETTERS)) or entry.name.endswith(_ENDINGS)
     )
 
 
@@ -125,7 +126,7 @@ class RocksDatabase:
         links = Path(self._links.name)
         try:
             for name in names:
-                if name == _CURRENT:
+                if name == CURRENT:
                     # It is replaced by a broker, and names one of the other files.
                     (links / name).write_bytes((self.directory / name).read_bytes())
                 else:

@@ -184,7 +184,7 @@ class CopyAppender(Appender):
         segment_left = self.segment_bytes - self._byte_offset
         stop = min(self._held_bytes, start + segment_left)
         content = np.frombuffer(self._held, np.uint8)[start:stop]
-        count, _, _ = kernels.scan_records(content, self.position, 0, len(content), self._rows)
+        count, *_ = kernels.scan_records(content, self.position, 0, len(content), self._rows)
         if count:
             return self._append_records(content, self._rows[:count])
         if len(content) < BLANK_BYTES:

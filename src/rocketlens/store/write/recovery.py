@@ -39,15 +39,13 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.batch_body import message_count
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
-from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_INNER_BATCH, is_topic_name
-from rocketlens.model.text.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.log.commitlog import OpenLog, Segment, SegmentLost
-from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender
 from rocketlens.store.write.queue.queue_append import QueueWriter
@@ -60,8 +58,6 @@ if TYPE_CHECKING:
 
 MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
 """Largest file of those in which recovery keeps what it cuts off, in bytes."""
-_INTERPRETED_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of log up to which the kernels are not used: 0.3 s, and loading them takes up to 1 s."""
 
 
 class Row(NamedTuple):
@@ -238,43 +234,15 @@ class Recovery:
             self._result.damage.append(damage)
 
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
-        """Return the records of a walk, in the cheaper way for the rest of it.
+        """Return the records of a walk.
 
         Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
         properties for sectors that are lacking when the power may have gone.
         """
         check_from = 0 if check_from is None else check_from
-        for piece in walk.pieces(interpreted_bytes(_INTERPRETED_BYTES), at_once=True):
-            if isinstance(piece, Chunk):
-                sectors_from = check_from if self._has_lost_power else self._log.max_offset
-                yield from _rows_of(piece, check_from, sectors_from)
-                continue
-            is_checked = piece.physical_offset >= check_from
-            is_sound = not is_checked or (
-                self._has_its_checksums(piece)
-                and not (self._has_lost_power and self._lacks_a_sector(piece))
-            )
-            yield _row_of(piece, is_sound=is_sound)
-
-    def _has_its_checksums(self, record: Record) -> bool:
-        """Return whether the checksum of the body is right, and that of the record if it has
-        one.
-        """
-        try:
-            self._log.record_at(record.physical_offset)
-        except SegmentLost:
-            raise
-        except RecordError:
-            return False
-        return True
-
-    def _lacks_a_sector(self, record: Record) -> bool:
-        segment = self._log.segment_of(record.physical_offset)
-        if segment is None:
-            return False
-        stop = record.physical_offset - segment.base_offset + record.total_size
-        start = stop - len(record.properties)
-        return "\0" in record.topic or lacks_a_sector(self._log.map(segment).view, start, stop)
+        sectors_from = check_from if self._has_lost_power else self._log.max_offset
+        for chunk in walk.chunks():
+            yield from _rows_of(chunk, check_from, sectors_from)
 
     def _put(self, row: Row) -> None:
         """Write the queue entry of a record, unless it has none or exists already."""
@@ -542,22 +510,6 @@ def _last_offset(queue: QueueWriter) -> int | None:
     """Return the physical offset in a queue's last entry; None if there is none."""
     last = queue.entry(queue.next_offset - 1)
     return None if last is None or last.is_filler else last[0]
-
-
-def _row_of(record: Record, *, is_sound: bool) -> Row:
-    properties = props.parse(decode_utf8(record.properties))
-    return Row(
-        record.physical_offset,
-        record.total_size,
-        record.topic,
-        record.queue_id,
-        record.queue_offset,
-        record.sys_flag,
-        string_hash(properties.get(props.TAGS, "")),
-        props.delay_level(properties),
-        record.store_timestamp_ms,
-        is_sound,
-    )
 
 
 def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:

@@ -22,7 +22,7 @@ def test_entries_that_do_not_fit_are_refused():
         (10, 1, (5, 4)),
         (10, 1, (-1, 4)),
     ):
-        with pytest.raises(BadInput):
+        with pytest.raises(ValueError, match=r"bytes hold no|out of range"):
             kernels.build_index_file(
                 entries,
                 slots,
@@ -32,8 +32,8 @@ def test_entries_that_do_not_fit_are_refused():
                 first_entry=first_entry,
                 slot_range=slot_range,
             )
-    with pytest.raises(BadInput):
-        kernels.check_index_file(slots, body, slot_count=10, last_entry=10)
+    with pytest.raises(ValueError, match="bytes hold no"):
+        logs.check_index_file(slots, body, slot_count=10, last_entry=10)
 
 
 def test_entries_whose_columns_differ_in_length_are_refused():
@@ -41,7 +41,7 @@ def test_entries_whose_columns_differ_in_length_are_refused():
     slots, body = np.zeros(40, np.uint8), np.zeros(20 * 11, np.uint8)
     for name in ("hashes", "offsets", "timestamps"):
         entries = whole._replace(**{name: getattr(whole, name)[:9]})
-        with pytest.raises(BadInput, match="differ in length"):
+        with pytest.raises(ValueError, match="differ in length"):
             kernels.build_index_file(
                 entries, slots, body, slot_count=10, begin_timestamp_ms=0, first_entry=1
             )
@@ -58,11 +58,11 @@ def test_a_start_or_offset_that_cannot_be_is_refused():
     rows = np.zeros(1, kernels.RECORD_DTYPE)
     buffer = np.zeros(100, np.uint8)
     for base_offset, start in ((0, -1), (0, 101), (-1, 0), (2**63 - 1, 0)):
-        with pytest.raises(BadInput):
+        with pytest.raises(ValueError, match="is not in"):
             kernels.scan_records(buffer, base_offset, start, 100, rows)
-        with pytest.raises(BadInput):
+        with pytest.raises(ValueError, match="is not in"):
             kernels.find_record(buffer, base_offset, start, 100)
-        with pytest.raises(BadInput):
+        with pytest.raises(ValueError, match="is not in"):
             kernels.walk_to(buffer, base_offset, start, 100)
     with pytest.raises(TypeError):
         kernels.scan_records(np.zeros(100, np.int8), 0, 0, 100, rows)
@@ -72,7 +72,6 @@ def test_rows_of_another_buffer_are_refused():
     content = logs.raw_log(0, [{"properties_bytes": b"KEYS\1k\2TAGS\1t\2UNIQ_KEY\1u\2"}])
     buffer = logs.array(content)
     good, _ = logs.scan(buffer)
-    entries = kernels.EntryArrays.allocate(10)
     for change in (
         {"physical_offset": -1},
         {"physical_offset": 1},
@@ -91,7 +90,7 @@ def test_rows_of_another_buffer_are_refused():
         for name, value in change.items():
             rows[name] = value
         for use in (
-            lambda rows=rows: kernels.index_entries(buffer, 0, rows, entries, with_tags=True),
+            lambda rows=rows: kernels.index_entries(buffer, 0, rows, with_tags=True),
             lambda rows=rows: kernels.crc_ok(buffer, 0, rows),
             lambda rows=rows: kernels.group_rows(buffer, 0, rows, by_queue=True),
             lambda rows=rows: kernels.key_slices(buffer, 0, rows),

@@ -61,9 +61,7 @@ def test_consume_queues_are_the_ones_that_rocketmq_wrote(golden, golden_log, ver
 @BOTH_VERSIONS
 def test_real_index_files_check_as_good_and_any_changed_link_as_bad(golden, version):
     def check():
-        compiled = kernels.check_index_file(
-            slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1
-        )
+        compiled = logs.check_index_file(slots, entries, slot_count=SLOTS, last_entry=ENTRIES - 1)
         rows = list(ENTRY.iter_unpack(bytes(entries[20:])))
         hashes, links = ([row[column] for row in rows] for column in (0, 3))
         assert check_chains(hashes, links, slots.data) == compiled

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rocketlens.errors import BadInput, RecordError
+from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.compiled import kernels
@@ -187,5 +187,5 @@ def test_only_records_that_begin_in_the_stretch_are_taken():
 def test_a_stretch_outside_the_buffer_is_refused():
     log, entries = queue_of([{}])
     for stretch in ((BASE - 1, BASE), (BASE, BASE + len(log) + 1)):
-        with pytest.raises(BadInput):
+        with pytest.raises(ValueError, match="not inside the buffer"):
             take(log, entries, stretch=stretch)

@@ -43,15 +43,11 @@ def test_rollbacks_have_no_entry_and_others_have_theirs_in_order():
     content = logs.raw_log(0, parts)
     buffer = logs.array(content)
     rows, _ = logs.scan(buffer)
-    entries = kernels.EntryArrays.allocate(100)
     for with_tags in (False, True):
-        count = kernels.index_entries(buffer, 0, rows, entries, with_tags=with_tags)
-        assert count == kernels.count_index_entries(buffer, 0, rows, with_tags=with_tags)
+        entries = kernels.index_entries(buffer, 0, rows, with_tags=with_tags)
         texts = ["T#u", "T#k1", "T#k2", "T#k1", *(["T#T#a b"] if with_tags else [])]
         hashes = [java.index_hash(text) for text in texts]
-        assert entries.hashes[:count].tolist() == hashes * 3
-    few = kernels.EntryArrays.allocate(2)
-    assert kernels.index_entries(buffer, 0, rows, few, with_tags=True) == 15
+        assert entries.hashes.tolist() == hashes * 3
 
 
 def test_one_pass_gives_the_rows_and_entries_of_two():
@@ -59,13 +55,12 @@ def test_one_pass_gives_the_rows_and_entries_of_two():
     content = logs.raw_log(64, [{"properties_bytes": one} for one in keys])
     buffer = logs.array(content)
     rows, ended = logs.scan(buffer, 64)
-    entries = kernels.EntryArrays.allocate(5000)
-    count = kernels.index_entries(buffer, 64, rows, entries, with_tags=True)
+    entries = kernels.index_entries(buffer, 64, rows, with_tags=True)
     part_rows = np.zeros(11, kernels.RECORD_DTYPE)
     part = kernels.EntryArrays.allocate(13)
     position, got_rows, got_entries, reason = 0, [], [], ScanReason.FULL
     while reason is ScanReason.FULL:
-        done = kernels.scan_entries(
+        done = kernels.scan_records(
             buffer, 64, position, len(buffer), part_rows, part, with_tags=True
         )
         got_rows.append(part_rows[: done.count].copy())
@@ -73,15 +68,15 @@ def test_one_pass_gives_the_rows_and_entries_of_two():
         position, reason = done.next_position, done.reason
     assert (position, reason) == (ended.next_position, ended.reason)
     assert np.concatenate(got_rows).tobytes() == rows.tobytes()
-    assert got_entries == logs.as_tuples(entries, count)
+    assert got_entries == logs.as_tuples(entries)
 
 
 def test_no_record_has_more_entries_than_the_room_asked_for():
     most = b"KEYS\1" + b"k " * ((32767 - 5 - 22) // 2) + b"\2UNIQ_KEY\1u\2TAGS\1t\2"
     content = logs.raw_log(0, [{"properties_bytes": most}])
     rows, _ = logs.scan(logs.array(content))
-    count = kernels.count_index_entries(logs.array(content), 0, rows, with_tags=True)
-    assert 16_300 < count <= limits.MAX_RECORD_ENTRIES
+    entries = kernels.index_entries(logs.array(content), 0, rows, with_tags=True)
+    assert 16_300 < len(entries.hashes) <= limits.MAX_RECORD_ENTRIES
 
 
 def test_a_walk_ends_with_its_reason():
@@ -101,10 +96,15 @@ def test_a_walk_ends_with_its_reason():
         (logs.raw_record(1000 + whole)[:-1], ScanReason.BAD),
     ):
         ended = logs.scan(logs.array(content + tail), 1000)[1]
-        assert ended == (3, whole, reason)
-    assert logs.scan(logs.array(content), 1000, room=2)[1] == (2, sum(sizes[:2]), ScanReason.FULL)
-    assert logs.scan(logs.array(content), 1000, stop=1)[1] == (1, sizes[0], ScanReason.STOP)
-    assert logs.scan(logs.array(content), 1000, stop=0)[1] == (0, 0, ScanReason.STOP)
+        assert ended == (3, 0, whole, reason)
+    assert logs.scan(logs.array(content), 1000, room=2)[1] == (
+        2,
+        0,
+        sum(sizes[:2]),
+        ScanReason.FULL,
+    )
+    assert logs.scan(logs.array(content), 1000, stop=1)[1] == (1, 0, sizes[0], ScanReason.STOP)
+    assert logs.scan(logs.array(content), 1000, stop=0)[1] == (0, 0, 0, ScanReason.STOP)
 
 
 def test_a_forged_record_in_a_body_is_found_but_not_walked_to():

@@ -107,6 +107,14 @@ def test_an_index_hash_is_the_absolute_value_and_zero_for_the_smallest_int():
     assert java.index_hash("polygenelubricants") == 0
 
 
+@given(st.lists(st.text(max_size=9), max_size=4), st.text(max_size=20))
+def test_the_hashes_of_a_key_in_several_topics_are_those_of_each(topics, key):
+    assert java.key_hashes(topics, key) == {java.index_hash(f"{each}#{key}") for each in topics}
+    ends_at_least = ["polygenelubricants"[:-3], "\ud83d"]
+    for topic in ends_at_least:
+        assert java.key_hashes([topic], key) == {java.index_hash(f"{topic}#{key}")}
+
+
 def test_colliding_keys_have_one_hash():
     assert java.string_hash("AaBB") == java.string_hash("BBAa") == java.string_hash("AaAa")
 

@@ -64,13 +64,6 @@ def own(tmp_path):
     return make_store(tmp_path / "store", some_messages(300))
 
 
-@pytest.fixture(params=["interpreted", "compiled"])
-def _reads_log(request, monkeypatch):
-    """Reads the log behind the queues in one of two ways."""
-    count = 0 if request.param == "compiled" else 1 << 40
-    monkeypatch.setattr("rocketlens.store.read.log.scan.interpreted_bytes", lambda: count)
-
-
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_queues_have_what_the_real_topic_status_printed(golden, version):
     store = golden(version)
@@ -112,7 +105,6 @@ def test_messages_times_and_sizes_are_those_of_the_log(made):
         )
 
 
-@pytest.mark.usefixtures("_reads_log")
 def test_a_store_without_its_queues_is_counted_from_the_log(own):
     shutil.rmtree(own.path / "consumequeue")
     answer = topics_of(own.path)
@@ -120,7 +112,6 @@ def test_a_store_without_its_queues_is_counted_from_the_log(own):
     assert numbers(answer) == counted(own.records)
 
 
-@pytest.mark.usefixtures("_reads_log")
 def test_messages_behind_the_ends_of_queues_are_counted(own):
     behind = own.records[200].physical_offset
     for path in (own.path / "consumequeue").rglob("0*"):

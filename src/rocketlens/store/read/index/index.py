@@ -17,6 +17,7 @@ A running broker may go on writing to a file. What it adds after the file was op
 of the log that the memory covers, so it does not matter whether it is seen here.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.formats.compiled.look_up_constants import ARE_COUNTED
 from rocketlens.formats.index_file import (
     ENTRY_LAYOUT,
     HEADER_BYTES,
@@ -92,9 +94,22 @@ class IndexFile:
         self.header: IndexHeader = decode_header(self._mapped.content[:HEADER_BYTES])
         self.last_entry = self.header.last_entry
         self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
-        self.are_slots_counted = False
         self._time_bounds: TimeBounds | None = None
-        self._walk_numbers: npt.NDArray[np.int64] | None = None
+        of_log = self.header.begin_offset, self.header.end_offset
+        counts = *(self.geometry or (0, 0)), self.last_entry, self.header.next_entry
+        self.walk_numbers: Final = array("q", (*counts, *of_log, False))
+        """What a compiled walk knows of the file: counts of slots and entries, the last entry and
+        the next one, the first and last physical offset, and whether its slots were counted.
+        """
+
+    @property
+    def are_slots_counted(self) -> bool:
+        """Whether the used slots are known to be as many as the header says."""
+        return bool(self.walk_numbers[ARE_COUNTED])
+
+    @are_slots_counted.setter
+    def are_slots_counted(self, are_counted: bool) -> None:
+        self.walk_numbers[ARE_COUNTED] = are_counted
 
     def check_empty(self) -> None:
         """Check that a file with no entries in its header has none.
@@ -121,19 +136,6 @@ class IndexFile:
         start = self.geometry.entry_position(0)
         stop = self.geometry.entry_position(self.last_entry + 1)
         return self.array()[start:stop].view(ENTRY_LAYOUT.dtype)
-
-    def walk_numbers(self) -> "npt.NDArray[np.int64]":
-        """Return what a compiled walk knows of the file: counts of slots and entries, the last
-        entry and the next one, and the first and last physical offset.
-        """
-        import numpy as np
-
-        if self._walk_numbers is None:
-            header, geometry = self.header, self.geometry or (0, 0)
-            of_log = header.begin_offset, header.end_offset
-            numbers = (*geometry, self.last_entry, header.next_entry, *of_log)
-            self._walk_numbers = np.array(numbers, np.int64)
-        return self._walk_numbers
 
     def head_of(self, slot: int) -> int:
         """Return the newest entry of a slot's chain; 0 for none."""

@@ -19,39 +19,18 @@ links of those that are not known to be complete on the disk
 (:class:`rocketlens.store.read.index.index_files.SyncedFiles`) are checked.
 """
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count, pairwise
-from operator import le
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import compress, pairwise
+from typing import Final, NamedTuple, Self
 
-from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.columns import column, store_timestamps
-from rocketlens.formats.commitlog_record import (
-    HEADS,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_BYTES,
-    Reason,
-    store_timestamp_at,
-)
-from rocketlens.formats.index_file import (
-    ENTRY,
-    HEADER_BYTES,
-    ChainCheck,
-    check_chains,
-)
+from rocketlens.formats.commitlog_record import Reason
+from rocketlens.formats.compiled.index import check, check_records, list_records
+from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, ChainCheck
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Offsets = npt.NDArray[np.int64]
-    Column = Sequence[int] | Offsets
 
 _SAMPLES: Final = 256
 """Samples of a large file that are checked when it is opened: some 10 ms together."""
@@ -60,8 +39,6 @@ _HASH_SAMPLES: Final = 8
 """Entries of a file that is checked whole whose hash is compared with their record's."""
 
 _CONTRADICTION: Final = "its slots and entries contradict each other"
-_HEAD_FIELDS: Final = ("total_size", "magic", "physical_offset")
-_HEAD: Final = HEADS[0].struct_of(*_HEAD_FIELDS)
 
 
 class Extent(NamedTuple):
@@ -76,40 +53,53 @@ class Extent(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """The records of the log that a file's entries lead to, a row each: lists or arrays."""
+    """The records of the log that a file's entries lead to, a row each, in the log's order."""
 
-    starts: "Column"
-    ends: "Column"
+    starts: "array[int]"
+    last_entries: "array[int]"
+    ends: "array[int]"
     """The start, where no record can be read."""
-    times_ms: "Column"
-    last_entries: "Column"
-    good: "Column"
-    """Rows of the records that can be read, and have the time of their last entry."""
-    breaks: list[tuple[int, int]]
-    """Pairs of rows that follow one another among the good, where the second record does not begin
-    at the end of the first."""
+    times_ms: "array[int]"
+    is_good: bytearray
+    """Whether it can be read, and has the time of its last entry."""
+
+    @classmethod
+    def of(cls, file: IndexFile, entries: memoryview, log: CommitLog) -> Self | None:
+        """Look at the records of a file; return None if its entries are in no order."""
+        starts, last_entries = (array("q", bytes(8 * file.last_entry)) for _ in range(2))
+        count = list_records(entries, file.last_entry, log.min_offset, starts, last_entries)
+        if count < 0:
+            return None
+        del starts[count:], last_entries[count:]
+        times_ms = array("q", bytes(8 * count))
+        records = cls(starts, last_entries, starts[:], times_ms, bytearray(count))
+        begin_ms = file.header.begin_timestamp_ms
+        for segment in log.segments:
+            row = bisect_left(starts, segment.base_offset)
+            if row < count and starts[row] < segment.end_offset:
+                with suppress(RecordError):
+                    content = log.map(segment).view
+                    check_records(
+                        content, segment.base_offset, entries, begin_ms, records, row, count
+                    )
+        return records
 
 
-def check_whole(file: IndexFile, log: CommitLog, *, by_numpy: bool) -> Extent:
+def check_whole(file: IndexFile, log: CommitLog) -> Extent:
     """Check every slot and entry against each other and the log. O(slots + entries).
-
-    ``by_numpy``: let numpy read entries and records. A file of 20,000 entries takes 2 ms then, and
-    17 ms without; but numpy takes 60 ms to load.
 
     :raises IndexFileError: when a rule of this module's is broken.
     """
     if file.geometry is None:
         return Extent(file.header.begin_offset, file.header.end_offset)
-    reader = _ByNumpy(file) if by_numpy else _Interpreted(file)
-    chains = reader.chains()
-    if (
-        not chains.is_good
-        or chains.used_slot_count != file.header.used_slot_count
-        or not reader.is_in_order()
-    ):
+    chains = compiled_chain_check(file)
+    records = None
+    if chains.is_good and chains.used_slot_count == file.header.used_slot_count:
+        records = _Records.of(file, file.view[file.geometry.entry_position(0) :], log)
+    if records is None:
         raise IndexFileError(f"{file.path.name}: {_CONTRADICTION}")
-    records = reader.records(log)
-    count, good = len(records.starts), records.good
+    count = len(records.starts)
+    good = [*compress(range(count), records.is_good)]
     if not count:
         return Extent(file.header.begin_offset, file.header.end_offset)
     if 2 * len(good) < count:
@@ -119,9 +109,15 @@ def check_whole(file: IndexFile, log: CommitLog, *, by_numpy: bool) -> Extent:
     if good[-1] == count - 1 and records.times_ms[-1] != file.header.end_timestamp_ms:
         raise IndexFileError(f"{file.path.name}: its header has not the time of its last message")
     for row in good[:: len(good) // _HASH_SAMPLES + 1]:
-        file.is_for_its_record(log, int(records.last_entries[row]))
-    gaps = (_gap(log, records, *rows) for rows in records.breaks)
-    first, last = int(records.starts[good[0]]), int(records.starts[good[-1]])
+        file.is_for_its_record(log, records.last_entries[row])
+    # Pairs of good records that follow one another, where the second does not begin at the end of
+    # the first.
+    gaps = [
+        _gap(log, records, before, after)
+        for before, after in pairwise(good)
+        if records.ends[before] != records.starts[after]
+    ]
+    first, last = records.starts[good[0]], records.starts[good[-1]]
     return Extent(first, last, tuple(gap for gap in gaps if gap))
 
 
@@ -131,7 +127,7 @@ def _gap(log: CommitLog, records: _Records, before: int, after: int) -> tuple[in
     Records without any key are such gaps; so is what a broker stored while its index was off, or
     wrote over records that its index still has.
     """
-    start, stop = int(records.ends[before]), int(records.starts[after])
+    start, stop = records.ends[before], records.starts[after]
     between = range(before + 1, after)
     is_damage = (
         bool(between)
@@ -141,181 +137,6 @@ def _gap(log: CommitLog, records: _Records, before: int, after: int) -> tuple[in
     return (
         None if start >= stop or is_damage or is_blank_before(log, start, stop) else (start, stop)
     )
-
-
-# These two are rules for one record, and for columns of many: so they have no "and".
-def _is_record(size: Any, magic: Any, own_offset: Any, offset: Any, room: Any) -> Any:
-    return (
-        ((magic == MAGIC_V1) | (magic == MAGIC_V2))
-        & (own_offset == offset)
-        & (size >= MIN_RECORD_BYTES)
-        & (size <= room)
-    )
-
-
-def _has_seconds(time_ms: Any, seconds: Any, begin_ms: int) -> Any:
-    """Return whether an entry's ``seconds`` are what ``IndexFile.putKey`` makes of a store time."""
-    if begin_ms <= 0:
-        return seconds == 0
-    least = time_ms - begin_ms - seconds * 1000
-    return (
-        (seconds >= 0)
-        & ((least >= 0) | (seconds == 0))
-        & ((least < 1000) | (seconds == limits.MAX_INT))
-    )
-
-
-class _Interpreted:
-    """Reads entries, and the records that they lead to, without numpy."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
-        rows: Iterable[tuple[int, int, int, int]] = ()
-        self._slots = memoryview(b"")
-        if file.geometry:
-            first, stop = (file.geometry.entry_position(n) for n in (0, file.last_entry + 1))
-            rows = ENTRY.iter_unpack(file.view[first:stop])
-            self._slots = file.view[HEADER_BYTES:first]
-        self._hashes, self._offsets, self._seconds, self._links = zip(*rows, strict=True)
-
-    def chains(self) -> ChainCheck:
-        return check_chains(self._hashes[1:], self._links[1:], self._slots)
-
-    def is_in_order(self) -> bool:
-        is_unused = not self._hashes[0] and not self._links[0]
-        offsets = self._offsets[1:]
-        return is_unused and all(map(le, offsets, offsets[1:]))
-
-    def records(self, log: CommitLog) -> _Records:
-        # Use the last entry of each: the first one of a file may count from another begin time.
-        last_entries = dict(zip(self._offsets[1:], count(1), strict=False))
-        starts = [offset for offset in last_entries if offset >= log.min_offset]
-        entries = [last_entries[start] for start in starts]
-        begin_ms = self._file.header.begin_timestamp_ms
-        ends: list[int] = []
-        times: list[int] = []
-        good: list[int] = []
-        for row, (end, time_ms) in enumerate(_heads(log, starts)):
-            ends.append(end)
-            times.append(time_ms)
-            entry = entries[row]
-            if end > starts[row] and (
-                time_ms == begin_ms
-                if entry == 1
-                else _has_seconds(time_ms, self._seconds[entry], begin_ms)
-            ):
-                good.append(row)
-        breaks = [(row, after) for row, after in pairwise(good) if ends[row] != starts[after]]
-        return _Records(starts, ends, times, entries, good, breaks)
-
-
-def _heads(log: CommitLog, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield end and store time of the record at each offset; the offset itself if there is none."""
-    start = end = 0
-    view = memoryview(b"")
-    for offset in offsets:
-        if not start <= offset < end:
-            segment, view = log.segment_of(offset), memoryview(b"")
-            start, end = (segment.base_offset, segment.end_offset) if segment else (offset, offset)
-            if segment:
-                with suppress(RecordError):
-                    view = log.map(segment).view
-        position = offset - start
-        room = len(view) - position
-        if room >= MIN_RECORD_BYTES:
-            size, magic, own_offset = _HEAD.unpack_from(view, position)
-            if _is_record(size, magic, own_offset, offset, room):
-                yield offset + size, store_timestamp_at(view, position)
-                continue
-        yield offset, 0
-
-
-class _ByNumpy:
-    """Does the same by numpy."""
-
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
-        self._entries = file.entry_columns()
-
-    def chains(self) -> ChainCheck:
-        import numpy as np
-
-        if self._file.geometry is None:
-            return ChainCheck(0, 0, 0, -1, 0)
-        slot_count = self._file.geometry.slot_count
-        stop = self._file.geometry.entry_position(0)
-        heads = self._file.array()[HEADER_BYTES:stop].view(">i4")
-        hashes = self._entries["key_hash"].astype(np.int64)
-        slots = (hashes & 0xFFFFFFFF) % slot_count
-        # Entries of one slot side by side, in their order; before all stands entry 0.
-        slots[0] = -1
-        order = np.argsort(slots, kind="stable")
-        is_first = slots[order][1:] != slots[order][:-1]
-        links = np.zeros(len(slots), np.int64)
-        links[order[1:]] = np.where(is_first, 0, order[:-1])
-        bad = np.flatnonzero((links != self._entries["previous_entry"]) | (hashes < 0))
-        bad = bad[bad > 0]
-        newest = np.zeros(slot_count, np.int32)
-        newest[slots[1:]] = np.arange(1, len(slots))
-        bad_slots = np.flatnonzero(newest != heads)
-        return ChainCheck(
-            len(bad),
-            int(bad[0]) if len(bad) else 0,
-            len(bad_slots),
-            int(bad_slots[0]) if len(bad_slots) else -1,
-            int(np.count_nonzero(heads)),
-        )
-
-    def is_in_order(self) -> bool:
-        import numpy as np
-
-        unused, offsets = self._entries[0], self._entries["physical_offset"][1:]
-        is_unused = not unused["key_hash"] and not unused["previous_entry"]
-        return is_unused and bool((np.diff(offsets.astype(np.int64)) >= 0).all())
-
-    def records(self, log: CommitLog) -> _Records:
-        import numpy as np
-
-        entries = self._entries[1:]
-        starts, first_rows = np.unique(
-            entries["physical_offset"].astype(np.int64), return_index=True
-        )
-        lasts = np.append(first_rows[1:], len(entries)) - 1
-        is_inside = starts >= log.min_offset
-        starts, lasts = starts[is_inside], lasts[is_inside]
-        ends, times = _heads_by_numpy(log, starts)
-        begin_ms = self._file.header.begin_timestamp_ms
-        seconds = entries["seconds"][lasts].astype(np.int64)
-        has_time = np.where(lasts == 0, times == begin_ms, _has_seconds(times, seconds, begin_ms))
-        good = np.flatnonzero((ends > starts) & has_time)
-        before, after = good[:-1], good[1:]
-        is_break = ends[before] != starts[after]
-        breaks = list(zip(before[is_break].tolist(), after[is_break].tolist(), strict=True))
-        return _Records(starts, ends, times, lasts + 1, good, breaks)
-
-
-def _heads_by_numpy(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
-    """Return what :func:`_heads` returns, as two columns."""
-    import numpy as np
-
-    ends, times = offsets.copy(), np.zeros(len(offsets), np.int64)
-    for segment in log.segments:
-        bounds = [segment.base_offset, segment.end_offset - MIN_RECORD_BYTES + 1]
-        first, last = np.searchsorted(offsets, bounds).tolist()
-        if first >= last:
-            continue
-        try:
-            content = log.map(segment).array()
-        except RecordError:
-            continue
-        part = slice(first, last)
-        positions = offsets[part] - segment.base_offset
-        size, magic, own_offset = (column(content, positions, name) for name in _HEAD_FIELDS)
-        room = segment.size - positions
-        is_record = _is_record(size, magic, own_offset, offsets[part], room)
-        ends[part] += np.where(is_record, size, 0)
-        times[part] = np.where(is_record, store_timestamps(content, positions), 0)
-    return ends, times
 
 
 def is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
@@ -331,18 +152,16 @@ def is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
 
 
 def compiled_chain_check(file: IndexFile) -> ChainCheck:
-    """Check every slot and link of a file by the compiled kernel: 10 M entries a second."""
-    from rocketlens.formats.compiled import kernels
+    """Check every slot and link of a file by the compiled kernel: 10 M entries a second.
 
+    :func:`rocketlens.formats.index_file.check_chains` is the definition.
+    """
     if file.geometry is None:
         return ChainCheck(0, 0, 0, -1, 0)
-    content, entries_at = file.array(), file.geometry.entry_position(0)
-    return kernels.check_index_file(
-        content[HEADER_BYTES:entries_at],
-        content[entries_at:],
-        slot_count=file.geometry.slot_count,
-        last_entry=file.last_entry,
-    )
+    slot_count, entries_at = file.geometry.slot_count, file.geometry.entry_position(0)
+    slots, entries = file.view[HEADER_BYTES:entries_at], file.view[entries_at:]
+    newest = array("i", bytes(slot_count * SLOT_BYTES))
+    return ChainCheck(*check(slots, entries, slot_count, file.last_entry, newest))
 
 
 def check_links(file: IndexFile) -> None:

@@ -20,19 +20,20 @@ a file whose header is that of    the builder had synced it and put nothing in s
 RocketMQ deletes the others when it starts.
 """
 
+from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens.errors import CheckpointError, IndexFileError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.compiled.index import address_of, find_entries
 from rocketlens.formats.index_file import Geometry, IndexHeader, index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.index.entry_runs import merge_descending
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.index.index_check import (
     Extent,
@@ -47,26 +48,12 @@ from rocketlens.store.read.log.scan import LogWalk
 if TYPE_CHECKING:
     from os import DirEntry
 
-MAX_INTERPRETED_INDEX_ENTRIES: Final = 20_000
-"""Index files of at most so many entries together are checked whole without numpy.
-
-That takes 30 ms; loading numpy alone takes 60 to 90 ms.
-"""
 MAX_INDEX_CHECK_ENTRIES: Final = 400_000
 """Index files of at most so many entries together are checked whole before they are used.
 
-That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked by samples and
-along each path that a look-up walks. RocketMQ checks nothing.
+Larger ones are checked by samples and along each path that a look-up walks. RocketMQ checks
+nothing.
 """
-_JOIN_AFTER_LOOK_UPS: Final = 3
-_JOIN_FILES: Final = 8
-"""Look-ups after which many files are joined into one table in memory."""
-_JOIN_WALKS: Final = 50_000
-"""Chains of one look-up for which they are joined at once: a key in many topics."""
-_JOIN_ENTRIES: Final = 4_000_000
-"""Maximum entries of the joined table: 8 bytes each."""
-_OFFSET_BITS: Final = 32
-_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _SAMPLE_COUNT: Final = 1024
 """Samples of all files that are too large to be checked whole, together."""
 
@@ -166,6 +153,26 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
             offset = next(offsets, -1)
 
 
+class NewestFirst(NamedTuple):
+    """Index files as a compiled look-up has them, the newest first."""
+
+    files: list[IndexFile]
+    rows: "array[int]"
+    """Four numbers for each: see `rocketlens.formats.compiled.answer`."""
+    views: list[memoryview]
+    """They keep the memory whose addresses are in the rows."""
+
+    @classmethod
+    def of(cls, files: list[IndexFile]) -> Self:
+        """Return what there is to know of some files, of which the newest is the last."""
+        newest = files[::-1]
+        views = [memoryview(file.view) for file in newest]
+        rows = array("q")
+        for file, view in zip(newest, views, strict=True):
+            rows.extend((address_of(view), len(view), 0, file.walk_numbers.buffer_info()[0]))
+        return cls(newest, rows, views)
+
+
 class CorruptIndexFile(Exception):
     """A file in use contradicts itself or the log."""
 
@@ -184,8 +191,6 @@ class IndexFiles:
         self._log = log
         self._directory = directory
         self._extents: dict[IndexFile, Extent] = {}
-        self._look_ups = 0
-        self._joined: _Joined | None = None
         self._uncovered: list[tuple[int, int | None]] | None = None
         self.states: list[IndexFileState] = []
         self.version = 0
@@ -198,6 +203,7 @@ class IndexFiles:
             self.states.append(state)
         self._check()
         self._sound = self._in_order()
+        self.newest_first = NewestFirst.of(self._sound)
 
     def _listed(self) -> "list[DirEntry[str]]":
         try:
@@ -221,31 +227,28 @@ class IndexFiles:
 
         :raises CorruptIndexFile: when a file turns out to be damaged.
         """
-        self._look_ups += 1
-        if (
-            self._joined is None
-            and len(self._sound) >= _JOIN_FILES
-            and (
-                self._look_ups > _JOIN_AFTER_LOOK_UPS
-                or len(hashes) * len(self._sound) > _JOIN_WALKS
-            )
-            and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
-        ):
-            self._joined = _Joined(self._sound)
-        if self._joined is not None:
-            yield from self._joined.find(hashes, self._log)
-            return
-        for file in reversed(self._sound):
-            walks = [file.find(key_hash, self._log, pauses=pauses) for key_hash in hashes]
-            # Numbers ascend with offsets, so one chain needs no merging.
-            entries = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
-            try:
-                for number, physical_offset in entries:
-                    yield Hit(physical_offset, file, number)
-            except IndexFileError as error:
-                raise CorruptIndexFile(file, error) from error
-            if pauses:
-                yield Hit(file.header.begin_offset, file, 0)
+        files, wanted, searched = self.newest_first, array("q", hashes), 0
+        while searched < len(files.files):
+            hits, searched = find_entries(files.rows, searched, wanted)
+            for index, number, physical_offset in hits:
+                yield Hit(physical_offset, files.files[index], number)
+            if searched < len(files.files):
+                file = files.files[searched]
+                yield from self._walk(file, hashes, pauses=pauses)
+                searched += 1
+
+    def _walk(self, file: IndexFile, hashes: Collection[int], *, pauses: bool) -> Iterator[Hit]:
+        """Do :meth:`find` in a file that kernels leave to this."""
+        walks = [file.find(key_hash, self._log, pauses=pauses) for key_hash in hashes]
+        # Numbers ascend with offsets, so one chain needs no merging.
+        entries = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+        try:
+            for number, physical_offset in entries:
+                yield Hit(physical_offset, file, number)
+        except IndexFileError as error:
+            raise CorruptIndexFile(file, error) from error
+        if pauses:
+            yield Hit(file.header.begin_offset, file, 0)
 
     def first_offset(self, begin_ms: int) -> int | None:
         """Return an offset before which no entry is of a record of ``begin_ms`` or later.
@@ -281,7 +284,7 @@ class IndexFiles:
         """Stop using a file that turned out to be damaged."""
         self._set_error(file, str(error))
         self._sound = [sound for sound in self._sound if sound is not file]
-        self._joined = None
+        self.newest_first = NewestFirst.of(self._sound)
         self._uncovered = None
         self.version += 1
 
@@ -357,13 +360,12 @@ class IndexFiles:
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         entry_count = sum(file.last_entry for file in files)
         is_small = entry_count <= MAX_INDEX_CHECK_ENTRIES
-        has_few = entry_count <= MAX_INTERPRETED_INDEX_ENTRIES
         sample_count = max(_SAMPLE_COUNT // max(len(files), 4), 4)
         synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:
             try:
                 if is_small:
-                    self._extents[file] = check_whole(file, self._log, by_numpy=not has_few)
+                    self._extents[file] = check_whole(file, self._log)
                     file.are_slots_counted = True
                 else:
                     if synced and not synced.has(file.path, file.header, file.geometry):
@@ -390,6 +392,7 @@ class IndexFiles:
 
     def close(self) -> None:
         """Unmap everything."""
+        self.newest_first = NewestFirst.of([])
         for state in self.states:
             if state.file:
                 state.file.close()
@@ -413,57 +416,3 @@ def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexFileStat
 def _about(path: Path, error: str) -> str:
     """Return an error of a file without the file's name, which stands beside it."""
     return error.removeprefix(f"{path.name}: ")
-
-
-class _Joined:
-    """The entries of many files in one sorted table: the cost does not depend on their number."""
-
-    def __init__(self, files: list[IndexFile]) -> None:
-        import numpy as np
-
-        self._files = files
-        columns = [file.entry_columns()[1:] for file in files]
-        hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
-        self._starts = np.cumsum([0, *map(len, columns)])
-        # Each number is a hash and an index among all entries, so sorting sorts by both.
-        self._packed = hashes.astype(np.uint64) << np.uint64(_OFFSET_BITS)
-        self._packed |= np.arange(len(hashes), dtype=np.uint64)
-        self._packed.sort()
-        # A damaged hash is on its original chain only if the changed bits keep its slot.
-        slot_counts = {file.geometry.slot_count for file in files if file.geometry}
-        self._masks = [
-            1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
-        ]
-
-    def find(self, hashes: Collection[int], log: CommitLog) -> Iterator[Hit]:
-        for key_hash in hashes:
-            for index in self._indices_of([key_hash ^ mask for mask in self._masks]):
-                file, number = self._entry(index)
-                try:
-                    file.check_entry(log, number)
-                except IndexFileError as error:
-                    raise CorruptIndexFile(file, error) from error
-        for index in self._indices_of(hashes):
-            file, number = self._entry(index)
-            yield Hit(file.entry(number).physical_offset, file, number)
-
-    def _entry(self, index: int) -> tuple[IndexFile, int]:
-        import numpy as np
-
-        which = int(np.searchsorted(self._starts, index, "right")) - 1
-        return self._files[which], index - int(self._starts[which]) + 1
-
-    def _indices_of(self, wanted: Collection[int]) -> Iterator[int]:
-        """Return the indices of the entries with one of the hashes, newest first."""
-        import numpy as np
-
-        steps = [(key_hash + end) << _OFFSET_BITS for key_hash in wanted for end in (0, 1)]
-        cuts = self._packed.searchsorted(np.array(steps, dtype=np.uint64)).tolist()
-        spans = [
-            (first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True) if first < last
-        ]
-        return merge_descending([self._descending(*span) for span in spans])
-
-    def _descending(self, first: int, last: int) -> Iterator[int]:
-        for at in range(last - 1, first - 1, -1):
-            yield int(self._packed[at]) & _OFFSET_MASK

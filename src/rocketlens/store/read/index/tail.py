@@ -29,8 +29,7 @@ from rocketlens.store.read.log.resync import Confirm, last_written
 from rocketlens.store.read.log.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from rocketlens.formats.compiled.kernels import EntryArrays
 
 MAX_TAIL_ENTRIES: Final = 64_000_000
 """Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
@@ -45,8 +44,6 @@ _MAX_DICTIONARY_ENTRIES: Final = 4096
 """Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
 _TORN_BYTES: Final = 4096
 """Bytes of a torn record, and behind it, that are compared to detect later writes."""
-_IMPORT_FILES: Final = 32
-"""Files that loading the kernels may have open at once, and what others open meanwhile."""
 
 Pieces = list[tuple[tuple[int, int], bytes]]
 """Bytes of the log: physical offset, count, and content."""
@@ -271,11 +268,12 @@ class Tail:
         """
         if self._unread:
             self._read_again_unread()
-        few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
-        if self._runs.count:
-            parts = [self._runs.find(hashes, few)]
-        else:
-            parts = [iter(sorted(few, reverse=True))]
+        few: set[int] = set()
+        if self._few:
+            few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
+        if not self._runs.count and not self._read_again:
+            return iter(sorted(few, reverse=True))
+        parts = [self._runs.find(hashes, few)]
         if self._read_again:
             parts.append(self._find_again(hashes))
         return merge_descending(parts)
@@ -301,8 +299,8 @@ class Tail:
             starts = {start}
             walk = LogWalk(self._log, start, stop, confirm=self._confirm)
             for chunk in walk.chunks():
-                key_hashes, offsets = _entries(chunk)
-                starts.update(offsets[np.isin(key_hashes, wanted)].tolist())
+                entries = _entries(chunk)
+                starts.update(entries.offsets[np.isin(entries.hashes, wanted)].tolist())
             self._unread += [damage for damage in walk.damage if damage.is_unread]
             yield from sorted(starts, reverse=True)
 
@@ -380,7 +378,8 @@ class Tail:
         if self._runs.count > MAX_TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:
-            self._runs.add(*_entries(chunk))
+            entries = _entries(chunk)
+            self._runs.add(entries.hashes, entries.offsets)
         Tail.is_compiled = True
 
     def _pack(self) -> None:
@@ -393,15 +392,11 @@ class Tail:
         self._few.clear()
 
 
-def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int64]"]:
-    """Return the hashes and offsets of all index entries of a chunk, tags left out."""
+def _entries(chunk: Chunk) -> "EntryArrays":
+    """Return all index entries of a chunk, tags left out."""
     from rocketlens.formats.compiled import kernels
 
-    content, base_offset, rows = chunk.content, chunk.base_offset, chunk.rows
-    count = kernels.count_index_entries(content, base_offset, rows, with_tags=False)
-    entries = kernels.EntryArrays.allocate(count)
-    kernels.index_entries(content, base_offset, rows, entries, with_tags=False)
-    return entries.hashes, entries.offsets
+    return kernels.index_entries(chunk.content, chunk.base_offset, chunk.rows, with_tags=False)
 
 
 class TimeBounds:

@@ -4,6 +4,7 @@ A broker with ``enableDLegerCommitLog`` has a DLedger log: a copy of a replicate
 """
 
 import re
+import struct
 from bisect import bisect_right
 from collections import Counter
 from itertools import chain, islice, pairwise
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record, dledger
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
+from rocketlens.formats.commitlog_record import (
+    MIN_RECORD_BYTES,
+    TOTAL_SIZE,
+    Reason,
+    Record,
+    RecordView,
+)
 from rocketlens.store import fs
 from rocketlens.store.fs import MappedFiles
 from rocketlens.store.layout import StoreLayout
@@ -142,8 +149,8 @@ class CommitLog:
         if self.unlisted is not None:
             self.segments, self._stamps = before, []
             return
-        for segment in {s.path for s in before} - {s.path for s in self.segments}:
-            self._mapped.drop(segment)
+        for file in set(map(_file_of, before)).difference(map(_file_of, self.segments)):
+            self._mapped.drop(file)
         if _is_other_log(before, self.segments):
             self.version += 1
 
@@ -249,7 +256,7 @@ class CommitLog:
         """Return the segment with an offset; None if no file has it. O(log segments)."""
         last = self.segments[-1]
         if physical_offset >= last.base_offset:
-            return last if physical_offset < last.end_offset else None
+            return last if physical_offset < last.base_offset + last.size else None
         number = bisect_right(self.segments, physical_offset, key=_BASE_OFFSET)
         if number and physical_offset < self.segments[number - 1].end_offset:
             return self.segments[number - 1]
@@ -308,6 +315,21 @@ class CommitLog:
                 raise
         physical_offset += behind
         return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+
+    def time_at(self, physical_offset: int) -> int | None:
+        """Return the store time of the record at an offset; None if none can be read there now.
+
+        Its checksums are not looked at, nor entries of DLedger.
+        """
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return None
+        byte_offset = physical_offset - segment.base_offset
+        try:
+            view = self.map(segment).view
+            return RecordView(view, byte_offset, physical_offset).store_timestamp_ms
+        except RecordError:
+            return None
 
     def is_finished(self, record: Record) -> bool:
         """Return whether a record is known to be written to its last byte.
@@ -373,6 +395,10 @@ class OpenLog(CommitLog):
             raise error.cause from None
 
 
+def _file_of(segment: Segment) -> "fs.FileId | Path":
+    return segment.file_id or segment.path
+
+
 def _has_segments(directory: Path) -> bool:
     return any(entry.name.isdigit() for entry in fs.entries(directory))
 
@@ -392,12 +418,19 @@ def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
 
 def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: bool) -> Record:
     byte_offset = physical_offset - base
-    last_bytes = _last_bytes(view, byte_offset)
-    record = commitlog_record.decode(
-        view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
-    )
-    if any(last_bytes[2:]) or last_bytes == _last_bytes(view, byte_offset):
-        return record
+    try:
+        (size,) = TOTAL_SIZE.unpack_from(view, byte_offset)
+        is_written = size > 0 and view[byte_offset + size - 1] != 0
+    except (struct.error, IndexError):
+        is_written = False
+    # The last bytes are the end of the properties, or of the topic and the length of no properties.
+    before = b"" if is_written else _last_bytes(view, byte_offset)
+    record = RecordView(view, byte_offset, physical_offset)
+    if check_crc:
+        record.check_crc()
+    decoded = record.record()
+    if is_written or before == _last_bytes(view, byte_offset):
+        return decoded
     # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
     return commitlog_record.decode(
         view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
@@ -405,10 +438,7 @@ def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: boo
 
 
 def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
-    """Return the last 3 bytes of the record at ``byte_offset``; empty if its size is impossible.
-
-    They are the end of the properties, or of the topic and the length of no properties.
-    """
+    """Return the last 3 bytes of the record at ``byte_offset``; empty if its size is impossible."""
     if byte_offset + TOTAL_SIZE.size > len(view):
         return b""
     (size,) = TOTAL_SIZE.unpack_from(view, byte_offset)

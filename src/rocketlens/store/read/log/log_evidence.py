@@ -44,16 +44,22 @@ from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError, RecordError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.batch_body import message_count
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, has_queue_entry
 from rocketlens.formats.index_file import HEADER_BYTES, IndexHeader, decode_header
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.config_tables import OFFSETS_FILE, OFFSETS_MEMBER, read_table, stamp_of
+from rocketlens.store.read.config_tables import (
+    OFFSETS_FILE,
+    OFFSETS_MEMBER,
+    is_in_database,
+    read_table,
+    stamp_of,
+)
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
 from rocketlens.store.read.index.index import IndexFile
 from rocketlens.store.read.log.commitlog import CommitLog, SegmentLost
-from rocketlens.store.read.log.scan import Chunk, LogWalk, exhaust
+from rocketlens.store.read.log.scan import LogWalk, exhaust
 from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.state import read_synced
 
@@ -100,6 +106,23 @@ class LogEvidence:
         self._queues = queues
         self._seen: tuple[int, int] | None = None
         self._last: Proof | None = None
+        self._relied_on: dict[int, int | None] | None = None
+        """Physical offsets and store times of the records by which the last answer was that nothing
+        is lost; None if it was another, or by others.
+        """
+
+    def still_holds(self) -> bool:
+        """Return whether the last answer was that nothing is lost, and the log still has what
+        showed it. The other files of the store must be as they were.
+        """
+        if self._relied_on is None:
+            return False
+        if self._seen != (self._log.version, self._log.segments[-1].base_offset):
+            return False
+        for physical_offset, store_timestamp_ms in self._relied_on.items():
+            if self._log.time_at(physical_offset) != store_timestamp_ms:
+                return False
+        return True
 
     def lost_end(self) -> LostEnd | None:
         """Return what is known of messages behind the end of the log; None if nothing is.
@@ -107,11 +130,13 @@ class LogEvidence:
         O(queues + index files) at first.
         """
         state = self._log.version, self._log.segments[-1].base_offset
+        self._relied_on = None
         if state != self._seen:
             self._last = max(self._proofs(), default=None)
             self._seen = state
         last = self._last
-        if last is not None and not self._is_read(last):
+        is_read = last is None or self._is_read(last)
+        if not is_read:
             # Read again: a broker may have cut the log, and the queues after it, since.
             proofs = sorted(self._proofs(), reverse=True)
             last = next((proof for proof in proofs if self._is_read(proof)), None)
@@ -125,7 +150,15 @@ class LogEvidence:
                     f"{believed.physical_offset}, and the log does not have it: messages at its "
                     "end are lost",
                 )
-        return self._by_checkpoint(last)
+        lost_end, shown_by = self._by_checkpoint(last)
+        if is_read and lost_end is None and shown_by is not None:
+            self._rely_on(shown_by if last is None else [*shown_by, last.physical_offset])
+        return lost_end
+
+    def _rely_on(self, physical_offsets: list[int]) -> None:
+        relied_on = {each: self._log.time_at(each) for each in physical_offsets}
+        if None not in relied_on.values():
+            self._relied_on = relied_on
 
     def _proofs(self) -> Iterator[Proof]:
         """Yield the last record that each file leads to. Files that cannot be read prove nothing,
@@ -270,25 +303,38 @@ class LogEvidence:
             return not any(self._log.bytes_at(physical_offset, _HEAD_BYTES))
         return False
 
-    def _by_checkpoint(self, last: Proof | None) -> LostEnd | None:
-        """Compare the store time that was on the disk with that of the log's last records."""
+    def _by_checkpoint(self, last: Proof | None) -> tuple[LostEnd | None, list[int] | None]:
+        """Compare the store time that was on the disk with that of the log's last records.
+
+        Return the offset of a record that shows that none is lost, if one is needed, or None if
+        another answer may follow from the same checkpoint.
+        """
         try:
-            content = fs.read_bytes(self._layout.checkpoint, checkpoint.CHECKPOINT_BYTES)
             written_ms = self._layout.checkpoint.stat().st_mtime_ns // 1_000_000
+            content = fs.read_bytes(self._layout.checkpoint, checkpoint.CHECKPOINT_BYTES)
             saved = checkpoint.decode(content or b"")
-        except (OSError, CheckpointError):
-            return None
+        except (FileNotFoundError, CheckpointError):
+            return None, []
+        except OSError:
+            return None, None
         newest_ms = max(saved.physic_msg_timestamp_ms, saved.logics_msg_timestamp_ms)
         if not 0 < newest_ms <= written_ms + _CLOCK_ERROR_MS:
-            return None
+            return None, []
         start = self._last_start() if last is None else last.physical_offset
-        if self._reaches(start, newest_ms):
-            return None
-        return LostEnd(
-            None,
+        walk = LogWalk(self._log, start, grows=True)
+        for record in walk.records():
+            if record.store_timestamp_ms >= newest_ms:
+                return None, [record.physical_offset]
+            if walk.position - start > limits.MAX_INTERPRETED_SCAN_BYTES:
+                # Too much would have to be read.
+                return None, None
+        if walk.damage or walk.torn_at is not None or walk.unfinished_at is not None:
+            return None, None
+        lost = (
             f"the checkpoint names a message that was stored at {newest_ms} (epoch ms), later than "
-            "all at the end of the log: messages there are lost",
+            "all at the end of the log: messages there are lost"
         )
+        return LostEnd(None, lost), None
 
     def _last_start(self) -> int:
         """Return where the last file that is not empty begins."""
@@ -296,18 +342,6 @@ class LogEvidence:
             if any(self._log.bytes_at(segment.base_offset, _HEAD_BYTES)):
                 return segment.base_offset
         return self._log.min_offset
-
-    def _reaches(self, start: int, newest_ms: int) -> bool:
-        """Return whether a record from ``start`` on is of a time, or later, or if that is not known
-        because too much would have to be read.
-        """
-        walk = LogWalk(self._log, start, grows=True)
-        for record in walk.records():
-            if record.store_timestamp_ms >= newest_ms:
-                return True
-            if walk.position - start > limits.MAX_INTERPRETED_SCAN_BYTES:
-                return True
-        return bool(walk.damage) or walk.torn_at is not None or walk.unfinished_at is not None
 
 
 def _leads_to(queue: ConsumeQueue, end: int) -> bool:
@@ -457,6 +491,13 @@ class GroupEvidence:
         self._queues = queues
         self._useless: Hashable = None
         """The stamp of the offsets that proved nothing. Queues only grow."""
+        self._is_settled = False
+
+    def still_holds(self) -> bool:
+        """Return whether the last answer was that no group is ahead, and only the files of offsets
+        can change that.
+        """
+        return self._is_settled
 
     def ahead(self) -> list[GroupAhead]:
         """Return the group that is farthest ahead of each queue whose end it proves to be lost.
@@ -465,6 +506,7 @@ class GroupEvidence:
         """
         root = self._layout.root
         stamp = stamp_of(root, OFFSETS_FILE)
+        self._is_settled = not is_in_database(root, OFFSETS_FILE)
         if self._layout.synced.exists() or (stamp is not None and stamp == self._useless):
             return []
         is_of_4 = not read_table(root, OFFSETS_FILE, _VERSION_MEMBER).entries
@@ -480,6 +522,7 @@ class GroupEvidence:
                 end = queue.max_offset if queue is not None else 0
                 entry = queue.last_entry() if queue is not None else None
             except OSError:
+                self._is_settled = False
                 continue
             # RocketMQ 4 leaves nothing of a deleted topic's queues.
             if offset > end and (end or not is_of_4):
@@ -488,6 +531,7 @@ class GroupEvidence:
                 starts[name] = first if entry is None or is_of_4 else entry.physical_offset
         start = max(min(starts.values(), default=0), self._log.min_offset)
         if starts and self._log.max_offset - start > limits.MAX_TOPIC_SCAN_BYTES:
+            self._is_settled = False
             return []
         for name, end in self._ends(start) if starts else ():
             if name in ends:
@@ -498,27 +542,22 @@ class GroupEvidence:
             for name, end in sorted(ends.items())
             if 0 < end < offsets[name][0]
         ]
-        if not ahead:
+        if ahead:
+            self._is_settled = False
+        else:
             self._useless = stamp
         return ahead
 
     def _ends(self, start: int) -> Iterator[tuple[QueueName, int]]:
         """Yield the queues of the log's records from an offset on, and where each ends by them."""
         start = min(start, self._log.max_offset)
-        for piece in LogWalk(self._log, start).pieces():
-            if isinstance(piece, Chunk):
-                for topic, queue_id, rows in piece.queues():
-                    queued = rows.compress(has_queue_entry(rows["sys_flag"]))
-                    if len(queued):
-                        last = queued[queued["queue_offset"].argmax()]
-                        record = self._log.record_at(int(last["physical_offset"]), check_crc=False)
-                        yield QueueName(topic, queue_id), _end_of(record)
-            elif has_queue_entry(piece.sys_flag):
-                yield QueueName(piece.topic, piece.queue_id), _end_of(piece)
-
-
-def _end_of(record: Record) -> int:
-    return record.queue_offset + message_count(record)
+        for chunk in LogWalk(self._log, start).chunks():
+            for topic, queue_id, rows in chunk.queues():
+                queued = rows.compress(has_queue_entry(rows["sys_flag"]))
+                if len(queued):
+                    last = queued[queued["queue_offset"].argmax()]
+                    record = self._log.record_at(int(last["physical_offset"]), check_crc=False)
+                    yield QueueName(topic, queue_id), record.queue_offset + message_count(record)
 
 
 def _farthest(table: Mapping[str, Any]) -> dict[QueueName, tuple[int, str]]:

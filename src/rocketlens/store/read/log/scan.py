@@ -84,11 +84,6 @@ class Chunk:
     base_offset: int
     rows: "npt.NDArray[np.void]"
 
-    @property
-    def last_offset(self) -> int:
-        """The physical offset of the last record."""
-        return int(self.rows["physical_offset"][-1])
-
     def topics(self) -> "RowTopics":
         """Return the topics of the rows, compared byte by byte: a hash has twins."""
         from rocketlens.formats.compiled import kernels
@@ -255,7 +250,7 @@ class LogWalk:
             content = mapped.array()
             start = self.position - segment.base_offset
             stop = min(self.stop - segment.base_offset, segment.size)
-            count, byte_offset, reason = kernels.scan_records(
+            count, _, byte_offset, reason = kernels.scan_records(
                 content, segment.base_offset, start, stop, rows
             )
             end = segment.base_offset + byte_offset

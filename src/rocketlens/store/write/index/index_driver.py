@@ -13,12 +13,10 @@ from contextlib import suppress
 from typing import Final
 
 from rocketlens.errors import RocketLensError, StoreLocked
-from rocketlens.formats.commitlog_record import Record
-from rocketlens.formats.index_file import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index.index_state import ResumePoint, safe_offset_of
-from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.store.read.log.scan import LogWalk
 from rocketlens.store.write.index.index_writer import IndexWriter
 
 _log: Final = logging.getLogger(__name__)
@@ -47,6 +45,8 @@ class IndexBuilder(IndexWriter):
         :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
             and the next call goes on.
         """
+        from rocketlens.formats.compiled import kernels
+
         before = self.resume_point.physical_offset
         self.made_progress = False
         if before >= up_to:
@@ -56,36 +56,16 @@ class IndexBuilder(IndexWriter):
         if walk.position > before:
             self.resume_point = ResumePoint(walk.position, 0)
         try:
-            for piece in walk.pieces(at_once=True):
-                if isinstance(piece, Chunk):
-                    self._put_chunk(piece, walk.position)
-                else:
-                    self._put_record(piece)
-                    self.resume_point = ResumePoint(walk.position, 0)
+            for chunk in walk.chunks():
+                entries = kernels.index_entries(
+                    chunk.content, chunk.base_offset, chunk.rows, with_tags=self._with_tags
+                )
+                self.put(entries, walk.position)
         finally:
             self._write_header()
         self.resume_point = max(self.resume_point, ResumePoint(walk.position, 0))
         self.made_progress = self.resume_point.physical_offset > before
         return self.resume_point.physical_offset >= up_to or walk.torn_at is not None
-
-    def _put_record(self, record: Record) -> None:
-        hashes = index_hashes(record, with_tags=self._with_tags)
-        for key_hash in hashes[self.resume_point.entries_in :]:
-            if not self._room():
-                self._roll()
-            self._put(key_hash, record.physical_offset, record.store_timestamp_ms)
-            self.resume_point = ResumePoint(
-                record.physical_offset, self.resume_point.entries_in + 1
-            )
-
-    def _put_chunk(self, chunk: Chunk, next_offset: int) -> None:
-        from rocketlens.formats.compiled import kernels
-
-        content, base_offset, rows = chunk.content, chunk.base_offset, chunk.rows
-        count = kernels.count_index_entries(content, base_offset, rows, with_tags=self._with_tags)
-        entries = kernels.EntryArrays.allocate(count)
-        kernels.index_entries(content, base_offset, rows, entries, with_tags=self._with_tags)
-        self.put(entries, next_offset)
 
 
 class IndexDriver:

@@ -13,14 +13,10 @@ the log does after a power cut. Exactly one writer, of whatever process, holds `
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.index_file import (
-    ENTRY,
-    ENTRY_BYTES,
     HEADER,
     HEADER_BYTES,
-    SLOT,
     Geometry,
     IndexHeader,
 )
@@ -29,7 +25,7 @@ from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.index.index_state import IndexState, ResumePoint
 from rocketlens.store.read.log.commitlog import OpenLog
-from rocketlens.store.read.log.scan import Chunk, LogWalk
+from rocketlens.store.read.log.scan import LogWalk
 from rocketlens.store.read.note import LogMark
 from rocketlens.store.write.index.index_resume import index_names, resume, slots_crc
 
@@ -128,32 +124,6 @@ class IndexWriter:
         finally:
             self._write_header()
         self.resume_point = ResumePoint(next_offset, 0)
-
-    def _put(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
-        file, header = self._file(), self._headers[-1]
-        number = header.next_entry
-        begin = header.begin_timestamp_ms
-        content = file.content
-        slot_position = self._geometry.slot_position(key_hash % self._geometry.slot_count)
-        previous: int = SLOT.unpack_from(content, slot_position)[0]
-        is_new = not 0 < previous < number
-        late = timestamp_ms - begin
-        seconds = min(late // 1000, limits.MAX_INT) if begin > 0 and late > 0 else 0
-        position = self._geometry.entry_position(number)
-        self._reserve(position + ENTRY_BYTES)
-        ENTRY.pack_into(
-            content, position, key_hash, physical_offset, seconds, 0 if is_new else previous
-        )
-        SLOT.pack_into(content, slot_position, number)
-        if number == 1:
-            header = header._replace(begin_timestamp_ms=timestamp_ms, begin_offset=physical_offset)
-        self._headers[-1] = header._replace(
-            end_timestamp_ms=timestamp_ms,
-            end_offset=physical_offset,
-            used_slot_count=header.used_slot_count + is_new,
-            next_entry=number + 1,
-        )
-        self._is_changed = True
 
     def _put_many(self, entries: "EntryArrays") -> None:
         from rocketlens.formats.compiled import kernels
@@ -267,8 +237,8 @@ class IndexWriter:
         starts += [header.end_offset for header in self._headers[-1:]]
         walk = LogWalk(self._log, max(start for start in starts if start < stop or not start), stop)
         last: int | None = None
-        for piece in walk.pieces():
-            last = piece.last_offset if isinstance(piece, Chunk) else piece.physical_offset
+        for physical_offset in walk.offsets():
+            last = physical_offset
         try:
             return None if last is None else LogMark.at(self._log, last)
         except RecordError:

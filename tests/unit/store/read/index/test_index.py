@@ -1,17 +1,19 @@
 """An index file is searched along its chains, and does not lie about what it has."""
 
 import struct
+from array import array
 from dataclasses import replace
 
 import pytest
 
 from rocketlens.errors import IndexFileError
+from rocketlens.formats.compiled.index import find_entries
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.text.java import index_hash
 from rocketlens.store.read.index import index
 from rocketlens.store.read.index import tail as tail_module
 from rocketlens.store.read.index.index import IndexFile, is_near
-from rocketlens.store.read.index.index_files import IndexFiles
+from rocketlens.store.read.index.index_files import Hit, IndexFiles
 from rocketlens.store.read.log.commitlog import CommitLog
 from tests.support import made_stores, written_stores
 from tests.support.made_stores import flip, make_store, overwrite, some_messages
@@ -32,6 +34,31 @@ def test_an_index_file_gives_the_entries_of_a_hash_newest_first(made, log):
         stranger = made_stores.replace(record, physical_offset=record.physical_offset + 1)
         assert not files.has_entry_of(stranger)
     files.close()
+
+
+@pytest.mark.parametrize("geometry", [(64, 50), (7, 200), (1, 5000)])
+def test_a_compiled_look_up_in_all_files_finds_what_walks_find(tmp_path, geometry):
+    made = make_store(tmp_path / "store", some_messages(300), index=geometry, with_tags=True)
+    log = CommitLog(made.path / "commitlog")
+    files = IndexFiles(made.path / "index", log)
+    wanted = {h for record in made.records[::40] for h in made_stores.hashes_of(record)}
+    for hashes in [*({each} for each in wanted), wanted, {index_hash("Orders#none")}, set()]:
+        walked = [
+            Hit(offset, file, number)
+            for file in reversed(files.sound)
+            for number, offset in sorted(
+                (found for each in hashes for found in file.find(each, log)), reverse=True
+            )
+        ]
+        assert list(files.find(hashes)) == walked
+    rows = files.newest_first.rows
+    with pytest.raises(ValueError, match="no rows"):
+        find_entries(rows[:-1], 0, array("q", wanted))
+    with pytest.raises(TypeError):
+        find_entries(rows, 0, array("i", [1]))
+    files.close()
+    assert list(files.find(wanted)) == []
+    log.close()
 
 
 def test_hashes_that_differ_in_one_byte_are_near():

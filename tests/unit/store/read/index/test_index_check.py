@@ -48,7 +48,7 @@ def test_a_sound_file_passes_every_check_and_answers_for_its_log(indexed, log):
     file.count_slots()
     check_links(file)
     first, last = (indexed.records[at].physical_offset for at in (0, -1))
-    for extent in (check_whole(file, log, by_numpy=False), check_samples(file, log, 256)):
+    for extent in (check_whole(file, log), check_samples(file, log, 256)):
         assert extent == (first, last, ())
 
 
@@ -68,7 +68,7 @@ def test_a_lost_slot_is_found_by_counting_by_chains_and_by_the_whole_check(index
     for check in (
         IndexFile.count_slots,
         check_links,
-        lambda one: check_whole(one, log, by_numpy=False),
+        lambda one: check_whole(one, log),
     ):
         with pytest.raises(IndexFileError, match=file.path.name):
             check(file)
@@ -80,18 +80,18 @@ def test_a_changed_hash_or_link_of_any_entry_contradicts_its_chain(indexed, log,
     for number in range(1, opened(indexed).last_entry + 1, 17):
         flip(path, entry_position(number) + part, 0x01)
         with pytest.raises(IndexFileError):
-            check_whole(opened(indexed), log, by_numpy=False)
+            check_whole(opened(indexed), log)
         with pytest.raises(IndexFileError):
             check_links(opened(indexed))
         flip(path, entry_position(number) + part, 0x01)
-    check_whole(opened(indexed), log, by_numpy=False)
+    check_whole(opened(indexed), log)
 
 
 def test_files_of_another_log_are_told_by_their_offsets(indexed, tmp_path):
     other = make_store(tmp_path / "other", some_messages(100, body_bytes=333))
     log = CommitLog(other.path / "commitlog")
     with pytest.raises(IndexFileError):
-        check_whole(opened(indexed), log, by_numpy=False)
+        check_whole(opened(indexed), log)
     # The first record is the same in both logs, and all that the file may answer for.
     assert check_samples(opened(indexed), log)[:2] == (0, 0)
     log.close()

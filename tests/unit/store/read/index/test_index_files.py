@@ -36,12 +36,10 @@ def test_every_record_is_found_in_one_of_several_files_newest_first(many, log):
     files.close()
 
 
-def test_many_look_ups_find_the_same_as_the_first(many, log, monkeypatch):
-    monkeypatch.setattr("rocketlens.store.read.index.index_files._JOIN_FILES", 2)
+def test_many_look_ups_find_the_same_as_the_first(many, log):
     files = IndexFiles(many.path / "index", log)
     first = found(files, many.records[50])
     assert all(found(files, many.records[50]) == first for _ in range(6))
-    assert files._joined is not None
     files.close()
 
 

@@ -52,11 +52,7 @@ def ahead(opened):
     return GroupEvidence(*opened).ahead
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_the_group_that_is_farthest_ahead_of_a_queue_is_named(store, ahead, monkeypatch, compiled):
-    monkeypatch.setattr(
-        "rocketlens.store.read.log.scan.interpreted_bytes", lambda: 0 if compiled else 1 << 40
-    )
+def test_the_group_that_is_farthest_ahead_of_a_queue_is_named(store, ahead):
     write_offsets(store, {"Topic@a": {"0": 21}, "Topic@b": {"0": 25}, "Topic@c": {"0": 5}})
     (found,) = ahead()
     assert (found.queue, found.group, found.queue_offset, found.end) == (("Topic", 0), "b", 25, 20)

@@ -49,7 +49,7 @@ def kinds_of(walk, *arguments, **options):
     for piece in walk.pieces(*arguments, **options):
         if isinstance(piece, Chunk):
             rows += piece.rows["physical_offset"].tolist()
-            assert piece.last_offset == rows[-1]
+            assert piece.rows["physical_offset"][-1] == rows[-1]
         else:
             singles.append(piece.physical_offset)
     return singles, rows

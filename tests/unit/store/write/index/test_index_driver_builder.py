@@ -142,13 +142,11 @@ def failing_open(monkeypatch):
     return failing
 
 
-@pytest.mark.parametrize("interpreted", [0, 10**9], ids=["compiled", "interpreted"])
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
 def test_a_segment_that_could_not_be_opened_once_leaves_no_hole_in_the_index(
-    log_only, failing_open, monkeypatch, number, interpreted
+    log_only, failing_open, number
 ):
     path, end = log_only
-    monkeypatch.setattr("rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES", interpreted)
     expected = expected_entries(path)
     failures = 0
     for at in range(1, 100):
