@@ -61,7 +61,7 @@ def write(task):
     return write_share(task), os.getpid(), time.process_time()
 def run(tasks):
     written = []
-    for share, worker, seconds in jobs.run(spark, "archive", tasks, write):
+    for share, worker, seconds in jobs.run(spark.sparkContext, "archive", tasks, write):
         used[worker] = max(used.get(worker, 0), seconds)
         written.append(share)
     return written

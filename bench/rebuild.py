@@ -63,7 +63,7 @@ def rebuild_with_spark(
     forget(store.path)
     begin = time.perf_counter()
     result = dispatch(
-        spark,
+        spark.sparkContext,
         store.path,
         slot_count=SLOT_COUNT,
         entry_count=ENTRY_COUNT,

@@ -42,12 +42,14 @@ def write_and_kill(task):
 
 def run(tasks):
     is_dying = point == "task" and count + 1 == number
-    return jobs.run(spark, "archive", tasks, write_and_kill if is_dying else archive.write_share)
+    return jobs.run(
+        spark.sparkContext, "archive", tasks, write_and_kill if is_dying else archive.write_share
+    )
 
 
 count = 0
 tables = DyingTables(table, create=True)
 source = archive.ArchivedStore(store, "broker-a")
-spark = start("local[2]", warm=False)
+spark = start("local[2]")
 while archive.archive_next(tables, source, run) is not None:
     count += 1

@@ -47,7 +47,9 @@ def write_and_kill(task):
 
 
 def run(tasks):
-    return jobs.run(spark, "compact", tasks, write_and_kill if point == "task" else write_merged)
+    return jobs.run(
+        spark.sparkContext, "compact", tasks, write_and_kill if point == "task" else write_merged
+    )
 
 
 def written(self, path, content):
@@ -63,7 +65,7 @@ def removed(self, path):
 write, remove = ArchiveLocation.write, ArchiveLocation.remove
 ArchiveLocation.write, ArchiveLocation.remove = written, removed
 tables = DyingTables(table)
-spark = start("local[2]", warm=False)
+spark = start("local[2]")
 compact(tables, run)
 make_old(Path(table))
 vacuum(tables, time.time_ns() // 1_000_000 + 8 * DAY_MS)

@@ -16,5 +16,5 @@ def die(at: str, done: int, _total: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-spark = start("local[2]", warm=False)
-dispatch(spark, store, queues=True, slot_count=7, entry_count=500, progress=die)
+spark = start("local[2]")
+dispatch(spark.sparkContext, store, queues=True, slot_count=7, entry_count=500, progress=die)

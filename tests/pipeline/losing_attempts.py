@@ -80,7 +80,7 @@ def run_archive(spark, table, store):
 
     def run(tasks):
         counts.append(len(tasks))
-        return jobs.run(spark, "archive", tasks, write_share)
+        return jobs.run(spark.sparkContext, "archive", tasks, write_share)
 
     while archive.archive_next(tables, source, run) is not None:
         pass
@@ -99,6 +99,6 @@ def run_send(spark, name_server):
 
 if __name__ == "__main__":
     master, job, *arguments = sys.argv[1:]
-    session = start(master, warm=False, config=SPECULATES)
+    session = start(master, config=SPECULATES)
     {"archive": run_archive, "send": run_send}[job](session, *arguments)
     session.stop()

@@ -79,7 +79,7 @@ def as_of_a_real_broker(store, *topics):
 def test_a_store_with_deleted_topics_has_nothing_wrong_and_says_which_they_are(spark, store, whose):
     if whose == "real":
         as_of_a_real_broker(store, "T", "Kept")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert report.is_sound, report.findings
     assert not report.not_compared
     assert [note for note in report.notes if "deleted" in note] == [
@@ -96,10 +96,10 @@ def test_queues_are_built_of_what_was_sent_since_and_of_nothing_else(
         as_of_a_real_broker(store, "T", "Kept")
     before = bodies_of(store)
     assert before == {("T", 0): NEW, ("Kept", 0): KEPT}
-    result = dispatch(spark, store, queues=True, range_bytes=range_bytes)
+    result = dispatch(spark.sparkContext, store, queues=True, range_bytes=range_bytes)
     assert bodies_of(store) == before
     assert any("10 records of deleted topics" in note for note in result.notes)
-    assert verify(spark, store).is_sound
+    assert verify(spark.sparkContext, store).is_sound
 
 
 @pytest.mark.parametrize("known", ["marks", "topics", "offsets"])
@@ -112,7 +112,7 @@ def test_without_queues_the_rest_of_the_evidence_keeps_deleted_messages_away(spa
         shutil.rmtree(store / "rocketlens")
         # Nothing says that this topic was deleted: its messages are not to be lost.
         expected["Gone", 0] = [(number, f"gone{number}") for number in range(5)]
-    dispatch(spark, store, queues=True)
+    dispatch(spark.sparkContext, store, queues=True)
     assert bodies_of(store) == expected
 
 
@@ -129,38 +129,38 @@ def test_queues_that_lead_to_messages_of_a_deleted_topic_are_named(spark, store)
         other = store.with_name("other") / "consumequeue" / topic
         shutil.copytree(other, store / "consumequeue" / topic)
     shutil.rmtree(store / "rocketlens")
-    counts = verify(spark, store).counts
+    counts = verify(spark.sparkContext, store).counts
     assert counts["queue entry wrong"] == 3
     assert counts["queue entry extra"] == 5
     shutil.copytree(kept / "rocketlens", store / "rocketlens")
-    assert verify(spark, store).counts["queue entry extra"] == 10
+    assert verify(spark.sparkContext, store).counts["queue entry extra"] == 10
 
 
 def test_a_topic_without_a_queue_is_not_taken_for_compared(spark, store):
     as_of_a_real_broker(store, "T", "Kept", "Gone")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert report.is_sound
     (text,) = report.not_compared
     assert text.startswith("5 records of topics that have no queue: Gone.")
-    result = dispatch(spark, store, queues=True)
+    result = dispatch(spark.sparkContext, store, queues=True)
     assert set(bodies_of(store)) == {("T", 0), ("Kept", 0)}
     assert any("move consumequeue away first" in note for note in result.notes)
     shutil.rmtree(store / "consumequeue")
-    dispatch(spark, store, queues=True)
+    dispatch(spark.sparkContext, store, queues=True)
     assert set(bodies_of(store)) == {("T", 0), ("Kept", 0), ("Gone", 0)}
 
 
 def test_a_queue_that_our_broker_lost_is_built_and_missed(spark, store):
     shutil.rmtree(store / "consumequeue" / "Kept")
-    assert verify(spark, store).counts["queue entry missing"] == 4
-    dispatch(spark, store, queues=True)
+    assert verify(spark.sparkContext, store).counts["queue entry missing"] == 4
+    dispatch(spark.sparkContext, store, queues=True)
     assert bodies_of(store) == {("T", 0): NEW, ("Kept", 0): KEPT}
 
 
 def test_one_damaged_queue_offset_of_0_costs_its_own_entry_only(spark, tmp_path):
     log = [record(n, queue_offset=0 if n == 12 else n) for n in range(20)]
     write_log(tmp_path, log, 1 << 20)
-    result = dispatch(spark, tmp_path, queues=True, queue_file_size=1000)
+    result = dispatch(spark.sparkContext, tmp_path, queues=True, queue_file_size=1000)
     assert result.queue_entries == 19
     assert result.notes == ["a queue offset already taken is claimed by 1 record"]
 
@@ -176,7 +176,7 @@ def test_a_topic_made_again_twice_in_many_queues_has_its_last_messages_only(spar
             made = record(len(log), queue_id=queue_id, queue_offset=place)
             log.append(replace(made, body=b"life%d" % life))
     write_log(tmp_path, log, 20_000)
-    dispatch(spark, tmp_path, queues=True, range_bytes=1 << 16)
+    dispatch(spark.sparkContext, tmp_path, queues=True, range_bytes=1 << 16)
     last = [(number, "life2") for number in range(6)]
     assert bodies_of(tmp_path) == {("Topic", 1): last, ("Topic", 2): last}
-    assert verify(spark, tmp_path).is_sound
+    assert verify(spark.sparkContext, tmp_path).is_sound

@@ -36,7 +36,7 @@ def test_index_and_queues_rebuilt_from_the_log_alone_equal_the_brokers(
 ):
     real = getattr(golden(version), kind)
     store = copy_without(real, tmp_path / "store", "index", "consumequeue")
-    result = dispatch(spark, store, queues=True, **SETTINGS)
+    result = dispatch(spark.sparkContext, store, queues=True, **SETTINGS)
     assert index_of(store) == index_of(real)
     assert files_below(store / "consumequeue") == files_below(real / "consumequeue")
     assert result.delay_levels.source == "delivered copies"
@@ -46,7 +46,9 @@ def test_index_and_queues_rebuilt_from_the_log_alone_equal_the_brokers(
 @pytest.mark.parametrize(("version", "kind"), GOLDEN)
 def test_what_is_not_given_is_found_in_the_stores_own_files(spark, golden, tmp_path, version, kind):
     real = getattr(golden(version), kind)
-    result = dispatch(spark, real, out=tmp_path / "out", queues=True, range_bytes=1 << 16)
+    result = dispatch(
+        spark.sparkContext, real, out=tmp_path / "out", queues=True, range_bytes=1 << 16
+    )
     assert index_of(tmp_path / "out") == index_of(real)
     assert files_below(tmp_path / "out" / "consumequeue") == files_below(real / "consumequeue")
     assert result.geometry == Geometry(500, 1000)
@@ -78,7 +80,12 @@ def test_any_slot_and_entry_counts_give_the_files_of_the_plain_rules(
     count = 40 if entries < 10 else 400
     records = write_log(tmp_path, some_records(count), 20_000)
     result = dispatch(
-        spark, tmp_path, slot_count=slots, entry_count=entries, tag_index=with_tags, range_bytes=1
+        spark.sparkContext,
+        tmp_path,
+        slot_count=slots,
+        entry_count=entries,
+        tag_index=with_tags,
+        range_bytes=1,
     )
     expected = reference_index(records, Geometry(slots, entries), with_tags=with_tags)
     assert index_of(tmp_path) == expected
@@ -122,7 +129,7 @@ def test_records_forged_inside_bodies_at_range_boundaries_change_nothing(spark, 
         forged.append(replace(one, body=body[:3000].ljust(3000, b"\0")))
     records = write_log(tmp_path / "forged", forged, 1 << 20)
     result = dispatch(
-        spark, tmp_path / "forged", queues=True, range_bytes=1, tag_index=False,
+        spark.sparkContext, tmp_path / "forged", queues=True, range_bytes=1, tag_index=False,
         slot_count=100, entry_count=1000, queue_file_size=2000,
     )  # fmt: skip
     assert result.records == 60
@@ -136,7 +143,7 @@ def test_queue_files_begin_where_the_log_does_and_are_filled_below(spark, tmp_pa
     records = write_log(
         tmp_path, [record(n, queue_offset=n + 1234, TAGS="ä") for n in range(100)], 1 << 20
     )
-    dispatch(spark, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
+    dispatch(spark.sparkContext, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
     found = files_below(tmp_path / "consumequeue" / "Topic" / "0")
     assert found == reference_queue(records, 50)
     assert min(found) == f"{1200 * 20:020}"
@@ -151,7 +158,9 @@ def test_a_queue_with_lost_and_repeated_records_keeps_every_other_in_its_place(s
     log.insert(3, record(90, topic="Other", queue_offset=0, body=bytes(600)))
     log.insert(10, record(91, topic="Other", queue_offset=1, body=bytes(12_000)))
     records = write_log(tmp_path, log, 1 << 20)
-    result = dispatch(spark, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
+    result = dispatch(
+        spark.sparkContext, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000}
+    )
     found = files_below(tmp_path / "consumequeue" / "Topic" / "0")
     assert found == reference_queue([r for r in records if r.topic == "Topic"], 50)
     assert result.notes == ["a queue offset already taken is claimed by 2 records"]
@@ -162,7 +171,9 @@ def test_a_queue_with_lost_and_repeated_records_keeps_every_other_in_its_place(s
 def test_an_impossible_queue_offset_costs_its_own_entry_only(spark, tmp_path, place, claim):
     log = [record(n, queue_offset=claim if n == place else n) for n in range(20)]
     records = write_log(tmp_path, log, 1 << 20)
-    result = dispatch(spark, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
+    result = dispatch(
+        spark.sparkContext, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000}
+    )
     assert result.queue_entries == 19
     assert result.notes == ["a queue offset that can't be is claimed by 1 record"]
     found = files_below(tmp_path / "consumequeue" / "Topic" / "0")
@@ -177,14 +188,14 @@ def test_prepared_and_rollback_records_have_no_queue_entry_and_rollbacks_no_inde
     flags = [0x0, 0x4, 0x8, 0xC]
     log = [replace(record(n, queue_offset=n // 2), sys_flag=flag) for n, flag in enumerate(flags)]
     records = write_log(tmp_path, log, 1 << 20)
-    result = dispatch(spark, tmp_path, queues=True, **SETTINGS)
+    result = dispatch(spark.sparkContext, tmp_path, queues=True, **SETTINGS)
     assert (result.queue_entries, result.index_entries) == (2, 6)
     assert index_of(tmp_path) == reference_index(records[:3], Geometry(500, 1000), with_tags=False)
 
 
 def test_topics_whose_name_is_no_safe_path_get_no_queue_and_are_named(spark, tmp_path):
     write_log(tmp_path / "store", [record(0, topic="../../x"), record(1, queue_offset=0)], 1 << 16)
-    result = dispatch(spark, tmp_path / "store", queues=True, **SETTINGS)
+    result = dispatch(spark.sparkContext, tmp_path / "store", queues=True, **SETTINGS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
     assert [path.name for path in (tmp_path / "store" / "consumequeue").iterdir()] == ["Topic"]
     assert "../../x" in result.notes[0]
@@ -198,7 +209,7 @@ def test_delay_levels_are_taken_from_the_best_source_and_it_is_said(
 ):
     schedule = {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 1, "DELAY": "2"}
     (one,) = write_log(tmp_path, [record(0, **schedule)], 1 << 16)
-    result = dispatch(spark, tmp_path, queues=True, delays_ms=levels, **SETTINGS)
+    result = dispatch(spark.sparkContext, tmp_path, queues=True, delays_ms=levels, **SETTINGS)
     (queue,) = files_below(tmp_path / "consumequeue").values()
     due = int.from_bytes(queue[12:20], "big")
     assert due == one.store_timestamp_ms + (levels[2] if levels else 5000)
@@ -218,7 +229,9 @@ def test_a_damaged_record_costs_its_own_entries_only_and_is_named(spark, tmp_pat
         damaged = bytearray(content)
         damaged[at + place] ^= 0x40
         path.write_bytes(damaged)
-        result = dispatch(spark, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
+        result = dispatch(
+            spark.sparkContext, tmp_path, tag_index=True, slot_count=64, entry_count=2000
+        )
         assert index_of(tmp_path) == expected
         assert [(d.start, d.stop) for d in result.damage] == [
             (victim.physical_offset, victim.physical_offset + victim.total_size)
@@ -233,7 +246,7 @@ def test_a_missing_segment_and_zeros_in_the_middle_are_named(spark, tmp_path):
     content = bytearray(segments[2].read_bytes())
     content[5000:] = bytes(len(content) - 5000)
     segments[2].write_bytes(content)
-    result = dispatch(spark, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
+    result = dispatch(spark.sparkContext, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
     in_zeros = [
         one
         for one in records
@@ -256,7 +269,7 @@ def test_a_torn_tail_is_cut_and_told_apart_from_damage(spark, tmp_path):
     half = end - records[-1].total_size // 2  # a tear behind the lengths can't be seen
     content[half:] = bytes(len(content) - half)
     path.write_bytes(content)
-    result = dispatch(spark, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
+    result = dispatch(spark.sparkContext, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
     assert index_of(tmp_path) == reference_index(records[:-1], Geometry(64, 2000), with_tags=True)
     assert result.damage_count == 0
     assert result.torn.start == records[-1].physical_offset == result.log_end_offset
@@ -264,7 +277,7 @@ def test_a_torn_tail_is_cut_and_told_apart_from_damage(spark, tmp_path):
 
 def test_an_empty_log_gives_an_empty_index(spark, tmp_path):
     write_log(tmp_path, [], 1 << 16)
-    result = dispatch(spark, tmp_path, queues=True)
+    result = dispatch(spark.sparkContext, tmp_path, queues=True)
     assert (result.index_files, result.queue_files, result.records) == (0, 0, 0)
     assert index_of(tmp_path) == []
 
@@ -285,7 +298,7 @@ def test_queues_without_a_record_of_their_own_are_kept(spark, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("link").symlink_to(tmp_path)
     Path("index").mkdir()
-    result = dispatch(spark, tmp_path, queues=True, out=out)
+    result = dispatch(spark.sparkContext, tmp_path, queues=True, out=out)
     after = files_below(tmp_path / "consumequeue")
     assert after == {name: content for name, content in before.items() if "Stray" not in name}
     assert len(result.notes) == 2
@@ -297,8 +310,8 @@ def test_consume_queues_in_rocksdb_are_never_replaced(spark, tmp_path):
     (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000004")
     for out in (None, tmp_path / "commitlog" / ".."):
         with pytest.raises(BadInput, match="RocksDB"):
-            dispatch(spark, tmp_path, queues=True, out=out)
-    assert dispatch(spark, tmp_path).index_entries == 2
+            dispatch(spark.sparkContext, tmp_path, queues=True, out=out)
+    assert dispatch(spark.sparkContext, tmp_path).index_entries == 2
 
 
 def test_a_store_that_a_broker_runs_on_is_refused_and_untouched(spark, tmp_path):
@@ -306,16 +319,16 @@ def test_a_store_that_a_broker_runs_on_is_refused_and_untouched(spark, tmp_path)
     leftover = tmp_path / ".rocketlens-work-of-someone"
     leftover.mkdir()
     with StoreLock(tmp_path), pytest.raises(StoreLocked):
-        dispatch(spark, tmp_path)
+        dispatch(spark.sparkContext, tmp_path)
     assert leftover.is_dir()
     assert not (tmp_path / "index").exists()
-    dispatch(spark, tmp_path)
+    dispatch(spark.sparkContext, tmp_path)
     assert not leftover.exists()
 
 
 def test_a_directory_that_is_no_store_is_refused_and_left_alone(spark, tmp_path):
     with pytest.raises(NotAStore):
-        dispatch(spark, tmp_path)
+        dispatch(spark.sparkContext, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -331,14 +344,14 @@ def test_a_directory_that_is_no_store_is_refused_and_left_alone(spark, tmp_path)
 def test_impossible_counts_and_sizes_are_refused_in_one_line(spark, tmp_path, wrong):
     write_log(tmp_path, [record(0)], 1 << 16)
     with pytest.raises(BadInput) as refusal:
-        dispatch(spark, tmp_path, **wrong)
+        dispatch(spark.sparkContext, tmp_path, **wrong)
     assert "\n" not in str(refusal.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["commitlog", "lock"]
 
 
 def test_a_failed_task_leaves_the_store_as_it_was_and_says_why(spark, tmp_path):
     write_log(tmp_path, some_records(50), 1 << 16)
-    dispatch(spark, tmp_path, slot_count=10, entry_count=1000)
+    dispatch(spark.sparkContext, tmp_path, slot_count=10, entry_count=1000)
     before = files_below(tmp_path)
 
     def cut_the_log(phase, done, total):
@@ -348,7 +361,9 @@ def test_a_failed_task_leaves_the_store_as_it_was_and_says_why(spark, tmp_path):
     path = tmp_path / "commitlog" / f"{0:020}"
     content = path.read_bytes()
     with pytest.raises(StoreError, match=r"read failed: FileNotFoundError.*commitlog") as failure:
-        dispatch(spark, tmp_path, slot_count=10, entry_count=1000, progress=cut_the_log)
+        dispatch(
+            spark.sparkContext, tmp_path, slot_count=10, entry_count=1000, progress=cut_the_log
+        )
     assert "\n" not in str(failure.value)
     path.write_bytes(content)
     assert files_below(tmp_path) == before
@@ -357,7 +372,12 @@ def test_a_failed_task_leaves_the_store_as_it_was_and_says_why(spark, tmp_path):
 def test_progress_is_told_for_every_phase(spark, tmp_path):
     write_log(tmp_path, some_records(50), 1 << 16)
     told = defaultdict(list)
-    dispatch(spark, tmp_path, queues=True, progress=lambda *say: told[say[0]].append(say[1:]))
+    dispatch(
+        spark.sparkContext,
+        tmp_path,
+        queues=True,
+        progress=lambda *say: told[say[0]].append(say[1:]),
+    )
     assert list(told) == ["read", "build", "sync", "swap"]
     for steps in told.values():
         assert steps[0][0] == 0
@@ -367,7 +387,7 @@ def test_progress_is_told_for_every_phase(spark, tmp_path):
 
 def test_the_result_counts_what_was_made(spark, golden, tmp_path):
     real = golden("5.5.0").store
-    result = dispatch(spark, real, out=tmp_path, queues=True)
+    result = dispatch(spark.sparkContext, real, out=tmp_path, queues=True)
     made = [p for p in tmp_path.rglob("*") if p.is_file() and p.name != "lock"]
     assert result.bytes_written == sum(path.stat().st_size for path in made)
     assert result.index_files + result.queue_files == len(made)

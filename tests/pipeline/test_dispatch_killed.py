@@ -48,7 +48,9 @@ def test_a_job_that_fails_at_any_point_leaves_each_directory_whole(spark, store,
 
     before = content_of(store)
     with pytest.raises(Failure):
-        dispatch(spark, store, queues=True, slot_count=7, entry_count=500, progress=fail)
+        dispatch(
+            spark.sparkContext, store, queues=True, slot_count=7, entry_count=500, progress=fail
+        )
     assert_nothing_is_half_done(before, store, point)
     assert not list(store.glob(".rocketlens-work-*"))
 
@@ -64,7 +66,7 @@ def test_a_killed_job_leaves_each_directory_whole_and_the_next_run_cleans_up(spa
     assert_nothing_is_half_done(before, store, point)
     assert list(store.glob(".rocketlens-work-*"))
 
-    dispatch(spark, store, queues=True, slot_count=500, entry_count=1000)
+    dispatch(spark.sparkContext, store, queues=True, slot_count=500, entry_count=1000)
     assert list(content_of(store)["index"].values()) == list(before["index"].values())
     assert content_of(store)["consumequeue"] == before["consumequeue"]
     assert not list(store.glob(".rocketlens-work-*"))

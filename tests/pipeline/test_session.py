@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import signal
@@ -96,9 +97,156 @@ def test_the_version_is_read_from_the_release_file_without_starting_java(tmp_pat
     assert session.find_java() == (tmp_path / "bin" / "java", 21)
 
 
-def test_workers_run_this_interpreter(spark):
-    executable = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first()
+def state_of_worker(_):
+    command = Path("/proc/self/cmdline").read_bytes().decode().split("\0")
+    return (
+        command,
+        sys.executable,
+        "rocketlens.bulk.queue_build" in sys.modules,
+        gc.get_freeze_count(),
+    )
+
+
+def test_workers_run_this_interpreter_with_what_tasks_need_and_never_search_it_for_garbage(spark):
+    state = spark.sparkContext.parallelize([0], 1).map(state_of_worker).first()
+    command, executable, is_loaded, frozen = state
     assert executable == sys.executable
+    assert "rocketlens.pipeline.worker_daemon" in command
+    assert is_loaded
+    assert frozen > 10_000
+
+
+TASKS = """
+import sys
+from rocketlens.pipeline import jobs, session
+for _ in range(2):
+    context = session.start_tasks("local[1]")
+    assert jobs.run(context, "add", [(20, 22)], sum) == [42]
+    context.stop()
+print(sorted({"pandas", "pyarrow", "pyspark.sql"} & set(sys.modules)))
+"""
+
+
+def test_contexts_for_tasks_follow_one_another_and_load_neither_pandas_nor_arrow_nor_sql(spark):
+    """``spark`` skips the test where there is no JDK."""
+    del spark
+    said = run_quietly(TASKS)
+    assert said == "[]\n"
+
+
+def run_quietly(code: str, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    said = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert said.stderr == ""
+    return said.stdout
+
+
+def test_numpys_values_are_still_converted_for_java(spark):
+    import numpy as np
+    from pyspark.sql import functions
+
+    table = spark.range(5)
+    assert table.filter(functions.col("id") == functions.lit(np.int64(3))).count() == 1
+    assert table.filter(functions.col("id") < np.int32(2)).count() == 2
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_jvm_has_all_options_that_sessions_ask_for(jdk, quick):
+    chosen = session.settings("2g", is_local=True, quick=quick)
+    done = subprocess.run(
+        [
+            jdk.java,
+            *chosen["spark.driver.extraJavaOptions"].split(),
+            "-XX:+PrintFlagsFinal",
+            "-version",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    # Queries of notebooks are compiled well in the end, and jobs whose work is in Python never.
+    (level,) = (line for line in done.stdout.splitlines() if " TieredStopAtLevel " in line)
+    assert level.split()[3] == ("1" if quick else "4")
+
+
+def test_a_jvm_that_does_not_start_is_told_in_its_own_words():
+    code = (
+        "from rocketlens.errors import SparkUnavailable\n"
+        "from rocketlens.pipeline.session import start\n"
+        "try: start('local[1]', config={'spark.driver.extraJavaOptions': '-XX:NoSuchOption'})\n"
+        "except SparkUnavailable as error: print(error)\n"
+    )
+    said = run_quietly(code)
+    assert said.startswith("Spark does not start on local[1]: Error: ")
+
+
+MAPS_CLASSES = """
+import sys
+from rocketlens.pipeline import session
+context = session.start_tasks("local[1]")
+with open(f"/proc/{context._gateway.proc.pid}/maps") as maps:
+    print(any(sys.argv[1] in line for line in maps))
+context.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_jvm_maps_the_classes_that_an_earlier_one_wrote(tmp_path, jdk):
+    del jdk
+    if not sys.platform.startswith("linux"):
+        pytest.skip("what a process has mapped is read from /proc")
+    # The first JVM writes them when it ends, while this process goes on.
+    uses = []
+    while "True\n" not in uses and len(uses) < 20:
+        uses.append(run_quietly(MAPS_CLASSES, str(tmp_path), XDG_CACHE_HOME=str(tmp_path)))
+    assert uses[0] == "False\n"
+    assert uses[-1] == "True\n"
+
+
+def test_the_file_of_classes_is_named_for_its_java_and_made_by_it(tmp_path):
+    java = tmp_path / "java"
+    options = session.class_archive(java, 17, with_sql=True, cache=tmp_path)
+    assert options.startswith(f"-XX:ArchiveClassesAtExit={tmp_path}/rocketlens/spark-")
+    path = Path(options.split()[0].partition("=")[2])
+    # As a JVM leaves it that was killed while it wrote.
+    path.write_bytes(bytes(4) + b"classes")
+    assert session.class_archive(java, 17, with_sql=True, cache=tmp_path) == options
+    path.write_bytes(b"classes")
+    again = session.class_archive(java, 17, with_sql=True, cache=tmp_path)
+    assert again.startswith(f"-XX:SharedArchiveFile={path} ")
+    assert str(path) not in session.class_archive(java, 18, with_sql=True, cache=tmp_path)
+    assert str(path) not in session.class_archive(java, 17, with_sql=False, cache=tmp_path)
+    renewed = session.class_archive(java, 25, with_sql=True, cache=tmp_path)
+    assert renewed.startswith("-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile=")
+
+
+def test_files_of_classes_that_were_not_used_for_a_month_are_removed(tmp_path):
+    options = session.class_archive(tmp_path / "java", 17, with_sql=True, cache=tmp_path)
+    own = Path(options.split()[0].partition("=")[2])
+    old, new = own.with_name("spark-old.jsa"), own.with_name("spark-tasks-new.jsa")
+    for path in (own, old, new):
+        path.write_bytes(b"classes")
+    for path in (own, old):
+        os.utime(path, (0, 0))
+    session.class_archive(tmp_path / "java", 17, with_sql=True, cache=tmp_path)
+    assert [path.exists() for path in (own, old, new)] == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["a file", "my documents"])
+def test_without_a_place_for_the_classes_spark_starts_all_the_same(tmp_path, name):
+    cache = tmp_path / name
+    if name == "a file":
+        cache = tmp_path / "file"
+        cache.write_text("a file where a directory would have to be")
+    assert session.class_archive(tmp_path / "java", 17, with_sql=True, cache=cache) == ""
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ def index_files(store: Path) -> list[Path]:
 def test_a_real_store_has_nothing_wrong_however_it_was_closed(
     spark, golden, version, kind, range_bytes
 ):
-    report = verify(spark, getattr(golden(version), kind), range_bytes=range_bytes)
+    report = verify(spark.sparkContext, getattr(golden(version), kind), range_bytes=range_bytes)
     assert report.is_sound, report.findings
     assert report.records == report.queue_entries > 1800
     assert report.index_entries > 5000
@@ -48,7 +48,7 @@ def test_a_real_store_has_nothing_wrong_however_it_was_closed(
 def test_verifying_changes_nothing(spark, store):
     (store / "index" / "stray").write_text("x")
     before = fingerprint(store)
-    verify(spark, store)
+    verify(spark.sparkContext, store)
     assert fingerprint(store) == before
 
 
@@ -56,8 +56,8 @@ def test_a_store_rebuilt_by_us_has_nothing_wrong(spark, store):
     from rocketlens.pipeline.dispatch import dispatch
 
     shutil.rmtree(store / "index")
-    dispatch(spark, store, queues=True, slot_count=97, entry_count=501)
-    assert verify(spark, store).is_sound
+    dispatch(spark.sparkContext, store, queues=True, slot_count=97, entry_count=501)
+    assert verify(spark.sparkContext, store).is_sound
 
 
 def test_a_flipped_bit_in_a_body_is_one_bad_checksum(spark, store):
@@ -65,15 +65,15 @@ def test_a_flipped_bit_in_a_body_is_one_bad_checksum(spark, store):
     record = log.record_at(0x327)
     log.close()
     change(store / "commitlog" / f"{0:020}", 0x327 + 100, bytes([record.body[12] ^ 1]))
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == {"record checksum": 1}
     assert report.findings[0].physical_offset == 0x327
-    assert verify(spark, store, check_crc=False).is_sound
+    assert verify(spark.sparkContext, store, check_crc=False).is_sound
 
 
 def test_a_destroyed_record_is_named_with_the_entries_that_lead_to_it(spark, store):
     change(store / "commitlog" / f"{0:020}", 0x327 + 4, b"\0\0\0\0")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == {"log damage": 1, "queue entry extra": 1, "index entry extra": 3}
     assert {one.physical_offset for one in report.findings} == {0x327}
 
@@ -95,23 +95,23 @@ def test_each_kind_of_damage_in_an_index_file_is_named(spark, store, name):
         "time": (entries + 20 * 300 + 12, (9).to_bytes(4, "big"), {"index entry time": 1}),
     }[name]
     change(path, at, new)
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == expected
     assert {one.file for one in report.findings} <= {str(path), None}
 
 
 def test_a_missing_index_file_is_its_entries_missing(spark, store):
     index_files(store)[3].unlink()
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == {"index entry missing": 999}
     assert 0 < len(report.findings) < 999
 
 
 def test_a_missing_last_index_file_is_a_note_in_a_store_that_was_not_closed(spark, store):
     index_files(store)[-1].unlink()
-    assert set(kinds(verify(spark, store))) == {"index entry missing"}
+    assert set(kinds(verify(spark.sparkContext, store))) == {"index entry missing"}
     (store / "abort").touch()
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert report.is_sound
     assert any("not indexed, yet" in note for note in report.notes)
 
@@ -121,7 +121,7 @@ def test_index_files_cut_emptied_or_with_strange_names_are_named(spark, store):
     paths[2].write_bytes(paths[2].read_bytes()[:10_000])
     paths[3].write_bytes(b"")
     (store / "index" / "readme.txt").write_text("hello")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report)["index file"] == 3
     assert kinds(report)["index entry missing"] == 2 * 999
 
@@ -129,7 +129,7 @@ def test_index_files_cut_emptied_or_with_strange_names_are_named(spark, store):
 def test_an_index_of_another_store_is_named(spark, golden, store):
     shutil.rmtree(store / "index")
     shutil.copytree(golden("4.9.7").store / "index", store / "index")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     other = [one for one in report.findings if "another store" in one.detail]
     assert other
     assert kinds(report)["index entry missing"] > 5000
@@ -139,26 +139,26 @@ def test_queue_entries_missing_wrong_and_extra_are_named_by_queue_and_offset(spa
     path = store / "consumequeue" / "PayTopic" / "1" / f"{0:020}"
     before = path.read_bytes()
     change(path, 5 * 20, b"\0" * 20)
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == {"queue entry missing": 1}
     (one,) = report.findings
     assert (one.topic, one.queue_id, one.queue_offset) == ("PayTopic", 1, 5)
 
     path.write_bytes(before)
     change(path, 5 * 20 + 12, (5).to_bytes(8, "big"))
-    assert kinds(verify(spark, store)) == {"queue entry wrong": 1}
+    assert kinds(verify(spark.sparkContext, store)) == {"queue entry wrong": 1}
 
     path.write_bytes(before)
     end = next(n for n in range(1000) if not any(before[n * 20 : n * 20 + 20]))
     change(path, end * 20, before[:20])
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert kinds(report) == {"queue entry extra": 1}
     assert report.findings[0].queue_offset == end
 
 
 def test_a_missing_queue_is_every_record_of_it_missing(spark, store):
     shutil.rmtree(store / "consumequeue" / "T22" / "2")
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert set(kinds(report)) == {"queue entry missing"}
     assert kinds(report)["queue entry missing"] > 100
 
@@ -166,26 +166,26 @@ def test_a_missing_queue_is_every_record_of_it_missing(spark, store):
 @pytest.mark.parametrize("content", [b"short", (2**62).to_bytes(8, "big") * 600])
 def test_a_checkpoint_that_cannot_be_is_named(spark, store, content):
     (store / "checkpoint").write_bytes(content)
-    assert kinds(verify(spark, store)) == {"checkpoint": 1}
+    assert kinds(verify(spark.sparkContext, store)) == {"checkpoint": 1}
 
 
 def test_a_missing_checkpoint_is_a_note(spark, store):
     (store / "checkpoint").unlink()
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert report.is_sound
     assert "no checkpoint" in report.notes[0]
 
 
 def test_entries_of_deleted_segments_are_normal(spark, store):
     (store / "commitlog" / f"{0:020}").unlink()
-    report = verify(spark, store)
+    report = verify(spark.sparkContext, store)
     assert report.is_sound, report.findings
     assert any("which is normal" in note for note in report.notes)
 
 
 def test_a_directory_that_is_no_store_is_refused(spark, tmp_path):
     with pytest.raises(NotAStore):
-        verify(spark, tmp_path)
+        verify(spark.sparkContext, tmp_path)
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -200,9 +200,9 @@ def test_a_store_whose_broker_deletes_segments_meanwhile_is_compared_again(
             left.pop(0).unlink()
 
     if times == 1:
-        report = verify(spark, store, progress=clean)
+        report = verify(spark.sparkContext, store, progress=clean)
         assert report.is_sound, report.findings
         assert any("which is normal" in note for note in report.notes)
     else:
         with pytest.raises(StoreError, match="deleted segments during each of 3 attempts"):
-            verify(spark, store, progress=clean)
+            verify(spark.sparkContext, store, progress=clean)

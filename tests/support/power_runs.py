@@ -415,7 +415,7 @@ class BuildRun(StoreRun):
         try:
             for _ in range(2):
                 dispatch.dispatch(
-                    SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)),
+                    SimpleNamespace(defaultParallelism=2),
                     self.root,
                     slot_count=SMALL.maxHashSlotNum,
                     entry_count=SMALL.maxIndexNum,

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.bulk import delay_levels, index_plan, queue_build, store_settings
@@ -38,6 +38,9 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
 from rocketlens.store.read.log.commitlog import CommitLog
 from rocketlens.store.read.log.scan import Damage
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _RANGES_PER_CORE: Final = 4
 
@@ -74,7 +77,7 @@ class DispatchResult:
 
 
 def dispatch(
-    spark: jobs.Spark,
+    context: "SparkContext",
     store_path: str | Path,
     *,
     out: str | Path | None = None,
@@ -125,7 +128,7 @@ def dispatch(
             store_settings.has_tag_entries(store, log, geometry) if tag_index is None else tag_index
         )
         result = DispatchResult(workspace.root, geometry, with_tags)
-        job = _Dispatch(spark, store, log, workspace, result, progress)
+        job = _Dispatch(context, store, log, workspace, result, progress)
         with job.timed("read"):
             stitched = job.read(range_bytes, with_queues=queues)
         index_directory = workspace.new("index")
@@ -175,7 +178,7 @@ def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None
 class _Dispatch:
     """One run: what its phases share."""
 
-    spark: jobs.Spark
+    context: "SparkContext"
     store: Path
     log: CommitLog
     workspace: Workspace
@@ -185,7 +188,7 @@ class _Dispatch:
     @property
     def parallelism(self) -> int:
         """Tasks that Spark can run at once."""
-        return self.spark.sparkContext.defaultParallelism
+        return self.context.defaultParallelism
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -208,11 +211,11 @@ class _Dispatch:
             )
 
         def reread(log_range: LogRange) -> Extracted:
-            return jobs.run(self.spark, "read", [task_of(log_range)], extract)[0]
+            return jobs.run(self.context, "read", [task_of(log_range)], extract)[0]
 
         ranges = cut(self.log, range_bytes, self.parallelism * _RANGES_PER_CORE)
         extracted = jobs.run(
-            self.spark, "read", [task_of(one) for one in ranges], extract, self.progress
+            self.context, "read", [task_of(one) for one in ranges], extract, self.progress
         )
         stitched = stitch(extracted, reread)
         kept = stitched.results
@@ -308,7 +311,7 @@ class _Dispatch:
             if not used <= learned.keys():
                 ranges = cut(self.log, RANGE_BYTES, self.parallelism)
                 sightings = jobs.run(
-                    self.spark, "delays", ranges, delay_levels.find_sightings, self.progress
+                    self.context, "delays", ranges, delay_levels.find_sightings, self.progress
                 )
                 copies = delay_levels.delays_of_copies(sightings)
         self.result.delay_levels = delay_levels.resolve(used, delays_ms, learned, copies)
@@ -316,7 +319,7 @@ class _Dispatch:
 
     def build(self, work: Sequence[Any]) -> None:
         """Write all files."""
-        results = jobs.run(self.spark, "build", work, _build, self.progress)
+        results = jobs.run(self.context, "build", work, _build, self.progress)
         index_tasks = [task for task in work if isinstance(task, index_plan.IndexTask)]
         index_plan.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
         repeated = impossible = 0

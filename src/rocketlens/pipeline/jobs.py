@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketlens.errors import StoreError
 
@@ -23,16 +23,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a phase, its tasks done, and its tasks in all."""
 
 _POLL_S: Final = 0.1
-
-
-class Spark(Protocol):
-    """What tasks need of Spark: a SparkSession has it, and `session.TaskSession`."""
-
-    @property
-    def sparkContext(self) -> "SparkContext":  # noqa: N802 - as pyspark spells it
-        """Return the context that runs the tasks."""
-
-
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?((?<=rocketlens\.errors\.)\w+|\w+(?:Error|Exception|Changed)): (.*)$",
     re.MULTILINE,
@@ -44,7 +34,7 @@ def no_progress(_phase: str, _done: int, _total: int) -> None:
 
 
 def run(
-    spark: Spark,
+    context: "SparkContext",
     phase: str,
     tasks: Sequence[Task],
     function: Callable[[Task], Result],
@@ -59,7 +49,6 @@ def run(
     if not tasks:
         return []
     progress(phase, 0, len(tasks))
-    context = spark.sparkContext
     group = f"rocketlens {phase} {uuid.uuid4()}"
     results: list[Result] = []
     failures: list[BaseException] = []

@@ -1,33 +1,26 @@
 """Starts Spark, or reports in one line what is missing."""
 
+import hashlib
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import SparkUnavailable
 from rocketlens.model.installation import install_command
-from rocketlens.pipeline import worker_daemon
-from rocketlens.pipeline.jvm import (
-    JAVA_OPTIONS,
-    MEMORY,
-    ClassArchive,
-    active_context,
-    ask_numpy_last,
-    former_gateway,
-    java_command,
-    needs_scripts,
-    start_jvm,
-)
+from rocketlens.pipeline.jobs import reason_of
+from rocketlens.store.fs import user_cache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,33 +47,14 @@ thresholds within milliseconds.
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _DAEMON: Final = "spark.python.daemon.module"
-_MAX_WARM_TASKS: Final = 64
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_RENEWING_JDK: Final = 19
+"""From this version on, a JVM writes an archive of classes anew if it does not fit."""
+_UNUSED_S: Final = 30 * 86_400.0
+_QUOTED: Final = frozenset(" \t\n\"'\\")
+"""Characters that a path in the options of a JVM cannot have."""
 _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class TaskSession:
-    """Spark for tasks alone, without SQL, which takes as long to start as all the rest."""
-
-    sparkContext: "SparkContext"  # noqa: N815 - as a SparkSession has it
-
-    def stop(self) -> None:
-        """End Spark in this process.
-
-        A local JVM ends after this returns: removing its temporary files takes it a second, for
-        which no command waits.
-        """
-        context: Any = self.sparkContext
-        if not context.master.startswith("local"):
-            context.stop()
-            return
-        gateway, context._jsc = context._gateway, None  # noqa: SLF001 - the JVM stops that itself
-        context.stop()
-        type(context)._gateway = type(context)._jvm = None  # noqa: SLF001 - others start a new JVM
-        gateway.shutdown()
-        # The JVM ends with its standard input.
-        gateway.proc.stdin.close()
 
 
 def use_this_python() -> None:
@@ -107,95 +81,141 @@ def spark(
     """
     use_this_python()
     python = os.environ[WORKER_PYTHON]
-    return start(master, memory=memory, warm=False, quick=False, config=config, python=python)
+    return start(master, memory=memory, quick=False, config=config, python=python)
 
 
 def start(
     master: str = "local[*]",
     *,
     memory: str = "2g",
-    warm: bool = True,
     quick: bool = True,
     config: Mapping[str, str] | None = None,
     python: str = sys.executable,
 ) -> "SparkSession":
     """Return a session whose workers run this interpreter and whose log is silent.
 
-    ``memory`` is the driver's heap, which is everything when ``master`` is local. ``warm`` starts
-    the Python workers and loads the compiled kernels in them, so that the first job does not pay
-    for it. ``quick`` has the JVM compile fast rather than well, which suits jobs whose work is done
-    in Python; long SQL runs twice as fast without it, and starts a few seconds later. ``config``
-    overrides any setting made here. If the process has a session already, that one is returned
-    with the settings applied that can still change. Takes 2 to 4 s with two free cores, and more at
-    the first time on a machine (`ClassArchive`).
+    ``memory`` is the driver's heap, which is everything when ``master`` is local. ``quick`` has the
+    JVM compile fast rather than well, which suits jobs whose work is done in Python; long SQL runs
+    twice as fast without it, and starts a few seconds later. ``config`` overrides any setting made
+    here. If the process has a session already, that one is returned with the settings applied that
+    can still change.
 
     :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, or no
         standalone master answers, before any JVM is started; or when Spark does not start.
     """
-    config = dict(config or {})
-    _start(master, memory, config, quick=quick, python=python, with_sql=True)
+    chosen = settings(memory, is_local=master.startswith("local"), quick=quick) | dict(config or {})
+    _start(master, chosen, python, with_sql=True)
 
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder()
-    for name, value in (settings(memory, is_local=True) | config).items():
+    for name, value in chosen.items():
         if name.startswith("spark.sql."):
             builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if warm:
-        _warm(session.sparkContext, master)
-    return session
+    return builder.getOrCreate()
 
 
-def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> TaskSession:
-    """Return what `start` does, for jobs that are tasks alone: they need no SQL.
+def start_tasks(master: str = "local[*]", *, memory: str = "2g") -> "SparkContext":
+    """Return a context for jobs that are tasks alone: without SQL it starts a second earlier.
 
     :raises SparkUnavailable: as `start` does.
     """
-    context = _start(master, memory, {}, quick=True, python=sys.executable, with_sql=False)
-    if not master.startswith("local"):
-        _warm(context, master)
-    return TaskSession(context)
+    chosen = settings(memory, is_local=master.startswith("local"))
+    return _start(master, chosen, sys.executable, with_sql=False)
 
 
 def _start(
-    master: str, memory: str, config: Mapping[str, str], *, quick: bool, python: str, with_sql: bool
+    master: str, chosen: Mapping[str, str], python: str, *, with_sql: bool
 ) -> "SparkContext":
     """Return the context of this process, which is started if there is none."""
-    java = check_available()
+    java, java_version = check_available()
     _check_master(master)
     os.environ[WORKER_PYTHON] = python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    is_local = master.startswith("local")
-    if is_local:
+    if master.startswith("local"):
         # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    context = active_context()
-    if context is not None:
-        return context
-    chosen = settings(memory, is_local=is_local, quick=quick) | dict(config)
-    is_ours = chosen.get(_DAEMON) == worker_daemon.MODULE and python == sys.executable
-    home = _home()
-    # Before all else: it loads the kernels while the JVM starts.
-    with worker_daemon.fork_server(with_sql=with_sql) if is_ours else nullcontext():
-        archive = ClassArchive(java, home, with_sql=with_sql)
-        chosen[JAVA_OPTIONS] = f"{chosen[JAVA_OPTIONS]} {archive.options}".rstrip()
-        is_direct = is_local and not needs_scripts(config, os.environ, home)
-        command = java_command(java, home, chosen) if is_direct else None
-        with _explained(master):
-            gateway = former_gateway() or start_jvm(master, chosen, command, with_sql=with_sql)
-            context = _start_context(master, chosen, gateway)
-        archive.keep(gateway.proc)
-    return context
+
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
+    conf.setAll(list(chosen.items()))
+    archive = class_archive(java, java_version, with_sql=with_sql)
+    conf.set(_JAVA_OPTIONS, f"{chosen[_JAVA_OPTIONS]} {archive}".rstrip())
+    with tempfile.TemporaryFile() as output:
+        # The JVM warns of its modules. Streams to the format "console" print to its output.
+        streams = {"stderr": output} | ({} if with_sql else {"stdout": output})
+        try:
+            if SparkContext._gateway is not None:  # noqa: SLF001 - an earlier session's JVM
+                return SparkContext.getOrCreate(conf)
+            gateway = launch_gateway(conf, streams)
+            client = gateway._gateway_client  # noqa: SLF001 - py4j has no public name for it
+            client.converters = list(map(_asked_last, client.converters))
+            return SparkContext(conf=conf, gateway=gateway)
+        except (Py4JError, PySparkException) as error:
+            output.seek(0)
+            lines = output.read().decode("utf-8", "replace").split("\n")
+            reason = next((line.strip() for line in lines if "rror" in line), reason_of(error))
+            raise SparkUnavailable(f"Spark does not start on {master}: {reason}") from error
 
 
-def _warm(context: "SparkContext", master: str) -> None:
-    """Start the Python workers, and load the kernels in them."""
-    from rocketlens.pipeline.warm import load_kernels
+def _asked_last(converter: Any) -> Any:
+    """Return a converter of arguments for Java that is asked about objects of numpy alone.
 
-    tasks = min(context.defaultParallelism, _MAX_WARM_TASKS)
-    with _explained(master):
-        context.parallelize(range(tasks), tasks).foreach(load_kernels)
+    Pyspark 4.2 imports pandas, Arrow and its tools for tests for the first argument of any call,
+    only to find out whether numpy is installed.
+    """
+    if not type(converter).__name__.startswith("Numpy"):
+        return converter
+
+    def can_convert(argument: object) -> bool:
+        is_numpy = any(one.__module__.startswith("numpy") for one in type(argument).__mro__)
+        return is_numpy and bool(converter.can_convert(argument))
+
+    return SimpleNamespace(can_convert=can_convert, convert=converter.convert)
+
+
+def class_archive(
+    java: Path, java_version: int, *, with_sql: bool, cache: Path | None = None
+) -> str:
+    """Return options with which a JVM maps the classes that an earlier one has loaded.
+
+    Half of the time that Spark needs to start is for loading and verifying some 10,000 classes. A
+    JVM can write them into a file when it ends (JEP 350), of about 110 MB. From JDK 19 on it
+    replaces a file that does not fit by itself; for older ones the file's name says what it is for.
+    Files that were not used for a month are removed. Without SQL there is a smaller one, since the
+    classes of SQL would be missing in it.
+    """
+    directory = (user_cache() if cache is None else cache) / "rocketlens"
+    home = os.environ.get("SPARK_HOME") or getattr(find_spec("pyspark"), "origin", "")
+    made_for = f"{java.resolve()} {java_version} {home} {version('pyspark')}"
+    kind = "spark" if with_sql else "spark-tasks"
+    path = directory / f"{kind}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
+    if not _QUOTED.isdisjoint(str(path)):
+        return ""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_there = path.exists() and _is_whole(path)
+        if is_there:
+            os.utime(path)
+        for other in directory.glob("spark-*.jsa"):
+            if time.time() - other.stat().st_mtime > _UNUSED_S:
+                other.unlink(missing_ok=True)
+    except OSError:
+        return ""
+    option = "SharedArchiveFile" if is_there else "ArchiveClassesAtExit"
+    if java_version >= _RENEWING_JDK:
+        option = "+AutoCreateSharedArchive -XX:SharedArchiveFile"
+    return f"-XX:{option}={path} -Xshare:auto -Xlog:disable"
+
+
+def _is_whole(archive: Path) -> bool:
+    """Return whether a JVM has written a file of classes to its end, which it begins at last."""
+    with archive.open("rb") as file:
+        return any(file.read(4))
 
 
 def _check_master(master: str) -> None:
@@ -219,49 +239,14 @@ def _check_master(master: str) -> None:
     raise SparkUnavailable(f"no Spark master answers at {master} ({'; '.join(reasons)})")
 
 
-@contextmanager
-def _explained(master: str) -> "Iterator[None]":
-    """Convert Spark's errors to errors of one line."""
-    try:
-        yield
-    except SparkUnavailable:
-        raise
-    except Exception as error:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from rocketlens.pipeline.jobs import reason_of
-
-        if not isinstance(error, (Py4JError, PySparkException)):
-            raise
-        message = f"Spark does not start on {master}: {reason_of(error)}"
-        raise SparkUnavailable(message) from error
-
-
-def _home() -> Path:
-    """Return the directory of pyspark, which need not be imported for that."""
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise SparkUnavailable("pyspark is not installed as a directory")
-    return Path(spec.origin).parent
-
-
-def _start_context(master: str, chosen: Mapping[str, str], gateway: Any) -> "SparkContext":
-    from pyspark import SparkConf, SparkContext
-
-    ask_numpy_last(gateway)
-    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
-    return SparkContext(conf=conf.setAll(list(chosen.items())), gateway=gateway)
-
-
 def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, str]:
     """Return the Spark configuration that :func:`start` uses."""
     log = Path(__file__).with_name("log4j2.properties")
     java_options = f"-Dlog4j2.configurationFile={log.as_uri()} -XX:+UseSerialGC"
     java_options += " -XX:TieredStopAtLevel=1" if quick else f" {_COMPILE_LATER}"
     chosen = {
-        MEMORY: memory,
-        JAVA_OPTIONS: java_options,
+        "spark.driver.memory": memory,
+        _JAVA_OPTIONS: java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
@@ -275,15 +260,15 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             # Elsewhere RocketLens may be installed for another interpreter, or sent with the job.
-            _DAEMON: worker_daemon.MODULE,
+            _DAEMON: "rocketlens.pipeline.worker_daemon",
         }
     return chosen
 
 
-def check_available() -> Path:
+def check_available() -> tuple[Path, int]:
     """Check that pyspark, a JDK and the kernels can be used, in milliseconds; start none of them.
 
-    Return the ``java`` that Spark will run.
+    Return what `find_java` does.
 
     :raises SparkUnavailable: saying what to install.
     :raises PackageMissing: if a kernel is missing.
@@ -295,10 +280,10 @@ def check_available() -> Path:
             f"PySpark is not installed for {sys.executable}: install it with: "
             f"{install_command('spark')}"
         )
-    java, version = find_java()
-    if version < OLDEST_JDK:
-        raise SparkUnavailable(f"{java} is Java {version}, too old for Spark: {INSTALL_JDK}")
-    return java
+    java, java_version = find_java()
+    if java_version < OLDEST_JDK:
+        raise SparkUnavailable(f"{java} is Java {java_version}, too old for Spark: {INSTALL_JDK}")
+    return java, java_version
 
 
 def find_java() -> tuple[Path, int]:

@@ -37,6 +37,8 @@ from rocketlens.store.read.former_topics import (
 from rocketlens.store.read.log.commitlog import CommitLog
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from rocketlens.formats.index_file import Geometry
 
 _RANGES_PER_CORE: Final = 4
@@ -70,7 +72,7 @@ class VerifyReport:
 
 
 def verify(
-    spark: jobs.Spark,
+    context: "SparkContext",
     store_path: str | Path,
     *,
     check_crc: bool = True,
@@ -93,7 +95,7 @@ def verify(
         report: VerifyReport | None = None
         failure: StoreError | None = None
         try:
-            report = _verify(spark, Path(store_path), range_bytes, progress, check_crc=check_crc)
+            report = _verify(context, Path(store_path), range_bytes, progress, check_crc=check_crc)
         except StoreError as error:
             failure = error
         # A segment that is created meanwhile was not compared, and has no effect.
@@ -114,7 +116,7 @@ def _segments(layout: StoreLayout) -> set[Path]:
 
 
 def _verify(
-    spark: jobs.Spark,
+    context: "SparkContext",
     store_path: Path,
     range_bytes: int,
     progress: jobs.Progress,
@@ -131,9 +133,9 @@ def _verify(
         report.notes.append(
             "the store was not closed (abort is there): its tails may be unfinished"
         )
-    job = _Verify(spark, store, store_path, findings, report, progress, is_open)
+    job = _Verify(context, store, store_path, findings, report, progress, is_open)
     files = job.check_index_files(log.min_offset)
-    ranges = cut(log, range_bytes, spark.sparkContext.defaultParallelism * _RANGES_PER_CORE)
+    ranges = cut(log, range_bytes, context.defaultParallelism * _RANGES_PER_CORE)
     with_queues = not store_settings.queues_are_in_rocksdb(store)
     if not with_queues:
         report.not_compared.append("the consume queues, which are in RocksDB")
@@ -144,10 +146,10 @@ def _verify(
         return RangeTask(log_range, str(store_path), tuple(files), check_crc, with_queues, evidence)
 
     tasks = [task_of(one) for one in ranges]
-    checked = jobs.run(spark, "log", tasks, check_range, progress)
+    checked = jobs.run(context, "log", tasks, check_range, progress)
 
     def reread(log_range: LogRange) -> RangeChecked:
-        return jobs.run(spark, "log", [task_of(log_range)], check_range)[0]
+        return jobs.run(context, "log", [task_of(log_range)], check_range)[0]
 
     stitched = stitch(checked, reread)
     for damage in stitched.damage:
@@ -178,7 +180,7 @@ def _verify(
 class _Verify:
     """One run: what its parts share."""
 
-    spark: jobs.Spark
+    context: "SparkContext"
     store: Path
     store_path: Path
     findings: StoreFindings
@@ -202,7 +204,9 @@ class _Verify:
             for path in paths
         ]
         facts: list[IndexFileFacts] = []
-        for checked in jobs.run(self.spark, "index", tasks, check_index.check_file, self.progress):
+        for checked in jobs.run(
+            self.context, "index", tasks, check_index.check_file, self.progress
+        ):
             self.findings.merge(checked.findings)
             self.report.notes += checked.notes
             if checked.facts is not None:
@@ -289,7 +293,7 @@ class _Verify:
             )
             for name in names
         ]
-        checked = jobs.run(self.spark, "queues", tasks, check_queue.check_queue, self.progress)
+        checked = jobs.run(self.context, "queues", tasks, check_queue.check_queue, self.progress)
         for one_queue in checked:
             self.findings.merge(one_queue.findings)
         self.report.queues = len(names)

@@ -52,9 +52,9 @@ for name in OPERATIONS:
 
 def build(store, disk):
     """Build without Spark: each task is done here, in order."""
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    context = SimpleNamespace(defaultParallelism=2)
     return dispatch.dispatch(
-        spark, store, slot_count=5, entry_count=40, tag_index=True, queues=True, disk=disk
+        context, store, slot_count=5, entry_count=40, tag_index=True, queues=True, disk=disk
     )
 
 

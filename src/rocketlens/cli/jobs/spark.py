@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens.terminal.output import say
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from rocketlens.pipeline.jobs import Spark
-    from rocketlens.pipeline.session import TaskSession
 
 _BAR: Final = 24
 _open: list[Any] = []
 """The session of an enclosing block, shared by the commands that run inside it."""
 
 
-def session(master: str) -> "AbstractContextManager[Spark]":
+def session(master: str) -> "AbstractContextManager[SparkContext]":
     """Return a Spark that runs tasks, and ends with the outermost of such blocks.
 
     :raises SparkUnavailable: when Spark or a JDK is missing; the message says what to install.
     """
 
-    def start() -> "TaskSession":
+    def start() -> "SparkContext":
         from rocketlens.pipeline.session import start_tasks
 
         return start_tasks(master)
