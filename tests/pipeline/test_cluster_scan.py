@@ -388,7 +388,7 @@ def test_the_defaults_in_the_table_are_those_that_are_read():
     assert scan.__dict__ == scan_of("a:1").__dict__
     assert defaults["maxRecordsPerPartition"] == str(scan.partition_records)
     assert defaults["minPartitions"] == str(scan.min_partitions)
-    assert defaults["failOnDataLoss"] == str(scan.fails_on_loss).lower()
+    assert defaults["failOnDataLoss"] == str(scan.losses.fails).lower()
     assert defaults["checkCrc"] == str(scan.check_crc).lower()
     assert defaults["body"] == str(scan.with_body).lower()
     assert defaults["tls"] == str(scan.address.tls).lower()

@@ -292,7 +292,7 @@ def test_the_defaults_in_the_table_are_those_of_a_stream():
     given = {name: text for name, text in defaults.items() if text}
     reader = ClusterStreamReader({**given, "namesrv": "a:1", "subscribe": "T"})
     assert defaults["maxOffsetsPerTrigger"] == str(reader.getDefaultReadLimit().max_rows)
-    assert defaults["failOnDataLoss"] == str(reader._scan.fails_on_loss).lower()
+    assert defaults["failOnDataLoss"] == str(reader._scan.losses.fails).lower()
 
 
 @pytest.mark.parametrize(

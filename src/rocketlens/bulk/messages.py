@@ -91,6 +91,35 @@ def read_batches(
     return (batch for share in shares for batch in scan.read(share))
 
 
+class Losses:
+    """What is done where messages cannot be read: the job fails, or it is said once and goes on."""
+
+    def __init__(self, *, fails: bool) -> None:
+        """Fail, or go on."""
+        self.fails: Final = fails
+        self.lines: list[str] | None = None
+        """If this is a list, what is lost is added to it, and not logged."""
+        self._logged: Final[set[str]] = set()
+
+    def add(self, what: str, remedy: str = "reads what is there", *, where: str = "") -> None:
+        """Note that messages are lost, in ``where``.
+
+        :raises StoreError: if jobs fail then; ``remedy``: what the option would do that avoids it.
+        """
+        if self.fails:
+            raise StoreError(f'{what}. option("failOnDataLoss", "false") {remedy}')
+        if self.lines is not None:
+            self.lines.append(what)
+        else:
+            self.warn(f"{where}: {what}" if where else what)
+
+    def warn(self, text: str) -> None:
+        """Log something, once."""
+        if text not in self._logged:
+            self._logged.add(text)
+            _log.warning("%s", text)
+
+
 class Share(NamedTuple):
     """The work of one task. ``damage``: what was seen of it when planning.
 
@@ -130,15 +159,14 @@ class BatchScan:
         :raises BadInput: naming the option that is not valid.
         """
         self.store: Final = _store_option(options)
-        self.losses: list[str] | None = None
-        """If this is a list, a line on each part that cannot be read is added to it."""
         self.with_derived = True
         """Whether batches have the columns of `rocketlens.formats.columns.DERIVED`, too. Those of
         messages that are sent in batches always have them.
         """
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
-        self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
-        self.takes_loss = "failOnDataLoss" in options and not self.fails_on_loss
+        self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
+        self._lost_ends: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=True))
+        """The same for what is lost at the ends of the log."""
         self.with_body = flag_option(options, "body", default=True)
         self.check_crc = flag_option(options, "checkCrc", default=True)
         self.min_partitions = number_option(options, "minPartitions", 1)
@@ -184,19 +212,13 @@ class BatchScan:
         log = CommitLog.of(layout)
         self.check_topics()
         for what in self.misplaced():
-            if self.fails_on_loss:
-                raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
-            _log.warning("%s: %s", self.store, what)
+            self.losses.add(what, where=self.store)
         before, behind = self._lost_begin(layout, log), lost_end_of(layout, log, self._has_topic)
         if self.is_damage:
             return _whole_segments(log, before, behind)
         for text in (before, behind and behind.text):
-            if text and not self.takes_loss:
-                raise StoreError(
-                    f'{self.store}: {text}. option("failOnDataLoss", "false") reads the others'
-                )
             if text:
-                _log.warning("%s: %s", self.store, text)
+                self._lost_ends.add(f"{self.store}: {text}", "reads the others")
         low, high = self.bounds["physical_offset"]
         of_log = [
             Share(one)
@@ -219,12 +241,7 @@ class BatchScan:
                 return
             logs, lost = reader.tiered.logs(lambda queue: self._has_topic(queue.topic))
             for each in lost:
-                if not self.takes_loss:
-                    raise StoreError(
-                        f'{self.store}: {each.error}. option("failOnDataLoss", "false") reads the '
-                        "others"
-                    )
-                _log.warning("%s: %s", self.store, each.error)
+                self._lost_ends.add(f"{self.store}: {each.error}", "reads the others")
             for _, log in logs:
                 whole = log.log.max_offset
                 yield from (Share(one, is_of_queue=True) for one in cut(log.log, whole))
@@ -281,17 +298,11 @@ class BatchScan:
             return
         try:
             yield from self._read(share, share.log_range)
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             low = share.log_range.base_offset + share.log_range.start
             high = share.log_range.base_offset + share.log_range.stop
             what = f"physical offsets {low} to {high} were deleted while they were read"
-            if self.fails_on_loss:
-                raise StoreError(
-                    f'{what}. option("failOnDataLoss", "false") leaves them out'
-                ) from error
-            _log.warning("%s: %s", share.log_range.path, what)
-            if self.losses is not None:
-                self.losses.append(what)
+            self.losses.add(what, "leaves them out", where=share.log_range.path)
             if self.is_damage:
                 yield from _damage_batches([*share.damage, Damage(low, high, _DELETED)])
 
@@ -305,10 +316,10 @@ class BatchScan:
                 reader = ranges.RangeReader(log_range, content)
                 damage = list(share.damage)
                 yield from self._messages(reader, content, damage, share)
-                if self.losses is not None:
+                if self.losses.lines is not None:
                     # All of the range was written: it ends where a record does.
                     damage += _unreadable(reader.walked, ends_log=False)
-                    self.losses.extend(map(str, sorted(damage)))
+                    self.losses.lines.extend(map(str, sorted(damage)))
                 elif self.is_damage:
                     damage += _unreadable(reader.walked, ends_log=share.ends_log)
                     yield from _damage_batches(damage)
@@ -336,7 +347,7 @@ class BatchScan:
             for is_batch, run in batch_rows.runs(rows):
                 if is_batch and not self.is_damage:
                     sound = self._sound(rows[run], content, base_offset, damage)
-                    if self.losses is not None:
+                    if self.losses.lines is not None:
                         damage += _unread_batches(sound, content, base_offset)
                     yield from self._of_batches(sound, content, base_offset, share)
                     continue

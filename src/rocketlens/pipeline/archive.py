@@ -29,6 +29,7 @@ from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, jo
 from rocketlens.archive.files import NewFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.bulk.messages import Losses
 from rocketlens.bulk.stream_offset import StreamOffset
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.stream import RocketMQStreamReader
@@ -47,7 +48,10 @@ _LOG: Final = "log"
 class SharesScan(Protocol):
     """Reads shares of a source; `rocketlens.bulk.messages.BatchScan` is one."""
 
-    losses: list[str] | None
+    @property
+    def losses(self) -> Losses:
+        """What is done where messages cannot be read."""
+        ...
 
     def read(self, share: Any) -> Iterator[Any]:
         """Return the record batches of a share."""
@@ -81,10 +85,11 @@ RunTasks = Callable[[Sequence[ShareTask]], Sequence[WrittenShare]]
 def write_share(task: ShareTask) -> WrittenShare:
     """Write the files of a share; runs in an executor."""
     files = ShareFiles(task.location, task.cluster, task.broker, task.body_rules)
-    task.scan.losses = []
+    lines: list[str] = []
+    task.scan.losses.lines = lines
     try:
         files.add(task.scan.read(task.share))
-        return WrittenShare(files.close(), files.ranges, task.scan.losses)
+        return WrittenShare(files.close(), files.ranges, lines)
     except BaseException:
         files.abort()
         raise
@@ -163,7 +168,6 @@ class ArchivedStore(RocketMQStreamReader):
         self.broker: Final = broker
         self.chosen = frozenset(asked_topics(",".join(topics)) if topics else ())
         self.name = f"{cluster}/{broker}"
-        self._losses: Final[list[str]] = []
 
     @property
     def scan(self) -> SharesScan:
@@ -174,14 +178,16 @@ class ArchivedStore(RocketMQStreamReader):
         """Return the next part of the log; errors as `latestOffset`."""
         asked_ms = now_ms()
         begin = self.initialOffset() if last is None else last.end_offsets
-        self._losses.clear()
+        lines: list[str] = []
+        self._messages.losses.lines = lines
         end = self.latestOffset(begin, self.getDefaultReadLimit())
         shares = [] if end == begin else self.partitions(begin, end)
-        lines = list(self._losses)
         plan = Plan(begin, end, asked_ms, [(self.broker, each.value) for each in shares])
         first, stop = (StreamOffset.from_json(each).physical_offset for each in (begin, end))
         # What was written since it was asked does not count: only a full batch leaves something.
-        is_full = bool(lines) or stop >= first + self._max_bytes
+        # Looking behind the end may add more.
+        known = list(lines)
+        is_full = bool(known) or stop >= first + self._max_bytes
         behind = []
         if is_full and self.latestOffset(end, ReadMaxBytes(1)) != end:
             newest_ms = _last_of(end)[1]
@@ -193,7 +199,7 @@ class ArchivedStore(RocketMQStreamReader):
             end,
             asked_ms,
             plan.shares,
-            lost=[self.lost(plan, copied, (), None, each) for each in lines],
+            lost=[self.lost(plan, copied, (), None, each) for each in known],
             behind=behind,
         )
 
@@ -219,9 +225,6 @@ class ArchivedStore(RocketMQStreamReader):
     def behind(self, plan: Plan, _ranges: Sequence[QueueRange]) -> Sequence[Missing]:
         """Return whether the log goes on."""
         return plan.behind
-
-    def _lost(self, what: str, *, always: bool = False) -> None:  # noqa: ARG002 - it is noted always
-        self._losses.append(what)
 
 
 def now_ms() -> int:

@@ -46,7 +46,6 @@ from rocketlens.formats.commitlog_record import decode
 from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.model.text.counted import counted
-from rocketlens.net.sync import LoopThread
 from rocketlens.pipeline.archive import DEFAULT_CLUSTER, Plan, SharesScan, now_ms
 from rocketlens.pipeline.cluster_scan import ClusterScan
 from rocketlens.pipeline.cluster_stream import to_json
@@ -121,14 +120,8 @@ class ArchivedCluster:
         return self._planner.result(self._scan.cut)
 
     def _run(self, work: Callable[[ClusterCalls], Coroutine[Any, Any, None]]) -> None:
-        calls, thread = self._scan.address.calls(), LoopThread("rocketlens-archive")
-        try:
+        with self._scan.address.connected() as (thread, calls):
             thread.run(work(calls))
-        finally:
-            try:
-                thread.run(calls.close())
-            finally:
-                thread.close()
 
     async def _ask(self, calls: ClusterCalls) -> None:
         seen, planner = None, self._planner

@@ -13,13 +13,14 @@ import logging
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.bulk.messages import INT64
+from rocketlens.bulk.messages import INT64, Losses
 from rocketlens.bulk.options import (
     TopicSelection,
     flag_option,
@@ -39,7 +40,7 @@ from rocketlens.client.connect.route import Route
 from rocketlens.client.connect.topology import Topology, missing_coverage
 from rocketlens.client.search.queue_offsets import unreadable_messages
 from rocketlens.client.search.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
-from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
+from rocketlens.errors import BadInput, RemotingError, TopicNotFound
 from rocketlens.model.answer import Coverage
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
 from rocketlens.net.secret_file import read_secret_file
@@ -103,12 +104,20 @@ class ClusterAddress(NamedTuple):
             servers, access_key, secret_key_file, tls, ca, cert, cert_key, check_hostname, insecure
         )
 
-    def calls(self) -> ClusterCalls:
-        """Return a client; reads the files.
+    @contextmanager
+    def connected(self) -> Iterator[tuple[LoopThread, ClusterCalls]]:
+        """Open a client and the thread that runs it; the files are read.
 
-        :raises BadInput: if one cannot be used.
+        :raises BadInput: if one of them cannot be used.
         """
-        return ClusterCalls(**self.connection())
+        calls, thread = ClusterCalls(**self.connection()), LoopThread("rocketlens-spark")
+        try:
+            yield thread, calls
+        finally:
+            try:
+                thread.run(calls.close())
+            finally:
+                thread.close()
 
     def connection(self) -> dict[str, Any]:
         """Return the arguments of a client; reads the files.
@@ -161,9 +170,7 @@ class ClusterScan:
         if topics is None:
             raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
         self.topics: Final[TopicSelection] = topics
-        self.losses: list[str] | None = None
-        """If this is a list, a line on each part that cannot be read is added to it."""
-        self.fails_on_loss: Final = flag_option(options, "failOnDataLoss", default=False)
+        self.losses: Final = Losses(fails=flag_option(options, "failOnDataLoss", default=False))
         self.with_body: Final = flag_option(options, "body", default=True)
         self.check_crc: Final = flag_option(options, "checkCrc", default=True)
         self.min_partitions: Final = number_option(options, "minPartitions", 1)
@@ -196,11 +203,11 @@ class ClusterScan:
         times = INT64 if has_positions else self.times
         answers = self.stored(*times)
         for missing in self.missing:
-            self._warn(missing)
+            self.losses.add(missing)
         for warning in dict.fromkeys(
             warning_text for _, warning_text in answers if warning_text is not None
         ):
-            self._warn(warning)
+            self.losses.add(warning)
         stretches = [stretch for stretch, _ in answers]
         return self.cut(self._placed(stretches) if has_positions else stretches)
 
@@ -214,7 +221,7 @@ class ClusterScan:
             for positions, offset in ((self.starts, start), (self.ends, end)):
                 if offset >= 0:
                     for what in positions.outside(queue, offset, (first, last)):
-                        self._warn(what)
+                        self.losses.add(what)
             stop = last if end == LATEST else min(end, last)
             yield QueueStretch(queue, min(max(start, first), last), max(stop, first))
 
@@ -228,7 +235,7 @@ class ClusterScan:
         :raises TopicNotFound: when the cluster does not have a topic that is asked for.
         :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
         """
-        with self._clients() as (thread, cluster):
+        with self.address.connected() as (thread, cluster):
             return thread.run(self._stored(cluster, begin_ms, end_ms))
 
     async def _stored(
@@ -271,7 +278,7 @@ class ClusterScan:
 
             answer = await cluster.ask_broker(broker, problems)
             for problem in answer.value or ():
-                self._warn(f"{broker.name}: {problem}")
+                self.losses.add(f"{broker.name}: {problem}")
 
     async def _chosen_topics(self, topology: Topology) -> list[str]:
         """Return the topics of the options."""
@@ -314,11 +321,6 @@ class ClusterScan:
             elif text not in self.missing:
                 self.missing.append(text)
 
-    def _warn(self, text: str) -> None:
-        if self.fails_on_loss:
-            raise StoreError(f'{text}. option("failOnDataLoss", "false") reads what it has')
-        _log.warning("%s", text)
-
     # Reading.
 
     def read(self, share: QueueStretch) -> Iterator[Any]:
@@ -329,7 +331,7 @@ class ClusterScan:
         :raises RemotingError: when of the broker neither master nor slave answers.
         :raises StoreError: when messages are missing, if ``failOnDataLoss`` is set.
         """
-        with self._clients() as (thread, cluster):
+        with self.address.connected() as (thread, cluster):
             pull = partial(_pull, Topology(cluster, None, time.monotonic), StretchReader(cluster))
             pending = thread.submit(pull(share))
             rest = share
@@ -395,37 +397,11 @@ class ClusterScan:
         count = sum(stop - start for start, stop in missing)
         shown = ", ".join(f"{start} to {stop - 1}" for start, stop in missing[:_SHOWN_RANGES])
         more = " and others" if len(missing) > _SHOWN_RANGES else ""
-        what = (
+        self.losses.add(
             f"{part}: {count} have no message that can be read, deleted meanwhile or damaged: "
-            f"{shown}{more}"
+            f"{shown}{more}",
+            "leaves them out",
         )
-        if self.fails_on_loss:
-            raise StoreError(f'{what}. option("failOnDataLoss", "false") leaves them out')
-        _log.warning("%s", what)
-        if self.losses is not None:
-            self.losses.append(what)
-
-    def _clients(self) -> "_Clients":
-        return _Clients(self.address)
-
-
-class _Clients:
-    """A thread with a client, as long as a block runs."""
-
-    def __init__(self, address: ClusterAddress) -> None:
-        self._cluster: Final = address.calls()
-        self._thread: Final = LoopThread("rocketlens-spark")
-
-    def __enter__(self) -> tuple[LoopThread, ClusterCalls]:
-        """Return both."""
-        return self._thread, self._cluster
-
-    def __exit__(self, *_: object) -> None:
-        """Close both, whatever is still asked."""
-        try:
-            self._thread.run(self._cluster.close())
-        finally:
-            self._thread.close()
 
 
 async def _pull(topology: Topology, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:

@@ -19,7 +19,6 @@ a slave that is behind answers        its queues stay where they are
 ====================================  ============================================================
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,11 +36,9 @@ from rocketlens.bulk.options import flag_option, known_options, number_option
 from rocketlens.bulk.positions import EARLIEST, LATEST
 from rocketlens.client.connect.route import MessageQueue
 from rocketlens.client.search.queue_stretch import QueueStretch
-from rocketlens.errors import BadInput, StoreError
+from rocketlens.errors import BadInput
 from rocketlens.pipeline.cluster_scan import ClusterScan
-from rocketlens.pipeline.partition import SharePartition
-
-_log = logging.getLogger(__name__)
+from rocketlens.pipeline.source import SharePartition
 
 QueueOffsets = dict[MessageQueue, int]
 
@@ -62,7 +59,6 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fails = flag_option(checked, "failOnDataLoss", default=True)
         self._scan = ClusterScan({**checked, "failOnDataLoss": str(fails).lower()}, is_stream=True)
         self._target: QueueOffsets | None = None
-        self._told: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the stream begins: the first or the next offset of each queue.
@@ -117,7 +113,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available: QueueOffsets = {}
         stored = self._scan.stored(*INT64)
         for missing in self._scan.missing:
-            self._warn(missing)
+            self._scan.losses.warn(missing)
         for (queue, first, stop), warning in stored:
             begin = begins.pop(queue, None)
             if begin is None:
@@ -128,9 +124,11 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{queue} ends at offset {stop}, and was read up to {begin}")
                 ends[queue] = first
             if warning is not None:
-                self._warn(warning)
+                self._scan.losses.warn(warning)
         for queue in begins:
-            self._warn(f"{queue}: no broker has it now, it stays at offset {ends[queue]}")
+            self._scan.losses.warn(
+                f"{queue}: no broker has it now, it stays at offset {ends[queue]}"
+            )
         total = sum(available.values())
         most = total if isinstance(limit, ReadAllAvailable) else self._most
         if isinstance(limit, ReadMaxRows):
@@ -161,17 +159,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return stop if self._target is None else min(stop, self._target.get(queue, 0))
 
     def _lost(self, what: str) -> None:
-        if self._scan.fails_on_loss:
-            raise StoreError(
-                f'{what}: messages were lost. option("failOnDataLoss", "false") reads the queue '
-                "from its begin"
-            )
-        self._warn(f"{what}: messages were lost, and it is read from its begin")
-
-    def _warn(self, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            _log.warning("%s", what)
+        self._scan.losses.add(f"{what}: messages were lost", "reads the queue from its begin")
 
 
 def to_json(offsets: QueueOffsets) -> dict[str, Any]:

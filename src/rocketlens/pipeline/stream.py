@@ -18,7 +18,6 @@ in them. Index entries are returned only once their record was synced by the bro
 that runs there, so that an index never knows more than the log does after a power cut.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,7 +51,7 @@ from rocketlens.bulk.stream_offset import (
     replacement,
 )
 from rocketlens.errors import BadInput, NotAStore, StoreError
-from rocketlens.pipeline.partition import TABLES, SharePartition
+from rocketlens.pipeline.source import TABLES, SharePartition
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
-_log = logging.getLogger(__name__)
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -79,9 +77,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if table == "damage":
             raise BadInput("the table damage is not for streams: use read")
         self._of_entries = table == "index_entries"
-        self._fails = flag_option(checked, "failOnDataLoss", default=True)
         self._with_unsynced = flag_option(checked, "includeUnsynced", default=False)
-        self._told: set[str] = set()
         self._with_tags = flag_option(checked, "tagIndex", default=True)
         self._max_bytes = number_option(checked, "maxBytesPerTrigger", MAX_STREAM_TRIGGER_BYTES)
         start = checked.get("startingOffset", "earliest").lower()
@@ -90,7 +86,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._first = number_option(checked, "startingOffset", 0, 0)
         own = {option.name for option in OPTIONS if option.readers == STREAMS}
         others = {name: value for name, value in checked.items() if name not in own}
-        others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
+        fails = flag_option(checked, "failOnDataLoss", default=True)
+        # An index is built of the log that is there; only another log makes it fail.
+        others["failOnDataLoss"] = str(fails and not self._of_entries).lower()
         self._messages = BatchScan(others, is_stream=True)
         if self._messages.placed and self._of_entries:
             raise BadInput("the table index_entries is of all queues: leave out startingOffsets")
@@ -207,18 +205,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return whether the log is not the one of an offset, according to an earlier check."""
         if not is_replaced(log, offset):
             return False
-        self._lost(replacement(log, offset), always=self._of_entries)
+        if self._of_entries:
+            raise StoreError(replacement(log, offset))
+        self._lost(replacement(log, offset))
         return True
 
-    def _lost(self, what: str, *, always: bool = False) -> None:
-        """Raise an error, or log once, that messages were lost."""
-        if self._fails or always:
-            raise StoreError(
-                f'{what}. option("failOnDataLoss", "false") goes on with what is there'
-            )
-        if what not in self._told:
-            self._told.add(what)
-            _log.warning("%s: %s", self._store, what)
+    def _lost(self, what: str) -> None:
+        where = str(self._store)
+        self._messages.losses.add(what, "goes on with what is there", where=where)
 
     def _moved(self, log: "CommitLog", begin: StreamOffset, stop: int) -> StreamOffset:
         """Return the offset that can be read up to from ``begin``, about ``stop``: whole and

@@ -46,9 +46,9 @@ def test_a_batch_that_cannot_be_taken_apart_is_lost_for_an_archive(tmp_path):
     batch = replace(record(1, topic="B", body=b"none", INNER_NUM="3"), sys_flag=flags)
     written = write_log(tmp_path, [record(0, topic="B"), batch, record(0, topic="B")], 1 << 14)
     scan = BatchScan({"path": str(tmp_path)})
-    scan.losses = []
+    scan.losses.lines = []
     rows = [row for share in scan.shares() for each in scan.read(share) for row in each.to_pylist()]
     assert [row["physical_offset"] for row in rows] == [each.physical_offset for each in written]
     # The log's end, which is not archived, is the other one.
-    lost = [each for each in scan.losses if "cannot be taken apart" in each]
+    lost = [each for each in scan.losses.lines if "cannot be taken apart" in each]
     assert [str(written[1].physical_offset) in each for each in lost] == [True]

@@ -24,7 +24,7 @@ def test_the_defaults_in_the_table_are_those_that_are_read(tmp_path):
     assert defaults["minPartitions"] == str(scan.min_partitions)
     assert defaults["body"] == str(scan.with_body).lower()
     assert defaults["checkCrc"] == str(scan.check_crc).lower()
-    assert defaults["failOnDataLoss"] == str(scan.fails_on_loss).lower()
+    assert defaults["failOnDataLoss"] == str(scan.losses.fails).lower()
     trigger_bytes = defaults_of("streams")["maxBytesPerTrigger"]
     assert trigger_bytes == str(MAX_STREAM_TRIGGER_BYTES)
 
