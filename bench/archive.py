@@ -24,7 +24,7 @@ from bench.history import Row
 from bench.report import goal, table
 from bench.synthetic import SyntheticStore
 from rocketlens.archive.archive import open_archive
-from rocketlens.archive.files import NewFile, ShareFiles
+from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchiveTables, next_batch
 from rocketlens.model.arrow import schema
 from rocketlens.query.options import ContentOptions
@@ -251,7 +251,7 @@ def _body(number: int) -> bytes:
 def write_archive(root: Path, messages: int, days: int) -> None:
     """Write an archive whose messages are spread over the days, one share a day."""
     tables = ArchiveTables(str(root), create=True)
-    files: list[NewFile] = []
+    files: list[DataFile] = []
     of_day = messages // days
     for day in range(days):
         share = ShareFiles(tables.location, "DefaultCluster", "broker-a")

@@ -118,9 +118,11 @@ def test_a_job_that_is_killed_at_a_point_again_and_again_has_each_message_once(
     rows = {"messages": len(sent), "message_keys": 2 * len(sent)}
     for name, count in rows.items():
         files = tables.files(name)
-        assert sum(each["num_records"] for each in files) == count
+        assert sum(each.rows for each in files) == count
         # Nothing that a killed job left, and all that is committed.
-        assert {each["path"] for each in files} == set(map(str, root.glob(f"{name}/*/*.parquet")))
+        assert {tables.path(name, each.path) for each in files} == set(
+            map(str, root.glob(f"{name}/*/*.parquet"))
+        )
     with rocketlens.open_archive(root) as archive:
         for number in range(len(sent)):
             assert len(archive.find(f"key-{number}", kind="key")) == 1

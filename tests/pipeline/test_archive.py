@@ -65,7 +65,7 @@ def test_a_job_that_is_killed_is_resumed_with_nothing_twice_and_nothing_missing(
     with rocketlens.open_archive(lake) as archive:
         assert sorted(map(repr, archive.scan(all_topics=True))) == messages
     tables = ArchiveTables(str(lake))
-    rows = sum(each["num_records"] for each in tables.files("messages"))
+    rows = sum(each.rows for each in tables.files("messages"))
     assert rows == len(messages)
 
 

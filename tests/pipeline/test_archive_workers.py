@@ -30,7 +30,7 @@ def test_two_workers_of_a_cluster_archive_each_message_once(tmp_path, jdk):
         # Each ran an executor.
         assert list((tmp_path / "workers" / name).glob("app-*/*/stderr"))
     with rocketlens.open_archive(tmp_path / "lake") as archive:
-        assert sum(each["num_records"] for each in files_of(archive)) == store.messages
+        assert sum(each.rows for each in files_of(archive)) == store.messages
         for number in range(0, store.messages, store.messages // 20):
             for text in (store.key(number), store.unique_key(number)):
                 (message,) = archive.find(text).messages

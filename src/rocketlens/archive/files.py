@@ -16,11 +16,10 @@ from rocketlens.archive.copied import LastRecord, QueueRange, joined
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.seal import SEALED, SealingSink
 from rocketlens.archive.tables import (
+    BOUNDED,
     DAY,
     DECODED,
-    KEY_BOUNDS,
     KEYS,
-    MESSAGE_BOUNDS,
     MESSAGES,
     columns_of,
     day_text,
@@ -74,15 +73,27 @@ _OF_QUEUE: Final = (*_RANGE, *((name, "last") for name in LastRecord._fields))
 """What is counted of a queue for its `QueueRange`."""
 
 
-class NewFile(NamedTuple):
-    """A file that was written. ``bounds``: least and greatest value of some columns."""
+Bounds = dict[str, tuple[Any, Any]]
+"""The least and the greatest value that columns may have, both included."""
+
+
+class DataFile(NamedTuple):
+    """A file of a table, its path in the table, and the bounds of some of its columns."""
 
     table: str
     path: str
     size: int
     day: str
     rows: int
-    bounds: dict[str, tuple[Any, Any]]
+    bounds: Bounds
+
+    def can_have(self, bounds: Bounds) -> bool:
+        """Return whether rows within ``bounds`` can be in it."""
+        return all(
+            name not in self.bounds
+            or (self.bounds[name][0] <= high and low <= self.bounds[name][1])
+            for name, (low, high) in bounds.items()
+        )
 
     def to_json(self) -> str:
         """Return it as the journal has it."""
@@ -91,12 +102,9 @@ class NewFile(NamedTuple):
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return what the journal has."""
-        return cls(**json.loads(text))
-
-    def facts(self) -> tuple[Any, ...]:
-        """Return its day, size, rows and bounds, to compare them."""
-        bounds = {name: (low, high) for name, (low, high) in self.bounds.items()}
-        return self.day, self.size, self.rows, bounds
+        file = cls(**json.loads(text))
+        bounds = {name: (low, high) for name, (low, high) in file.bounds.items()}
+        return file._replace(bounds=bounds)
 
     def stats(self) -> str:
         """Return the statistics that a Delta log has of a file."""
@@ -163,7 +171,7 @@ class ShareFiles:
         """What was written of each queue."""
         return joined(self._ranges)
 
-    def close(self) -> list[NewFile]:
+    def close(self) -> list[DataFile]:
         """Finish, sync and return the files."""
         return [file for day in sorted(self._days) for file in self._days[day].close()]
 
@@ -236,7 +244,7 @@ class _DayFiles:
             self._pending.clear()
             self._files[0].write(table)
 
-    def close(self) -> list[NewFile]:
+    def close(self) -> list[DataFile]:
         import pyarrow as pa
 
         self._flush()
@@ -270,8 +278,8 @@ class TableFile:
         self._relative: Final = f"{DAY}={day}/{uuid.uuid4()}{SEALED}"
         self._location: Final = location
         self._path: Final = location.path(table, self._relative)
-        self._bounded: Final = KEY_BOUNDS if table == KEYS else MESSAGE_BOUNDS
-        self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
+        self._bounded: Final = BOUNDED[table]
+        self._bounds: Final[Bounds] = {}
         self._checksums: Final[list[dict[str, int]]] = []
         self.rows = 0
         self._sink: Final = location.create(self._path)
@@ -317,7 +325,7 @@ class TableFile:
         with self._location.naming(self._path):
             self._writer.write_table(rows, row_group_size=group_rows)
 
-    def close(self) -> NewFile:
+    def close(self) -> DataFile:
         """Finish and sync it.
 
         :raises OSError: if it cannot be written.
@@ -329,7 +337,7 @@ class TableFile:
             self._writer.close()
             self._sealing.seal()
             size = self._location.finish(self._path, self._sink)
-        return NewFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
+        return DataFile(self._table, self._relative, size, self._day, self.rows, self._bounds)
 
     def abort(self) -> None:
         """Remove it, finished or not."""

@@ -36,13 +36,12 @@ from rocketlens.archive.copied import (
     ranges_from_json,
     ranges_to_json,
 )
-from rocketlens.archive.files import FILE_NAME, JOURNAL_FILE, NewFile
+from rocketlens.archive.files import FILE_NAME, JOURNAL_FILE, DataFile
 from rocketlens.archive.location import JOURNAL, ArchiveLocation, delta
 from rocketlens.archive.tables import (
+    BOUNDED,
     DAY,
-    KEY_BOUNDS,
     KEYS,
-    MESSAGE_BOUNDS,
     MESSAGES,
     decoded_schema,
     key_schema,
@@ -81,7 +80,7 @@ class ArchivedBatch:
     ``begin`` and ``end`` are the source's offsets before and after it, as JSON. ``gaps`` are lines
     on what lies between them and could not be read. ``chosen`` are the topics and patterns that
     were asked for, none for all. Times are store times in epoch milliseconds, 0 without messages.
-    ``files`` are those of `NewFile`, as JSON. ``checksum`` is that of all the others, 0 in rows of
+    ``files`` are those of `DataFile`, as JSON. ``checksum`` is that of all the others, 0 in rows of
     earlier versions, which have none of what follows it: ``asked_ms`` is when the source was asked
     what it has, ``queues`` are the ranges that were copied, ``lost`` is what cannot be read of
     them, and ``behind`` what the source is known to have besides (`rocketlens.archive.copied`).
@@ -130,9 +129,9 @@ class ArchivedBatch:
         """What was copied of each queue."""
         return ranges_from_json(self.queues)
 
-    def new_files(self, table: str) -> list[NewFile]:
+    def new_files(self, table: str) -> list[DataFile]:
         """Return the files that it adds to a table."""
-        return [each for each in map(NewFile.from_json, self.files) if each.table == table]
+        return [each for each in map(DataFile.from_json, self.files) if each.table == table]
 
 
 def _journal_schema() -> "pa.Schema":
@@ -234,22 +233,19 @@ class ArchiveTables:
     def _named(self) -> dict[str, Any]:
         return {JOURNAL: self.journal, MESSAGES: self.messages, KEYS: self.keys}
 
-    def files(self, name: str) -> list[dict[str, Any]]:
-        """Return the files of a table, with the columns of ``get_add_actions(flatten=True)``."""
+    def files(self, name: str) -> list[DataFile]:
+        """Return the files of a table."""
         return self.files_of(self._named()[name], name)
 
-    def files_of(self, table: Any, name: str) -> list[dict[str, Any]]:
-        """Return the files of a version of a table, as `files`."""
+    def files_of(self, table: Any, name: str) -> list[DataFile]:
+        """Return the files of a version of a table."""
         import pyarrow as pa
 
         with self.location.explained():
             listed = table.get_add_actions(flatten=True)
         # Not `pa.table`: it would import pandas where that is installed.
         actions = pa.RecordBatchReader.from_stream(listed).read_all().to_pylist()
-        # Relative paths, as in addresses; those of `file_uris` are encoded twice.
-        named = [{**each, "path": unquote(str(each.get("path")))} for each in actions]
-        _check_listed(named, name, self.location.path(name))
-        return [{**each, "path": self.path(name, each["path"])} for each in named]
+        return [_listed_file(name, each, self.location.path(name)) for each in actions]
 
     def path(self, table: str, relative: str) -> str:
         """Return the path of a file of a table."""
@@ -289,7 +285,7 @@ class ArchiveTables:
     def _rows(self) -> list[ArchivedBatch]:
         rows: list[ArchivedBatch] = []
         for each in self.files(JOURNAL):
-            path = each["path"]
+            path = self.path(JOURNAL, each.path)
             if path not in self._read:
                 self._read[path] = _read_batches(self.location, path)
             rows += self._read[path]
@@ -302,24 +298,22 @@ class ArchiveTables:
                 )
         return sorted(rows, key=lambda each: (each.number, each.source))
 
-    def check_files(
-        self, batches: Iterable[ArchivedBatch], listed: Mapping[str, tuple[Any, ...]]
-    ) -> None:
+    def check_files(self, batches: Iterable[ArchivedBatch], listed: Iterable[DataFile]) -> None:
         """Check that the tables have of each file what the journal has, if a batch added it.
 
         ``batches``: all of `batches`, each of which is checked once. ``listed``: what the tables
-        have of each path, as `NewFile.facts`.
+        have.
 
         :raises ArchiveError: if not: the log of a table is damaged.
         """
+        there = {(each.table, each.path): each for each in listed}
         for batch in batches:
             if (batch.source, batch.number) in self._checked:
                 continue
             self._checked.add((batch.source, batch.number))
-            for file in map(NewFile.from_json, batch.files):
+            for file in map(DataFile.from_json, batch.files):
                 self.added_rows[file.table][file.day] += file.rows
-                facts = listed.get(self.path(file.table, file.path))
-                if facts is not None and facts != file.facts():
+                if there.get((file.table, file.path), file) != file:
                     raise ArchiveError(
                         f"{self._paths[file.table]}/_delta_log is damaged: it has another day, "
                         f"size or bounds of {file.path} than the journal"
@@ -339,7 +333,7 @@ class ArchiveTables:
         """Return the newest batch of a source, whole or not."""
         return next(reversed(self.batches_of(source)), None)
 
-    def missing_keys(self, batches: Collection[ArchivedBatch]) -> list[NewFile]:
+    def missing_keys(self, batches: Collection[ArchivedBatch]) -> list[DataFile]:
         """Return files of keys of some batches whose messages are there that are not committed."""
         last = self._last_numbers(self.keys, batches)
         return [
@@ -390,7 +384,7 @@ class ArchiveTables:
     def replace_files(
         self,
         name: str,
-        added: Sequence[NewFile],
+        added: Sequence[DataFile],
         removed: Sequence[str],
         transaction: tuple[str, int] | None = None,
     ) -> None:
@@ -468,7 +462,7 @@ class ArchiveTables:
             "nothing of this one was added. One job archives a source: stop one of them"
         )
 
-    def _add(self, table: Any, batch: ArchivedBatch, files: Sequence[NewFile]) -> None:
+    def _add(self, table: Any, batch: ArchivedBatch, files: Sequence[DataFile]) -> None:
         if self._version(table, batch.source) >= batch.number:
             return
         adds = _adds(files, batch.archived_ms, data_change=True)
@@ -485,31 +479,29 @@ class ArchiveTables:
         self.refresh()
 
 
-def _check_listed(listed: Iterable[dict[str, Any]], name: str, path: str) -> None:
-    """Check that a table has of each file what this program writes of it.
+def _listed_file(table: str, listed: Mapping[str, Any], root: str) -> DataFile:
+    """Return a file as the log of a table has it, with all that this program writes of it.
 
     A search needs day and bounds to leave out files.
 
-    :raises ArchiveError: if not: the log of the table is damaged.
+    :raises ArchiveError: if something is not there: the log of the table is damaged.
     """
-    expected = ["num_records", "path", "size_bytes"]
-    form = JOURNAL_FILE if name == JOURNAL else FILE_NAME
-    if name != JOURNAL:
-        bounds = KEY_BOUNDS if name == KEYS else MESSAGE_BOUNDS
-        expected += [f"{end}.{column}" for end in ("min", "max") for column in bounds]
-        expected.append("partition.day")
-    for file in listed:
-        if not form.fullmatch(file["path"]):
-            raise ArchiveError(
-                f"{path}/_delta_log names {printable(file['path'])[:200]!r}, which is no name of a "
-                "file of an archive: the log is damaged, or another program has changed the table"
-            )
-        for each in expected:
-            if file.get(each) is None:
-                raise ArchiveError(
-                    f"{path}/_delta_log is damaged: it has no {each} of the file "
-                    f"{printable(str(file.get('path')))[:200]}"
-                )
+    # A relative path, as in addresses; those of `file_uris` are encoded twice.
+    path = unquote(str(listed.get("path")))
+    if not (JOURNAL_FILE if table == JOURNAL else FILE_NAME).fullmatch(path):
+        raise ArchiveError(
+            f"{root}/_delta_log names {printable(path)[:200]!r}, which is no name of a file of an "
+            "archive: the log is damaged, or another program has changed the table"
+        )
+    bounded = BOUNDED.get(table, ())
+    expected = ["num_records", "size_bytes", *(["partition.day"] if bounded else [])]
+    expected += [f"{end}.{column}" for end in ("min", "max") for column in bounded]
+    for each in expected:
+        if listed.get(each) is None:
+            raise ArchiveError(f"{root}/_delta_log is damaged: it has no {each} of the file {path}")
+    bounds = {name: (listed[f"min.{name}"], listed[f"max.{name}"]) for name in bounded}
+    day = str(listed.get("partition.day"))
+    return DataFile(table, path, listed["size_bytes"], day, listed["num_records"], bounds)
 
 
 def _check_protocol(table: Any, path: str) -> None:
@@ -601,7 +593,7 @@ def next_batch(
     source: str,
     last: ArchivedBatch | None,
     offsets: tuple[Any, Any],
-    files: Iterable[NewFile],
+    files: Iterable[DataFile],
     *,
     topics: Iterable[str],
     brokers: Iterable[str],
@@ -641,7 +633,7 @@ def next_batch(
     return replace(batch, checksum=batch.expected_checksum)
 
 
-def _adds(files: Sequence[NewFile], written_ms: int, *, data_change: bool) -> list[Any]:
+def _adds(files: Sequence[DataFile], written_ms: int, *, data_change: bool) -> list[Any]:
     return [
         delta().transaction.AddAction(
             path=each.path,

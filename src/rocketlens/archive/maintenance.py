@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.archive.files import FILE_NAME, NewFile, TableFile
+from rocketlens.archive.files import FILE_NAME, DataFile, TableFile
 from rocketlens.archive.journal import RETENTION, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.tables import (
@@ -73,7 +73,7 @@ class MergeTask:
     """Whether its messages have columns for decoded bodies."""
 
 
-RunMerges = Callable[[Sequence[MergeTask]], Sequence[list[NewFile]]]
+RunMerges = Callable[[Sequence[MergeTask]], Sequence[list[DataFile]]]
 
 
 def compact(tables: ArchiveTables, run_tasks: RunMerges, now: datetime | None = None) -> int:
@@ -122,11 +122,7 @@ def expire(tables: ArchiveTables, keep_days: int, now: datetime | None = None) -
     first = date.fromordinal(max(today.toordinal() - keep_days, 1))
     tables.refresh()
     for table in (MESSAGES, KEYS):
-        old = [
-            _relative(tables, table, each["path"])
-            for each in tables.files(table)
-            if str(each["partition.day"]) < str(first)
-        ]
+        old = [each.path for each in tables.files(table) if each.day < str(first)]
         if old:
             transaction = (RETENTION, day_number(first)) if table == MESSAGES else None
             _replace(tables, table, [], old, transaction)
@@ -145,7 +141,7 @@ def vacuum(tables: ArchiveTables, now_ms: int | None = None) -> list[str]:
     tables.repair_all()
     deleted: list[str] = []
     for table in (MESSAGES, KEYS):
-        kept = {_relative(tables, table, each["path"]) for each in tables.files(table)}
+        kept = {each.path for each in tables.files(table)}
         unused = {each for each in tables.unused(table, GRACE_HOURS) if each.endswith(".parquet")}
         expired = []
         for note, removed_ms, listed in _notes(tables, table):
@@ -190,7 +186,7 @@ def _notes(tables: ArchiveTables, table: str) -> Iterator[tuple[str, int, list[s
 def _replace(
     tables: ArchiveTables,
     table: str,
-    written: Sequence[NewFile],
+    written: Sequence[DataFile],
     removed: Sequence[str],
     transaction: tuple[str, int] | None = None,
 ) -> bool:
@@ -201,7 +197,7 @@ def _replace(
     added = {each.path for each in written}
     while True:
         tables.refresh()
-        there = {_relative(tables, table, each["path"]) for each in tables.files(table)}
+        there = {each.path for each in tables.files(table)}
         if added and there.issuperset(added):
             # The commit is there, and its confirmation was lost.
             return True
@@ -220,55 +216,56 @@ def _replace(
             return True
 
 
-def _relative(tables: ArchiveTables, table: str, path: str) -> str:
-    return path.removeprefix(tables.path(table, "")).lstrip("/")
-
-
 def _merge_tasks(tables: ArchiveTables, table: str, today: str) -> Iterator[MergeTask]:
-    day_of, is_decoded = itemgetter("partition.day"), tables.is_decoded
-    listed = sorted(tables.files(table), key=lambda each: (str(day_of(each)), each["path"]))
-    for day, of_day in groupby(listed, day_of):
+    is_decoded = tables.is_decoded
+    listed = sorted(tables.files(table), key=attrgetter("day", "path"))
+    for day, of_day in groupby(listed, attrgetter("day")):
         files = list(of_day)
-        if str(day) >= today or len(files) < 2:
+        if day >= today or len(files) < 2:
             continue
         groups = _groups_of_keys(files) if table == KEYS else _groups_of_messages(files)
         for group in groups:
-            paths = tuple(_relative(tables, table, each["path"]) for each in group)
-            yield MergeTask(tables.location, table, str(day), paths, is_decoded)
+            paths = tuple(each.path for each in group)
+            yield MergeTask(tables.location, table, day, paths, is_decoded)
 
 
-def _groups_of_messages(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _groups_of_messages(files: list[DataFile]) -> Iterator[list[DataFile]]:
     """Yield files that are small together, next to each other in a log."""
-    group: list[dict[str, Any]] = []
+    group: list[DataFile] = []
     rows = size = 0
-    for each in sorted(files, key=itemgetter("min.broker", "min.physical_offset")):
-        rows += each["num_records"]
-        size += each["size_bytes"]
+    for each in sorted(files, key=lambda file: _lows(file, "broker", "physical_offset")):
+        rows += each.rows
+        size += each.size
         if group and (rows > _FILE_ROWS or size > _FILE_BYTES or len(group) == _MERGED_FILES):
             if len(group) > 1:
                 yield group
-            group, rows, size = [], each["num_records"], each["size_bytes"]
+            group, rows, size = [], each.rows, each.size
         group.append(each)
     if len(group) > 1:
         yield group
 
 
-def _groups_of_keys(files: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _groups_of_keys(files: list[DataFile]) -> Iterator[list[DataFile]]:
     """Yield files whose hashes overlap together."""
-    group: list[dict[str, Any]] = []
+    group: list[DataFile] = []
     highest = _HASHES_FROM
-    for each in sorted(files, key=itemgetter("min.key_hash", "max.key_hash")):
-        if each["min.key_hash"] >= highest or len(group) == _MERGED_FILES:
+    for each in sorted(files, key=lambda file: file.bounds["key_hash"]):
+        low, high = each.bounds["key_hash"]
+        if low >= highest or len(group) == _MERGED_FILES:
             if len(group) > 1:
                 yield group
             group = []
         group.append(each)
-        highest = max(highest, each["max.key_hash"])
+        highest = max(highest, high)
     if len(group) > 1:
         yield group
 
 
-def write_merged(task: MergeTask) -> list[NewFile]:
+def _lows(file: DataFile, *columns: str) -> list[Any]:
+    return [file.bounds[name][0] for name in columns]
+
+
+def write_merged(task: MergeTask) -> list[DataFile]:
     """Write the files of a task; runs in an executor.
 
     :raises OSError: if a file cannot be read or written.

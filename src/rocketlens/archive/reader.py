@@ -1,10 +1,11 @@
-"""Reads the files of an archive: which of them, and which row groups, can have what is looked for.
+"""Lists the files of an archive, and reads those, and the row groups, that can have what is looked
+for.
 
 Nothing here decides whether a message matches; `rocketlens.archive.archive` does.
 """
 
 import json
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
@@ -22,15 +23,18 @@ from rocketlens.archive.bloom import (
     xxh64,
 )
 from rocketlens.archive.column_filter import ColumnFilter
-from rocketlens.archive.lists import ArchiveLists, Bounds, DataFile, Listing
+from rocketlens.archive.files import Bounds, DataFile
+from rocketlens.archive.journal import ArchivedBatch, ArchiveTables
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.archive.rows import SortedKeyRows, int64_array
 from rocketlens.archive.tables import (
+    DAY_MS,
     KEYS,
     MESSAGES,
     check_file,
     check_values,
     columns_of,
+    day_text,
     key_hash,
     message_schema,
     widened,
@@ -61,6 +65,111 @@ _CODED: Final = ("cluster", "broker", "topic", "tags", "born_host", "store_host"
 _KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
 
 
+class Listing(NamedTuple):
+    """What an archive has, as its tables of some ``versions`` say: batches and files.
+
+    Messages are kept from ``first_ms`` on. ``problems`` are lines on tables that do not have what
+    the journal says; answers are incomplete then.
+    """
+
+    version: int
+    """That of the table of messages."""
+    batches: list[ArchivedBatch]
+    messages: list[DataFile]
+    keys: list[DataFile]
+    versions: tuple[int, ...] = ()
+    first_ms: int = -(1 << 63)
+    problems: Sequence[str] = ()
+
+    def files(self, bounds: Bounds, *, newest_first: bool = False) -> list[DataFile]:
+        """Return the files that can have rows within bounds, in order of time."""
+        chosen = [file for file in self.messages if file.can_have(bounds)]
+        if newest_first:
+            return sorted(chosen, key=lambda file: -file.bounds["store_timestamp_ms"][1])
+        return sorted(chosen, key=lambda file: (file.bounds["store_timestamp_ms"][0], file.path))
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the messages."""
+        return {topic for batch in self.batches for topic in batch.topics}
+
+    @property
+    def sources(self) -> list[tuple[str, list[ArchivedBatch]]]:
+        """The batches of each source, by its name."""
+        of_source: dict[str, list[ArchivedBatch]] = {}
+        for batch in self.batches:
+            of_source.setdefault(batch.source, []).append(batch)
+        return sorted(of_source.items())
+
+
+class ArchiveLists:
+    """What an archive has, listed once for all readers of it, which may be in several threads."""
+
+    def __init__(self, root: str) -> None:
+        """Open the archive, and list what it has.
+
+        :raises ArchiveError: if there is none, or it cannot be read.
+        """
+        self.root: Final = root
+        self.tables: Final = ArchiveTables(root)
+        self._lock: Final = Lock()
+        self._newest = self._list()
+
+    def newest(self, *, refreshed: bool = True) -> Listing:
+        """Return what there is; without ``refreshed``, what there was when this was last called."""
+        with self._lock:
+            if refreshed:
+                self.tables.refresh()
+                if self._versions() != self._newest.versions:
+                    self._newest = self._list()
+                    if self._newest.problems:
+                        # A commit may have come after one table was read, and before the other.
+                        self.tables.refresh()
+                        self._newest = self._list()
+            return self._newest
+
+    def at(self, version: int) -> Listing:
+        """Return what the archive had at a version of its table of messages.
+
+        :raises ArchiveError: if it does not have that version any more.
+        """
+        with self._lock:
+            table = self.tables.messages_at(version)
+            files = self.tables.files_of(table, MESSAGES)
+            return Listing(version, self.tables.batches(table), files, [])
+
+    def _versions(self) -> tuple[int, ...]:
+        tables = (self.tables.journal, self.tables.messages, self.tables.keys)
+        return tuple(each.version() for each in tables)
+
+    def _list(self) -> Listing:
+        versions, day, batches = self._versions(), self.tables.first_day, self.tables.batches()
+        files, keys = (self.tables.files(each) for each in (MESSAGES, KEYS))
+        self.tables.check_files(batches, [*files, *keys])
+        keys += self.tables.missing_keys(batches)
+        problems = [*self._problems(MESSAGES, files, day), *self._problems(KEYS, keys, day)]
+        first_ms = -(1 << 63) if day is None else day * DAY_MS
+        version = self.tables.messages.version()
+        return Listing(version, batches, files, keys, versions, first_ms, problems)
+
+    def _problems(self, table: str, files: list[DataFile], first: int | None) -> Iterator[str]:
+        """Yield a line for each day of which a table has other rows than batches added to it.
+
+        ``first``: the first day that is kept.
+        """
+        there: Counter[str] = Counter()
+        for file in files:
+            there[file.day] += file.rows
+        added = self.tables.added_rows[table]
+        for day in sorted({*there, *added}):
+            is_kept = first is None or day >= day_text(first)
+            if is_kept and there[day] != added[day]:
+                yield (
+                    f"{table} has {there[day]} rows of {day}, and the journal {added[day]}: its "
+                    "Delta log is damaged, or another program has changed this table"
+                )
+
+
 class ArchiveRows(NamedTuple):
     """Which rows of files of messages are read: within bounds, and not ruled out by columns.
 
@@ -76,17 +185,16 @@ class ArchiveRows(NamedTuple):
 class _OpenFile:
     """A Parquet file that is open, with the bounds of its row groups."""
 
-    def __init__(self, location: ArchiveLocation, path: str, rows: int) -> None:
+    def __init__(self, location: ArchiveLocation, path: str, file: DataFile) -> None:
         self._location: Final = location
         self._path: Final = path
         self._file: Final = location.open(path)
         self.parquet: Final = location.parquet(path, self._file)
-        is_key = path.startswith(location.path(KEYS, ""))
-        check_file(self.parquet, KEYS if is_key else MESSAGES, path, rows)
+        check_file(self.parquet, file.table, path, file.rows)
         self._filters: Final[dict[int, tuple[int, int]]] = {}
         schema = self.parquet.schema
         self._columns: Final = {schema.column(n).path: n for n in range(len(schema))}
-        self._table: Final = columns_of(KEYS if is_key else MESSAGES)
+        self._table: Final = columns_of(file.table)
         self._groups: Final[dict[str, list[tuple[Any, Any] | None]]] = {}
 
     def groups(self, bounds: Bounds) -> list[int]:
@@ -265,35 +373,15 @@ class ArchiveReader:
         self.kept: Final[dict[str, list[Any]]] = {}
         """What was counted of files, by their paths: see `rocketlens.archive.topics`."""
         self._kept_counts = 0
-        self._taken = lists.newest(refreshed=False)
-
-    @property
-    def listing(self) -> Listing:
-        """The batches, and the files of messages."""
-        return self._taken.listing
-
-    @property
-    def problems(self) -> list[str]:
-        """Lines on tables that do not have what the journal says; answers are incomplete then."""
-        return self._taken.problems
-
-    @property
-    def keys(self) -> list[DataFile]:
-        """The files of keys."""
-        return self._taken.keys
-
-    @property
-    def first_ms(self) -> int:
-        """The store time from which on messages are kept."""
-        return self._taken.first_ms
+        self.listing = lists.newest(refreshed=False)
 
     def refresh(self) -> None:
         """Take what was archived since."""
         newest = self.lists.newest()
-        if newest is self._taken:
+        if newest is self.listing:
             return
-        self._taken = newest
-        there = {file.path for file in newest.listing.messages}
+        self.listing = newest
+        there = {file.path for file in newest.messages}
         for path in self.kept.keys() - there:
             self._kept_counts -= len(self.kept.pop(path))
 
@@ -307,20 +395,20 @@ class ArchiveReader:
             self.kept[file.path] = counts
             self._kept_counts += len(counts)
 
-    def relative(self, file: DataFile) -> str:
-        """Return the path of a file of messages in its table."""
-        return file.path.removeprefix(f"{self.tables.location.path(MESSAGES)}/")
+    def path(self, file: DataFile) -> str:
+        """Return where a file is."""
+        return self.tables.path(file.table, file.path)
 
     def _opened(self, file: DataFile) -> _OpenFile:
         with self._open_lock:
-            opened = self._open.get(file.path)
+            opened = self._open.get(self.path(file))
             if opened is not None:
-                self._open.move_to_end(file.path)
+                self._open.move_to_end(self.path(file))
                 return opened
         # Several at once: no two threads read one file.
-        opened = _OpenFile(self.tables.location, file.path, file.rows)
+        opened = _OpenFile(self.tables.location, self.path(file), file)
         with self._open_lock:
-            self._open[file.path] = opened
+            self._open[self.path(file)] = opened
             if len(self._open) > _MAX_OPEN_FILES:
                 self._open.popitem(last=False)[1].parquet.close()
         return opened
@@ -378,7 +466,7 @@ class ArchiveReader:
 
         ranked = sorted(
             ((first_rank(file.bounds.get(_TIME)), file.path), file)
-            for file in self.keys
+            for file in self.listing.keys
             if file.can_have({**bounds, **of_hash})
         )
         files = [file for _, file in ranked]
@@ -522,6 +610,9 @@ class ArchiveReader:
                 if rows is not None and rows.num_rows:
                     yield group, rows
         except FileNotFoundError:
-            errors.append(f"{file.path} is gone: it was compacted or expired since it was listed")
+            errors.append(
+                f"{self.path(file)} is gone: it was compacted or expired since it was listed"
+            )
         except (OSError, ValueError, pa.ArrowException) as error:
-            errors.append(f"{file.path} cannot be read: {self.tables.location.reason(error)}")
+            reason = self.tables.location.reason(error)
+            errors.append(f"{self.path(file)} cannot be read: {reason}")

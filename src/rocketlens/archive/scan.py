@@ -25,7 +25,7 @@ from rocketlens.query.tally import SearchTally
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketlens.archive.lists import DataFile
+    from rocketlens.archive.files import DataFile
     from rocketlens.query.request import FindRequest
 
 _CURSOR_VERSION: Final = 1
@@ -182,7 +182,7 @@ class ArchiveScan(ArrowMessages):
 
     def _go_to(self, after: ArchiveCursor) -> None:
         reader = self._source.reader
-        paths = [reader.relative(file) for file in self._files]
+        paths = [file.path for file in self._files]
         if after.path not in paths:
             raise ArchiveError(
                 f"{reader.root} has no {after.path} any more: begin the search again"
@@ -209,7 +209,7 @@ class ArchiveScan(ArrowMessages):
             what = ArchiveRows(self._bounds, columns, names, begin)
             for group, rows in reader.rows(file, what, self._errors):
                 count += rows.num_rows
-                yield reader.relative(file), group, skipped if group == begin else 0, rows
+                yield file.path, group, skipped if group == begin else 0, rows
                 if self.on_read is not None and not self.on_read(read, total, count):
                     return
             begin = skipped = 0

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from rocketlens import limits
 from rocketlens.archive.column_filter import ColumnFilter
 from rocketlens.archive.copied import behind_of, known_missing, lost_of, not_copied
-from rocketlens.archive.lists import ArchiveLists, Listing
-from rocketlens.archive.reader import ArchiveReader, ArchiveRows
+from rocketlens.archive.reader import ArchiveLists, ArchiveReader, ArchiveRows, Listing
 from rocketlens.archive.rows import message_of_row, record_of
 from rocketlens.errors import TopicNotFound, WrongUse
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
@@ -26,8 +25,8 @@ from rocketlens.query.topic_choice import matching_topics, no_topic_of_position,
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketlens.archive.files import Bounds
     from rocketlens.archive.journal import ArchivedBatch
-    from rocketlens.archive.lists import Bounds
 
 _POSITIONS_AT_ONCE: Final = 4096
 _MIN_MS: Final = -(2**63)
@@ -207,12 +206,13 @@ class ArchiveSource:
         covered: list[Coverage] = []
         for source, batches in (listing or self.reader.listing).sources:
             covered.extend(
-                coverage_of(batches, times, frozenset(topics or ()), self.reader.first_ms)
+                coverage_of(batches, times, frozenset(topics or ()), self.reader.listing.first_ms)
             )
             covered.extend(_not_archived(source, batches[-1].chosen, topics or ()))
         if not covered:
             covered.append(_failed(self.name, "nothing was archived yet: rocketlens archive run"))
-        covered.extend(_failed(self.name, each) for each in (*errors, *self.reader.problems))
+        problems = self.reader.listing.problems
+        covered.extend(_failed(self.name, each) for each in (*errors, *problems))
         return tuple(covered)
 
     def status(self) -> ArchiveStatus:
@@ -220,13 +220,11 @@ class ArchiveSource:
         them.
         """
         self.refresh()
-        files = [*self.reader.listing.messages, *self.reader.keys]
-        everything = MessageFilter()
+        listing, everything = self.reader.listing, MessageFilter()
+        files = [*listing.messages, *listing.keys]
         return ArchiveStatus(
             self.name,
-            tuple(
-                _source_status(*each, self.reader.first_ms) for each in self.reader.listing.sources
-            ),
+            tuple(_source_status(*each, listing.first_ms) for each in listing.sources),
             len(self.topics),
             len(files),
             sum(each.size for each in files),

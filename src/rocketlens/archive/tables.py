@@ -49,15 +49,17 @@ POSITION: Final = (
     "store_timestamp_ms",
 )
 """What ``message_keys`` says of the message of a key."""
-MESSAGE_BOUNDS: Final = (
-    "broker",
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "physical_offset",
-    "store_timestamp_ms",
-)
-KEY_BOUNDS: Final = ("key_hash", "store_timestamp_ms")
+BOUNDED: Final = {
+    MESSAGES: (
+        "broker",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "physical_offset",
+        "store_timestamp_ms",
+    ),
+    KEYS: ("key_hash", "store_timestamp_ms"),
+}
 """Columns whose least and greatest values the Delta log has of each file."""
 
 DECODED: Final = ("body_format", "body_decoded", "body_decode_error")

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.archive.lists import DataFile
+from rocketlens.archive.files import DataFile
 from rocketlens.archive.reader import ArchiveReader
 from rocketlens.archive.source import ArchiveSource, bounds_of
 from rocketlens.formats.commitlog_record import has_queue_entry

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from rocketlens.archive.copied import Copied, Missing, QueueRange, behind_of, joined, lost_between
-from rocketlens.archive.files import NewFile, ShareFiles
+from rocketlens.archive.files import DataFile, ShareFiles
 from rocketlens.archive.journal import ArchivedBatch, ArchiveTables, next_batch
 from rocketlens.archive.location import ArchiveLocation
 from rocketlens.bulk.messages import Losses
@@ -74,7 +74,7 @@ class ShareTask:
 class WrittenShare:
     """The files that a task has written, what they have, and lines on what it could not read."""
 
-    files: list[NewFile]
+    files: list[DataFile]
     ranges: list[QueueRange]
     losses: list[str]
 

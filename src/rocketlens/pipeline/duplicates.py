@@ -12,8 +12,8 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.archive.copied import known_missing
-from rocketlens.archive.lists import ArchiveLists
 from rocketlens.archive.location import ArchiveLocation
+from rocketlens.archive.reader import ArchiveLists
 from rocketlens.archive.tables import MESSAGES, check_file, check_values, message_schema, widened
 from rocketlens.errors import ArchiveError, BadInput
 from rocketlens.model.properties import RESENT
@@ -175,10 +175,13 @@ def archived_messages(
 
     lists = ArchiveLists(root)
     has = lists.newest(refreshed=False)
-    if not has.listing.messages:
+    if not has.messages:
         raise BadInput(f"{root} has no messages yet")
     low, high = -(1 << 63) if begin is None else begin, (1 << 63) - 1 if end is None else end
-    paths = [(each.path,) for each in has.listing.files({"store_timestamp_ms": (low, high)})]
+    paths = [
+        (lists.tables.path(MESSAGES, each.path),)
+        for each in has.files({"store_timestamp_ms": (low, high)})
+    ]
     rows = spark.sparkContext.parallelize(paths, max(len(paths), 1))
     # Spark's own reader reads no object store without more jars, and checks no footer.
     files = spark.createDataFrame(rows, "path string")
@@ -192,7 +195,7 @@ def archived_messages(
         messages = messages.where(sql.col("store_timestamp_ms") <= end)
     gaps = [
         f"{name}: {each.what}"
-        for name, batches in has.listing.sources
+        for name, batches in has.sources
         for each in known_missing(batches)
         if each.is_within(low, high)
     ]

@@ -25,7 +25,7 @@ def decoded_rows(root):
     tables = ArchiveTables(str(root))
     assert tables.is_decoded
     for each in tables.files("messages"):
-        for row in pq.read_table(each["path"], partitioning=None).to_pylist():
+        for row in pq.read_table(tables.path(each.table, each.path), partitioning=None).to_pylist():
             yield (*row["keys"], *(row.get(name) for name in DECODED))
 
 

@@ -52,10 +52,7 @@ def keys_in(root):
 def rows_of(root):
     """Return how many rows ``messages`` and ``message_keys`` have."""
     opened = ArchiveTables(str(root))
-    return [
-        sum(each["num_records"] for each in opened.files(name))
-        for name in ("messages", "message_keys")
-    ]
+    return [sum(each.rows for each in opened.files(name)) for name in ("messages", "message_keys")]
 
 
 def test_a_job_that_is_run_twice_adds_nothing_twice(tmp_path, store):

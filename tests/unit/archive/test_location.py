@@ -199,7 +199,8 @@ def test_as_many_days_are_read_at_once_as_are_allowed_and_their_order_stays(days
 def test_a_day_that_cannot_be_read_makes_a_look_up_incomplete_and_the_others_are_found(
     days, monkeypatch
 ):
-    lost = days.source.reader.keys[2].path
+    reader = days.source.reader
+    lost = reader.path(reader.listing.keys[2])
 
     def fail(path):
         if path == lost:

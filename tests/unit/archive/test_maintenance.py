@@ -75,10 +75,14 @@ def test_many_keys_are_files_with_a_part_of_all_hashes_in_order(root, monkeypatc
     tables = ArchiveTables(str(root))
     of_day = {}
     for each in tables.files("message_keys"):
-        hashes = tables.location.parquet(each["path"]).read(["key_hash"]).to_pydict()["key_hash"]
+        hashes = (
+            tables.location.parquet(tables.path(each.table, each.path))
+            .read(["key_hash"])
+            .to_pydict()["key_hash"]
+        )
         assert hashes == sorted(hashes)
-        assert (hashes[0], hashes[-1]) == (each["min.key_hash"], each["max.key_hash"])
-        of_day.setdefault(each["partition.day"], []).append((hashes[0], hashes[-1]))
+        assert (hashes[0], hashes[-1]) == each.bounds["key_hash"]
+        of_day.setdefault(each.day, []).append((hashes[0], hashes[-1]))
     for bounds in of_day.values():
         assert len(bounds) > 1
         assert all(last < first for (_, last), (first, _) in itertools.pairwise(sorted(bounds)))

@@ -70,7 +70,8 @@ def test_counts_beyond_the_bound_are_not_kept_and_counted_again(tmp_path, monkey
 def test_what_of_a_file_could_not_be_read_is_not_kept(tmp_path):
     root = archive_of_days(tmp_path)
     with rocketlens.open_archive(root) as archive:
-        path = Path(archive.source.reader.listing.messages[0].path)
+        reader = archive.source.reader
+        path = Path(reader.path(reader.listing.messages[0]))
         content = path.read_bytes()
         path.write_bytes(bytes(len(content)))
         assert not archive.topics().complete

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.archive.tables import KEYS, MESSAGES
 from rocketlens.cli.doctor.doctor_machine import Check, about, fail, listed, ok, warn
 from rocketlens.errors import RocketLensError
 from rocketlens.model.status import ArchivedSourceStatus, BrokerStatus, ClusterStatus
@@ -16,7 +16,7 @@ from rocketlens.terminal.output import size_text
 from rocketlens.terminal.times import iso_text, time_text
 
 if TYPE_CHECKING:
-    from rocketlens.archive.lists import DataFile
+    from rocketlens.archive.files import DataFile
     from rocketlens.archive.source import ArchiveSource
 
 _REFUSED_RATIO: Final = 0.9
@@ -210,7 +210,7 @@ def _gaps(sources: tuple[ArchivedSourceStatus, ...]) -> Iterator[Check]:
 
 def _tables(source: "ArchiveSource") -> Iterator[Check]:
     mend = "restore the archive from a backup; answers say that they are incomplete"
-    for problem in source.reader.problems:
+    for problem in source.reader.listing.problems:
         yield fail("table", problem, mend)
 
 
@@ -222,16 +222,14 @@ def _unfinished(source: "ArchiveSource") -> Iterator[Check]:
 
 def _files(source: "ArchiveSource") -> Iterator[Check]:
     """Open files, the newest first; one that was replaced meanwhile is none of the archive."""
-    tables = {MESSAGES: source.reader.listing.messages, KEYS: source.reader.keys}
-    chosen = sorted(
-        ((table, file) for table, files in tables.items() for file in files),
-        key=lambda of_table: of_table[1].day,
-    )[: -_MAX_FILES - 1 : -1]
-    found = {file.path: _problem(source, table, file) for table, file in chosen}
+    files = [*source.reader.listing.messages, *source.reader.listing.keys]
+    chosen = sorted(files, key=attrgetter("day"))[: -_MAX_FILES - 1 : -1]
+    found = {source.reader.path(file): _problem(source, file) for file in chosen}
     problems = {path: reason for path, reason in found.items() if reason is not None}
     if problems:
         source.refresh()
-        there = {each.path for each in (*source.reader.listing.messages, *source.reader.keys)}
+        listing = source.reader.listing
+        there = {source.reader.path(each) for each in (*listing.messages, *listing.keys)}
         problems = {path: reason for path, reason in problems.items() if path in there}
     for path, reason in problems.items():
         mend = "restore it from a backup: its messages are missing from answers, which say so"
@@ -240,13 +238,13 @@ def _files(source: "ArchiveSource") -> Iterator[Check]:
         yield ok("files", f"{counted(len(chosen), 'file')} can be opened")
 
 
-def _problem(source: "ArchiveSource", table: str, file: "DataFile") -> str | None:
+def _problem(source: "ArchiveSource", file: "DataFile") -> str | None:
     from rocketlens.archive.tables import check_file
 
-    location = source.reader.tables.location
+    location, path = source.reader.tables.location, source.reader.path(file)
     try:
-        with location.parquet(file.path) as opened:
-            check_file(opened, table, file.path, file.rows)
+        with location.parquet(path) as opened:
+            check_file(opened, file.table, path, file.rows)
     except (OSError, ValueError) as error:
         return location.reason(error)
     return None

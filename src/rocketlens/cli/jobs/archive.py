@@ -25,7 +25,7 @@ from rocketlens.terminal.output import note, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rocketlens.archive.files import NewFile
+    from rocketlens.archive.files import DataFile
     from rocketlens.archive.journal import ArchiveTables
     from rocketlens.archive.maintenance import MergeTask
     from rocketlens.decode.rules import BodyRules
@@ -143,7 +143,7 @@ def run_run(arguments: Namespace) -> ExitCode:
         def write(tasks: "Sequence[ShareTask]") -> "list[WrittenShare]":
             return jobs.run(spark, "archive", tasks, write_share, progress)
 
-        def merge(tasks: "Sequence[MergeTask]") -> "list[list[NewFile]]":
+        def merge(tasks: "Sequence[MergeTask]") -> "list[list[DataFile]]":
             return jobs.run(spark, "compact", tasks, write_merged, progress)
 
         while True:

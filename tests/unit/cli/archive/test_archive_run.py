@@ -66,10 +66,7 @@ def test_days_that_are_not_kept_are_deleted_and_the_others_have_few_files(run, t
     with open_archive(tmp_path / "lake") as archive:
         days = {(now - each.store_timestamp_ms) // day for each in archive.scan()}
     assert days == {0, 1, 2}
-    counts = Counter(
-        file["path"].split("day=")[1][:10]
-        for file in ArchiveTables(str(tmp_path / "lake")).files("messages")
-    )
+    counts = Counter(file.day for file in ArchiveTables(str(tmp_path / "lake")).files("messages"))
     # A day is over an hour after its end.
     open_from = str((datetime.fromtimestamp(now / 1000, UTC) - timedelta(hours=1)).date())
     assert counts == {each: 2 if each >= open_from else 1 for each in counts}

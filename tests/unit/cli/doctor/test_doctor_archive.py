@@ -51,15 +51,14 @@ def test_a_file_that_is_gone_or_damaged_is_a_failure(run, lake):
 
 def test_a_file_that_was_replaced_meanwhile_is_no_failure(lake, monkeypatch):
     with rocketlens.open_archive(lake) as archive:
-        lost = archive.source.reader.keys[0]
-        lost_path = lost.path
+        lost = archive.source.reader.listing.keys[0]
         monkeypatch.setattr(
             doctor_archive,
             "_problem",
-            lambda _, _table, file: "it is gone" if file.path == lost_path else None,
+            lambda _, file: "it is gone" if file is lost else None,
         )
         monkeypatch.setattr(
-            archive.source, "refresh", lambda: archive.source.reader.keys.remove(lost)
+            archive.source, "refresh", lambda: archive.source.reader.listing.keys.remove(lost)
         )
         assert [each.state for each in doctor_archive._files(archive.source)] == ["ok"]
 
