@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ColumnFilter:
-    """What a filter needs of columns; see the module."""
+    """The part of a filter that columns can decide; see the module."""
 
     def __init__(self, message_filter: MessageFilter) -> None:
         """Look at a filter."""

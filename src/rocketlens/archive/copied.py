@@ -1,4 +1,4 @@
-"""What batches copied of each queue of a source, and which messages they are known to lack.
+"""The ranges of queues that batches copied, and the messages that they are known to lack.
 
 An answer of an archive is complete only if nothing that is missing can be part of it. What can be
 missing is known from offsets: the range of each queue that was copied, and the end that the queue
@@ -89,7 +89,7 @@ class Missing(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What tells it from others of the same source."""
+        """Broker, topic and part: they identify it among those of one source."""
         return self.broker, self.topic, self.part
 
     def is_of(self, topics: Collection[str]) -> bool:
@@ -169,7 +169,7 @@ def contradiction(batch: "ArchivedBatch", ranges: Iterable[QueueRange]) -> str |
 
 
 class Copied:
-    """What the batches of one source copied of each queue, and which generation it had last."""
+    """The ranges of each queue that the batches of one source copied, and its last generation."""
 
     def __init__(self) -> None:
         """Start without batches."""

@@ -45,7 +45,7 @@ JOURNAL_FILE: Final = re.compile(rf"part-\d+-{_UUID}-c\d+(?:\.\w+)?\.parquet")
 _MESSAGE_ROWS: Final = 4096
 _KEY_ROWS: Final = 16_384
 _GROUP_BYTES: Final = 4 << 20
-"""What a row group has at most, if its rows are not larger."""
+"""The largest row group, if its rows are not larger."""
 _DICTIONARIES: Final = [
     "cluster",
     "broker",
@@ -70,7 +70,7 @@ _RANGE: Final = (
     ("store_timestamp_ms", "max"),
 )
 _OF_QUEUE: Final = (*_RANGE, *((name, "last") for name in LastRecord._fields))
-"""What is counted of a queue for its `QueueRange`."""
+"""Aggregates of the rows of a queue, of which its `QueueRange` is made."""
 
 
 Bounds = dict[str, tuple[Any, Any]]
@@ -168,7 +168,7 @@ class ShareFiles:
 
     @property
     def ranges(self) -> list[QueueRange]:
-        """What was written of each queue."""
+        """The range of each queue that was written."""
         return joined(self._ranges)
 
     def close(self) -> list[DataFile]:

@@ -65,7 +65,7 @@ _COLUMNS: Final = {
     MESSAGES: ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp_ms"),
     KEYS: ("key_hash", "key", "topic", "physical_offset"),
 }
-"""Columns by which a table of an archive of any version is told from others."""
+"""Columns by which a table of an archive of any version is recognized."""
 _SINCE_0_2: Final = ("asked_ms", "queues", "lost", "behind")
 """Columns that rows of earlier versions do not have."""
 _BY_SOURCE: Final = attrgetter("source", "number")
@@ -126,7 +126,7 @@ class ArchivedBatch:
 
     @property
     def ranges(self) -> list[QueueRange]:
-        """What was copied of each queue."""
+        """The ranges of queues that were copied."""
         return ranges_from_json(self.queues)
 
     def new_files(self, table: str) -> list[DataFile]:
@@ -166,7 +166,7 @@ class ArchiveTables:
         self._copied: Final[dict[str, Copied]] = {}
         self._checked: Final[set[tuple[str, int]]] = set()
         self.added_rows: Final[dict[str, Counter[str]]] = {MESSAGES: Counter(), KEYS: Counter()}
-        """How many rows of each day batches have added that `check_files` has seen."""
+        """The number of rows of each day that the batches seen by `check_files` added."""
         with self.location.explained():
             self.messages = self._open(MESSAGES, message_schema(), create=create)
             self.keys = self._open(KEYS, key_schema(), create=create)

@@ -66,14 +66,14 @@ _KEY_COLUMNS: Final = ("key", *_IDENTITY, _TIME)
 
 
 class Listing(NamedTuple):
-    """What an archive has, as its tables of some ``versions`` say: batches and files.
+    """The batches and files of an archive, at some ``versions`` of its tables.
 
     Messages are kept from ``first_ms`` on. ``problems`` are lines on tables that do not have what
     the journal says; answers are incomplete then.
     """
 
     version: int
-    """That of the table of messages."""
+    """The version of the table of messages."""
     batches: list[ArchivedBatch]
     messages: list[DataFile]
     keys: list[DataFile]
@@ -103,7 +103,7 @@ class Listing(NamedTuple):
 
 
 class ArchiveLists:
-    """What an archive has, listed once for all readers of it, which may be in several threads."""
+    """Lists an archive once for all its readers, which may be in several threads."""
 
     def __init__(self, root: str) -> None:
         """Open the archive, and list what it has.
@@ -171,7 +171,7 @@ class ArchiveLists:
 
 
 class ArchiveRows(NamedTuple):
-    """Which rows of files of messages are read: within bounds, and not ruled out by columns.
+    """The rows of files of messages to read: within bounds, and not excluded by columns.
 
     ``names``: these columns of them (none: all). ``begin_group``: from this row group on.
     """
@@ -371,7 +371,7 @@ class ArchiveReader:
         self._open_lock: Final = Lock()
         self._pool: ThreadPoolExecutor | None = None
         self.kept: Final[dict[str, list[Any]]] = {}
-        """What was counted of files, by their paths: see `rocketlens.archive.topics`."""
+        """Counts of the queues of files, by their paths: see `rocketlens.archive.topics`."""
         self._kept_counts = 0
         self.listing = lists.newest(refreshed=False)
 

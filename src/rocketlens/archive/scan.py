@@ -37,7 +37,7 @@ _BODY: Final = ("body", "body_error")
 
 class ArchiveCursor(NamedTuple):
     """Where a reader is: in which version of the table, file and row group, and how many of the
-    messages there that match it had. ``question`` tells other questions from this one.
+    messages there that match it had. ``question`` is a digest of the question.
     """
 
     question: str
@@ -245,7 +245,7 @@ class ArchiveScan(ArrowMessages):
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read, what could not be, and what a filter left out."""
+        """The parts that were read, those that could not be, and what a filter left out."""
         return self._coverage(*(() if self.is_at_end else ("it was not read to its end",)))
 
     @property
@@ -314,7 +314,7 @@ class ArchiveLookUp:
 
     @property
     def coverage_so_far(self) -> tuple[Coverage, ...]:
-        """What was searched, what could not be, and what was left out."""
+        """The parts that were searched, those that could not be, and what was left out."""
         return self._searched.coverage
 
 

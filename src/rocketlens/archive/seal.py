@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEALED: Final = ".sealed.parquet"
-"""How the name of a file ends that has a seal."""
+"""The end of the name of a file that has a seal."""
 _SEAL: Final = struct.Struct("<8sI")
 _MARKER: Final = b"RLfooter"
 _END: Final = struct.Struct("<I4s")
@@ -38,7 +38,7 @@ _READ_AHEAD: Final = 64 << 10
 
 
 class SealingSink:
-    """What a ``ParquetWriter`` writes to: a file, and the end of it once `hold` was called."""
+    """The sink of a ``ParquetWriter``, which keeps what is written after `hold` back."""
 
     closed: Final = False
 

@@ -48,7 +48,7 @@ POSITION: Final = (
     "store_size",
     "store_timestamp_ms",
 )
-"""What ``message_keys`` says of the message of a key."""
+"""The columns of ``message_keys`` that identify and date the message of a key."""
 BOUNDED: Final = {
     MESSAGES: (
         "broker",
@@ -81,7 +81,7 @@ _FNV_PRIME: Final = 0x100000001B3
 
 
 _MAX_GROUP_BYTES: Final = 512 << 20
-"""What a row group may have in memory; this program writes 4 MiB, or a batch of large bodies."""
+"""The largest row group that is read; this program writes 4 MiB, or a batch of large bodies."""
 _NULLABLE: Final = frozenset({"tags", "unique_key", "body_error", *DECODED})
 _OF_FIRST_VERSION: Final = frozenset({*POSITION, "key_hash", "key", "body", "properties"})
 """Columns that files of every version have."""

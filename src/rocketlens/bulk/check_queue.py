@@ -46,7 +46,7 @@ class QueueCompared:
     former: Counter[str] = field(default_factory=Counter)
     """Records without an entry because their topic was deleted, by topic."""
     inferred: Counter[str] = field(default_factory=Counter)
-    """Those whose topic is deleted only according to missing queue files."""
+    """Records whose topic is deleted only according to missing queue files."""
     runs: dict[tuple[str, int], list[Run]] = field(default_factory=dict)
     """For the rule of deleted topics, all records of each queue."""
     repeated: dict[tuple[str, int], list["Numbers"]] = field(default_factory=dict)

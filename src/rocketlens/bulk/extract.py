@@ -49,7 +49,7 @@ MAX_QUEUE_RUNS: Final = 1_000
 HASHES, RECORDS = ".hashes", ".records"
 """Suffixes of an index part."""
 RECORD_FIELDS: Final = [("offset", "i8"), ("timestamp_ms", "i8"), ("entry_count", "i4")]
-"""What a record of an index part has, as numpy takes it."""
+"""The fields of a record of an index part, for numpy."""
 ENTRIES_AT_ONCE: Final = 1 << 16
 
 

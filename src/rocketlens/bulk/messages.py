@@ -92,7 +92,7 @@ def read_batches(
 
 
 class Losses:
-    """What is done where messages cannot be read: the job fails, or it is said once and goes on."""
+    """Where messages cannot be read, fails the job, or logs each loss once."""
 
     def __init__(self, *, fails: bool) -> None:
         """Fail, or go on."""

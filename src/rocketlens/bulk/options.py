@@ -23,8 +23,9 @@ _INT64: Final = (-(2**63), 2**63 - 1)
 Reader = Literal[
     "batch reads", "streams", "read_batches", "cluster reads", "cluster streams", "writes"
 ]
-"""Who has options: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store;
-the first two of a cluster, which is chosen by ``namesrv``; and ``write`` and ``writeStream``.
+"""The readers and writers that have options: ``spark.read``, ``spark.readStream`` and the function
+without Spark, of a store; the first two of a cluster, which is chosen by ``namesrv``; and ``write``
+and ``writeStream``.
 """
 READS: Final[tuple[Reader, ...]] = get_args(Reader)[:5]
 """All but ``writes``."""

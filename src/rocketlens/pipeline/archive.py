@@ -50,7 +50,7 @@ class SharesScan(Protocol):
 
     @property
     def losses(self) -> Losses:
-        """What is done where messages cannot be read."""
+        """The rule for messages that cannot be read."""
         ...
 
     def read(self, share: Any) -> Iterator[Any]:
@@ -97,7 +97,7 @@ def write_share(task: ShareTask) -> WrittenShare:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is next to archive of a source.
+    """The next part of a source to archive.
 
     ``shares`` are pairs of a broker and what one task reads. ``ranges`` are the queues that they
     are of, in a cluster. ``asked_ms`` is when the source was asked what it has.
@@ -121,7 +121,7 @@ class ArchivedSource(Protocol):
 
     @property
     def scan(self) -> SharesScan:
-        """What reads its shares."""
+        """The reader of its shares."""
         ...
 
     def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
@@ -171,7 +171,7 @@ class ArchivedStore(RocketMQStreamReader):
 
     @property
     def scan(self) -> SharesScan:
-        """What reads its shares."""
+        """The reader of its shares."""
         return self._messages
 
     def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:

@@ -56,7 +56,7 @@ RecordAt = Callable[[MessageQueue, int], Awaitable[LastRecord | None]]
 
 
 class OfferedQueue(NamedTuple):
-    """What a broker has of a queue: offsets ``first`` to ``stop - 1``.
+    """The part of a queue that a broker has: offsets ``first`` to ``stop - 1``.
 
     ``doubt`` is a line on why it may have more.
     """
@@ -68,7 +68,7 @@ class OfferedQueue(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a cluster has now, and ``doubts``: what it may have besides."""
+    """The queues and brokers of a cluster, and ``doubts``: what it may have besides."""
 
     queues: Sequence[OfferedQueue]
     brokers: Collection[str]
@@ -106,7 +106,7 @@ class ArchivedCluster:
 
     @property
     def scan(self) -> SharesScan:
-        """What reads its shares."""
+        """The reader of its shares."""
         return self._scan
 
     def plan(self, copied: Copied, last: ArchivedBatch | None) -> Plan:
@@ -259,7 +259,7 @@ class ClusterPlanner:
         await asyncio.gather(*(check(*each) for each in self.anchors.items()))
 
     async def _generation(self, asked: OfferedQueue, record_at: RecordAt) -> int | RemotingError:
-        """Return the generation that a queue has now; an error if it cannot be told."""
+        """Return the generation that a queue has now; an error if it is not known."""
         key = queue_key(asked.queue)
         generations = self.copied.queues.get(key)
         if generations is None:

@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     "store_timestamp_ms bigint, born_timestamp_ms bigint, born_host string, "
     "properties map<string,string>"
 )
-"""What a search looks at."""
+"""The columns that a search reads."""
 
 
 class Cause(StrEnum):
@@ -94,11 +94,11 @@ class DuplicateReport:
     groups: list[DuplicateGroup]
     """By number of copies, the largest first."""
     duplicates: list[Duplicate]
-    """Those with most copies first, as many as were asked for."""
+    """The requested number of duplicates, those with most copies first."""
 
     @property
     def unique_keys(self) -> int:
-        """How many unique keys are stored more than once."""
+        """The number of unique keys that are stored more than once."""
         return sum(each.unique_keys for each in self.groups)
 
 

@@ -51,8 +51,8 @@ _log: Final = logging.getLogger(__name__)
 class IndexFollower:
     """Holds the index lock of a store and follows its log. A context manager.
 
-    Taking the lock, which needs no Spark, and following are apart, so that who may not build is
-    told before a JVM is started.
+    Taking the lock, which needs no Spark, and following are apart, so that a missing lock is
+    reported before the JVM starts.
     """
 
     store: Path

@@ -58,7 +58,7 @@ _CONNECT_SECONDS: Final = 5.0
 
 
 def use_this_python() -> None:
-    """Set this interpreter as that of workers of later sessions, if no other one is chosen.
+    """Use this interpreter for the workers of later sessions, unless PYSPARK_PYTHON names another.
 
     Spark would run the ``python3`` of PATH, which need not be that of the virtual environment of
     this process, and would then not find the source ``rocketmq`` there.

@@ -70,10 +70,10 @@ _MAX_PAUSE_S: Final = 2.0
 
 
 class SentRows(WriterCommitMessage):
-    """How many rows a task sent."""
+    """Commit message: the number of rows that a task sent."""
 
     def __init__(self, count: int) -> None:
-        """Tell Spark's driver."""
+        """Keep the number."""
         self.count: Final = count
 
 

@@ -63,7 +63,7 @@ class VerifyReport:
     """The first of each kind, at most ``limits.MAX_DAMAGE_REPORTS`` together."""
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
-    """What the comparison leaves out, a sentence each: nothing is known to be right about it."""
+    """Parts that the comparison leaves out, a sentence each: nothing is known to be right there."""
 
     @property
     def is_sound(self) -> bool:
