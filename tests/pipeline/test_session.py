@@ -123,11 +123,11 @@ for _ in range(2):
     context = session.start_tasks("local[1]")
     assert jobs.run(context, "add", [(20, 22)], sum) == [42]
     context.stop()
-print(sorted({"pandas", "pyarrow", "pyspark.sql"} & set(sys.modules)))
+print(sorted({"pandas", "pyarrow"} & set(sys.modules)))
 """
 
 
-def test_contexts_for_tasks_follow_one_another_and_load_neither_pandas_nor_arrow_nor_sql(spark):
+def test_contexts_for_tasks_follow_one_another_and_load_neither_pandas_nor_arrow(spark):
     """``spark`` skips the test where there is no JDK."""
     del spark
     said = run_quietly(TASKS)
