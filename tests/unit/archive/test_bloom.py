@@ -24,7 +24,8 @@ def written(tmp_path, hashes):
         for field in fields
     ]
     file.write(pa.table(columns, fields.names).cast(fields))
-    return location.path("message_keys", file.close().path)
+    written = file.close()
+    return _OpenFile(location, location.path("message_keys", written.path), written)
 
 
 _VALUES = {pa.string(): "", pa.int64(): 0, pa.int32(): 0}
@@ -37,8 +38,7 @@ def test_the_hash_is_that_of_other_programs():
 
 def test_values_that_are_there_are_never_missed_and_few_others_are_read(tmp_path):
     chosen = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 40_000)
-    path = written(tmp_path, chosen)
-    opened = _OpenFile(ArchiveLocation.of(tmp_path), path, len(chosen))
+    opened = written(tmp_path, chosen)
     there = 0
     for number in map(int, chosen[:3000]):
         (group,) = opened.groups({"key_hash": (number, number)})
@@ -55,8 +55,7 @@ def test_every_filter_that_pyarrow_writes_has_its_checksum(tmp_path):
     for count in counts:
         hashes = random.integers(-(2**63), 2**63 - 1, count)
         hashes[: count // 3] = hashes[0]
-        path = written(tmp_path, hashes)
-        opened = _OpenFile(ArchiveLocation.of(tmp_path), path, count)
+        opened = written(tmp_path, hashes)
         for group in range(opened.parquet.num_row_groups):
             _, size = opened._filter(group)
             assert size
